@@ -1,4 +1,4 @@
-"""The parts that deployment files and scenario files share: agents, classes, values, and the tree."""
+"""The parts that deployment and scenario files share: agents, classes, values, and the tree."""
 
 from lmos_actors._late import late
 

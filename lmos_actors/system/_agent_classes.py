@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 WithoutUse: TypeAlias = "Callable[[CellNames, dict[str, type], list[Mistake]], None]"
-"""What adds the classes of agents that name none."""
+"""A function that adds the classes of agents whose entries name none."""
 
 
 class Targets:
-    """Imports each target once, whatever happens. `without_use` is for what a file with steps has besides."""
+    """Imports each target once, even if it fails. `without_use` adds further classes for files with steps."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Targets:
         self.found: dict[str, type | ConfigError] = {}
         self.trees: dict[str, UsedTree | ConfigError] = {}
         self.raised: BaseException | None = None
-        """What the first module raised that could not be imported."""
+        """The exception of the first module that could not be imported."""
 
     def tree(self, target: str, mistakes: list[Mistake]) -> UsedTree | None:
         """Import the tree that a file uses; None where that fails, which is a mistake."""
@@ -60,17 +60,17 @@ class Targets:
         return found
 
     def _wrong(self, path: DataPath, error: ConfigError, mistakes: list[Mistake]) -> None:
-        # what raised while it was imported could not run; anything else is a wrong word in the file
+        # a module that raised during its import could not run; anything else is a wrong word in the file
         kind: Kind = "import" if error.__cause__ is not None else "name"
         self.raised = self.raised or error.__cause__
         if any((each.kind, each.message) == ("import", error.message) for each in mistakes):
-            return  # of a module that several agents are in, the first says it
+            return  # if several agents are in one module, only the first reports it
         mistakes.append(self.document.mistake(path, error.message, kind))
 
     def classes(
         self, names: CellNames, mistakes: list[Mistake], only: Collection[str] | None = None
     ) -> dict[str, type]:
-        """Return the classes of agents, or only of some, by their names; what cannot be had is a mistake."""
+        """Return the classes of all agents, or of those in `only`, by name; a failed import is a mistake."""
         classes: dict[str, type] = {}
         if names.tree is not None:
             made = {name: names.tree.class_of(name) for name in names.tree.agents}
@@ -103,7 +103,7 @@ class Targets:
 def add_made_class(
     document: Document, name: str, make: Callable[[], type], classes: dict[str, type], mistakes: list[Mistake]
 ) -> None:
-    """Add a class that is made for an agent; that it cannot be made is a mistake."""
+    """Make the class of an agent and add it to `classes`; failing to make it is a mistake."""
     try:
         classes[name] = make()
     except (TypeError, ValueError, LookupError) as error:

@@ -76,7 +76,7 @@ def is_resuming_class(cls: Any) -> bool:
 
 
 def near_path(name: str, known: Iterable[str]) -> str:
-    """Return a hint at the known name that was probably meant: also a path that ends in the name."""
+    """Return a hint at the known name that was probably meant, such as a path that ends in `name`."""
     names = list(known)
     below = [path for path in names if path.endswith(f"/{name}")]
     return f', did you mean "{below[0]}"?' if len(below) == 1 else did_you_mean(name, names)
@@ -85,8 +85,8 @@ def near_path(name: str, known: Iterable[str]) -> str:
 class CellNames:
     """Validates the names of one cell, and provides them to the other validators; `mistakes` grows.
 
-    `made` are the parts of the file that are right in themselves, by their place. `classes` are imported ones
-    by the names of agents and populations; without `fitted` no value is checked against them.
+    `made` has the valid parts of the file, by place. `classes` has the imported classes, by the names of
+    agents and populations; values are checked against them only if `fitted` is true.
     """
 
     def __init__(self, document: Document, cell: CellData, made: Mapping[DataPath, Any]) -> None:
@@ -102,9 +102,9 @@ class CellNames:
         """The remote agents, which are not among `agents`."""
         self.populations: dict[str, Population] = {}
         self.pools: dict[str, int] = {}
-        """The sizes of pools, those of the tree too."""
+        """The sizes of pools by name, also of pools in the tree."""
         self.groups: dict[str, int] = {}
-        """The groups of the deployment whose system the file has, and how many processes each has."""
+        """The groups of the deployment that the file uses, with the number of processes of each."""
         self.hub = HubNames(cell, made.get(HUB_PLACE), self.report, self.warn)
         """The names on the hub of the file."""
         self.places: dict[str, DataPath] = {}
@@ -122,15 +122,15 @@ class CellNames:
 
     @property
     def names(self) -> list[str]:
-        """The names of all agents and populations, of broken ones too, but not that of the hub."""
+        """The names of all agents and populations, also of broken ones, but not the hub's name."""
         return [name for name in self.places if not self.is_hub(name)]
 
     def is_hub(self, name: str) -> bool:
-        """Return whether a name is that of the hub."""
+        """Return whether a name is the hub's."""
         return self.places.get(name) == HUB_PLACE
 
     def is_directory(self, name: str) -> bool:
-        """Return whether a name is that of the directory of the network."""
+        """Return whether a name is that of the network's directory."""
         return self.places.get(name) == DIRECTORY_PLACE
 
     def check(self) -> None:
@@ -145,9 +145,9 @@ class CellNames:
         self._late()
 
     def uses(self) -> Iterator[tuple[str, DataPath, str]]:
-        """Return the agents and populations that are of a class: name, place, and the text of `use`.
+        """Yield the agents and populations that have a class: name, place, and the text of `use`.
 
-        Of broken ones too, so that what others ask of them can be checked.
+        Broken ones are included, so that requests of others to them can be checked.
         """
         for name, path in self.places.items():
             if path in (USED, HUB_PLACE, DIRECTORY_PLACE):
@@ -160,7 +160,7 @@ class CellNames:
                 yield name, path, use
 
     def contract(self, name: str) -> Any:
-        """Return the contract of an agent, or of one of a population; None if its class is not known."""
+        """Return the contract of an agent or of a member of a population; None if its class is not known."""
         cls: Any = self.class_of(name) if self.fitted else None
         return None if cls is None else cls.__contract__
 
@@ -175,13 +175,13 @@ class CellNames:
         return "store" in self.cell.data and any(map(is_resuming_class, self.classes.values()))
 
     def class_of(self, name: str) -> type | None:
-        """Return the class of an agent, or of one of a population or pool; None if it is not known."""
+        """Return the class of an agent, or of a member of a population or pool; None if it is not known."""
         while name and name not in self.classes:
             name = name.rpartition("/")[0]
         return self.classes.get(name)
 
     def entry(self, name: str) -> Any:
-        """Return the entry in the file, or its tree, of an agent, a population or one of either, or None."""
+        """Return the entry of an agent, pool, population or member in the file or its tree, else None."""
         while name and name not in self.agents and name not in self.populations:
             name = name.rpartition("/")[0]
         return self.agents.get(name) or self.populations.get(name)
@@ -209,14 +209,14 @@ class CellNames:
                     self.hub.check_bridge(entry, path)
                 if isinstance(entry, Bridge | Mock | Replay) and entry.speaks == "relay":
                     self.hub.add(name, entry, path)
-                    self.used[name] = None  # who is on a hub hears all that is said there
+                    self.used[name] = None  # every agent on a hub hears all messages on it
                 self.agents[name] = entry
                 self._significant(entry, path)
                 if isinstance(entry, PoolEntry):
                     self.pools[name] = entry.size
 
     def _hub(self) -> None:
-        """Take note of the hub, which is an agent of the node."""
+        """Note the hub, which is an agent of the node."""
         if HUB in self.places:
             why = f'"{HUB}" is the name of the hub, as the file has one; an agent has another name'
             self.report(self.places[HUB], why, key=True)
@@ -225,7 +225,7 @@ class CellNames:
         self.hub.check()
 
     def _directory(self) -> None:
-        """Take note of the directory, which is an agent of the node that it stands on."""
+        """Note the directory, which is an agent of the node that hosts it."""
         if DIRECTORY in self.places:
             why = f'"{DIRECTORY}" is the name of that of the network; an agent has another name'
             self.report(self.places[DIRECTORY], why, key=True)
@@ -233,7 +233,7 @@ class CellNames:
         self.agents[DIRECTORY] = Supervised()
 
     def _check_replacement(self, name: str, path: DataPath, tree: UsedTree) -> None:
-        """Check what a file has in the place of an agent of the tree that it uses."""
+        """Check the entry of a file that replaces an agent of the tree that the file uses."""
         entry = self.made.get(path)
         if isinstance(entry, (Remote, OwnProcess, PoolEntry)):
             kind = str(entry.__struct_config__.tag)
@@ -302,7 +302,7 @@ class CellNames:
     def _check_backoff_used(
         self, entry: Supervised | PoolEntry | Supervisor, path: DataPath, above: Supervising
     ) -> None:
-        """Refuse a significant child whose end its supervisor would not heed."""
+        """Refuse a significant child whose end its supervisor would ignore."""
         if entry.significant and above.auto_shutdown == "never":
             supervisor = above.name if isinstance(above, Supervisor) else "root"
             message = f'"significant" does nothing: "auto_shutdown" of the supervisor "{supervisor}" is never'
@@ -320,7 +320,7 @@ class CellNames:
                 self.report((), 'no agents: the file has "agents", or a "tree" that it uses', "shape")
 
     def _check_placed(self, tree: Tree) -> None:
-        """Check that each agent stands in the tree once."""
+        """Check that each agent is in the tree exactly once."""
         placed: dict[str, DataPath] = {}
         if (tree.root is UNSET) == (tree.use is UNSET):
             self.report(("tree",), 'a tree has exactly one of "root" and "use"', "shape", key=True)
@@ -353,7 +353,7 @@ class CellNames:
         return self.tree is not None and name in self.tree.agents
 
     def given_by_tree(self, name: str) -> frozenset[str]:
-        """Return the names of the arguments that the tree has for an agent."""
+        """Return the names of the arguments that the tree gives to an agent."""
         own = None if self.tree is None else self.tree.agents.get(name)
         if own is None:
             return frozenset()
@@ -362,7 +362,7 @@ class CellNames:
         return frozenset(keywords_of(own.factory))
 
     def _top(self) -> None:
-        """Refuse names at the top of the tree under which a node serves something else."""
+        """Refuse names at the top of the tree that a node reserves for something else."""
         tree, below_root = self.made.get(("tree",)), list(self.agents)
         if isinstance(tree, Tree) and tree.root is not UNSET:
             below_root = [child for child in tree.root.children if isinstance(child, str)]
@@ -446,7 +446,7 @@ class CellNames:
     ) -> bool:
         """Check the name of one agent: `weather`, `peer/3`; with `far` it may be a remote agent.
 
-        With `asked` it is the target of a request: a pool as a whole, not one of its members, and not the
+        With `asked` it is the target of a request: it may be a pool, but not a member of one, and not the
         hub.
         """
         base = self.base_of(name)
@@ -478,7 +478,7 @@ class CellNames:
         return not message
 
     def base_of(self, name: str) -> str:
-        """Return the agent, population or pool that a name is, or is one of."""
+        """Return the agent, population or pool that a name stands for or is a member of."""
         while name not in self.places and "/" in name:
             name = name.rpartition("/")[0]
         return name
@@ -530,7 +530,7 @@ class CellNames:
     ) -> bool:
         """Check the name of an agent or of a population; of a supervisor, or `*`, if those are allowed.
 
-        `uses=False`: what stands there only says where an agent is, and does nothing with it.
+        `uses=False`: the place only says where an agent is, and does not count as a use of it.
         """
         if (name == ALL_AGENTS and all_agents) or (name in self.supervisors and supervisors):
             return True
@@ -553,7 +553,7 @@ class CellNames:
         return False
 
     def population(self, name: str, path: DataPath, *, uses: bool = True) -> Population | None:
-        """Check the name of a population, and return it if it is right in itself; `uses` as above."""
+        """Check the name of a population and return the population if it is valid; `uses` as above."""
         known = [known for known, place in self.places.items() if place[0] == "population"]
         if name in known:
             if uses:
@@ -565,7 +565,7 @@ class CellNames:
         return self.populations.get(name)
 
     def define(self, name: str, what: str, path: DataPath, *, key: bool = False) -> None:
-        """Note what later parts of the file know by a name: a step, a fault, a check, a series."""
+        """Note a name that later parts of the file may use: of a step, a fault, a check or a series."""
         if what != "step" and not NAME.fullmatch(name):
             self.report(path, f'"{name}" is not a name: {NAMED}', key=key)
         if name in self._defined:
@@ -577,5 +577,5 @@ class CellNames:
         self._defined.setdefault(name, (what, path))
 
     def defined(self, *kinds: str) -> list[str]:
-        """Return the names that were defined as one of some kinds."""
+        """Return the names that were defined as any of the given kinds."""
         return [name for name, (what, _) in self._defined.items() if what in kinds]

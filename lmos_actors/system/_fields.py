@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def accepts(cls: type) -> str | None:
-    """Return why a class cannot be an agent of a scenario, or None."""
+    """Return why a class cannot be an agent of a scenario, None if it can."""
     if not issubclass(cls, Agent):
         return f"{cls.__name__} is not an agent, it does not derive from lmos_actors.Agent"
     return "Agent is the base of all agents, not one of them" if cls is Agent else None
@@ -32,11 +32,11 @@ def acts_by_itself(cls: type[Agent]) -> bool:
 
 
 LOOKING = frozenset({"find", "topic", "group", "join_group"})
-"""Methods by which agents find others, or are found, without a name in the file."""
+"""Methods with which agents find others, or are found, without a name in the file."""
 
 
 def discovers_agents(cls: Any) -> bool:
-    """Return whether a method of an agent class, or of a base of it, mentions `find`, a topic or a group."""
+    """Return whether a method of an agent class or of a base mentions `find`, a topic or a group."""
     things = [
         value
         for above in cls.__mro__
@@ -48,7 +48,7 @@ def discovers_agents(cls: Any) -> bool:
 
 @attrs.frozen
 class AgentField:
-    """One field of an agent's state. `shape` is None where the type is no plain data, or cannot be read."""
+    """One field of an agent's state. `shape` is None if the type is not plain data or cannot be read."""
 
     name: str
     wire: str | None
@@ -58,16 +58,16 @@ class AgentField:
 
     @property
     def pointer(self) -> Pointer | None:
-        """The target of a field of type `Ref[X]`, `tuple[Ref[X], ...]`, or one of these or None."""
+        """The target of a field of type `Ref[X]` or `tuple[Ref[X], ...]`, also with `| None`; else None."""
         return pointer_of(self.hint)
 
     @property
     def points_to(self) -> Any:
-        """Return the class of agent that a field of one ref points to, None for any other field."""
+        """The agent class that a field with one ref points to; None for any other field."""
         return self.pointer.cls if self.pointer is not None and not self.pointer.many else None
 
     def fitted(self, value: Any) -> Any:
-        """Return refs as the type declares them, whatever their number: one ref, or a tuple of all."""
+        """Return refs in the form that the type declares, whatever was given: one ref, or a tuple of all."""
         pointer = self.pointer
         if pointer is None or value is None:
             return value
@@ -104,7 +104,7 @@ def _wire_names(cls: type[Agent]) -> dict[str, str]:
 
 
 def by_state_name(fields: Mapping[str, AgentField]) -> dict[str, AgentField]:
-    """Return the fields by the name that `state:` uses: a property's is that its consumers know."""
+    """Return the fields by the name that `state:` uses; properties use their public name."""
     return {field.wire or name: field for name, field in fields.items()}
 
 
@@ -116,9 +116,9 @@ def _shape(hint: Any) -> Shape[Any] | None:
 
 
 def classes_named_by(cls: Any, given: Container[str]) -> set[type]:
-    """Return the classes of agents that stand in the fields of a class: the tools of an agent that thinks.
+    """Return the agent classes that the fields of a class mention, such as the tools of a thinking agent.
 
-    One that looks for agents finds what its optional refs are to, such as its model, unless they are `given`.
+    A class that looks for agents also finds those its optional refs (not `given`) point to, such as a model.
     """
     found: set[type] = set()
     if discovers_agents(cls):

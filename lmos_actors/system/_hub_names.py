@@ -1,4 +1,4 @@
-"""Names on the hub of a file: who is on it, and what is wrong with those who are to be."""
+"""Names on the hub of a file: which agents are on it, and which cannot be."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HUB_PLACE: Final[DataPath] = (HUB,)
 URLS: Final = ("ws://", "wss://", "http://", "https://")
 
 TYPES: Final = ("question", "answer", "data", "discovery", "proposal", "vote", *COMMANDS)
-"""The types of messages that mean something to hubs and bridges."""
+"""The message types that hubs and bridges understand."""
 
 VOTE: Final[Schema] = {
     "type": "object",
@@ -47,20 +47,20 @@ _ACCESS: Final = ("bearer", "basic", "ca", "cert", "key", "insecure")
 
 
 class HubNames:
-    """The names on the hub of one cell; `report` takes mistakes, `warn` what may be one."""
+    """The names on the hub of one cell; `report` takes mistakes, `warn` possible mistakes."""
 
     def __init__(self, cell: CellData, hub: Any, report: Report, warn: Report) -> None:
         self._cell = cell
         self._report = report
         self._warn = warn
         self.hub: Relay | None = hub if isinstance(hub, Relay) else None
-        """The hub, None where there is none, or it has mistakes."""
+        """The hub; None if the file has none, or its entry has mistakes."""
         self.names: dict[str, DataPath] = {}
-        """The agents of the file that are on it, and their places."""
+        """The agents of the file on the hub, with their places."""
 
     @property
     def is_there(self) -> bool:
-        """Whether the file has a hub, be it with mistakes."""
+        """Whether the file has a hub, even one with mistakes."""
         return HUB in self._cell.data
 
     @property
@@ -75,13 +75,13 @@ class HubNames:
         return self.hub is None or extension in self.hub.extensions
 
     def note_type(self, kind: str | None, path: DataPath) -> None:
-        """Warn of a type of messages that is nearly a known one; any other is as good."""
+        """Warn of a message type that resembles a known one; any other type is accepted."""
         near = None if kind is None or kind in TYPES else nearest(kind, TYPES)
         if near is not None:
             self._warn(path, f'messages of the type "{kind}" are of your own: did you mean "{near}"?')
 
     def needs(self, path: DataPath, what: str) -> bool:
-        """Report that there is no hub for something, if there is none; return whether there is one."""
+        """Return whether the file has a hub; if not, report that `what` needs one."""
         if not self.is_there:
             self._report(
                 path, f'{what} needs a hub, which the file has not: "relay: {{}}" makes its node one'
@@ -89,14 +89,14 @@ class HubNames:
         return self.is_there
 
     def check_name(self, name: str, path: DataPath, *others: str) -> bool:
-        """Check that an agent is on the hub; `others` may be named, too."""
+        """Check that an agent is on the hub; the names in `others` are allowed, too."""
         if name in self.names or name in others:
             return True
         self._report(path, f'"{name}" is not on the hub{did_you_mean(name, [*self.names, *others])}')
         return False
 
     def add(self, name: str, entry: Bridge | Mock | Replay, path: DataPath) -> None:
-        """Take note of an agent that speaks `relay`; check whether it can be on the hub."""
+        """Note an agent that speaks `relay`, and check that its name is allowed on the hub."""
         if isinstance(entry, Bridge) and entry.url is not None:
             return
         self.names[name] = path
@@ -127,7 +127,7 @@ class HubNames:
             self._report((HUB, "max_message"), "a message has some bytes", "shape")
 
     def check_bridge(self, entry: Bridge, path: DataPath) -> None:
-        """Check the keys of a bridge: which go with what it speaks, and with whom it leads to."""
+        """Check that the keys of a bridge fit the protocol that it speaks and the target that it leads to."""
         world = self._cell.data.get("world", "memory")
         if entry.speaks == "omnia":
             if (entry.to is None) == (entry.url is None):
@@ -159,14 +159,14 @@ class HubNames:
             self._report((*path, key), f'"{key}" {why}', "shape", key=True)
 
     def check_follows(self, entry: Bridge, path: DataPath) -> None:
-        """Check whom a bridge follows on the hub of the file."""
+        """Check the names that a bridge follows on the hub of the file."""
         if entry.url is None and self.is_there:
             for index, name in enumerate(entry.follows):
                 self.check_name(name, (*path, "follows", index), USER)
 
 
 def all_steps(*parts: Any) -> Iterator[dict[str, Any]]:
-    """Yield all steps and entries of the data of a file, those inside others too."""
+    """Yield all steps and entries in the data of a file, also nested ones."""
     for raw in (raw for part in parts for raw in listed(part)):
         step = mapped(raw)
         yield step

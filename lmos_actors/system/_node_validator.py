@@ -1,4 +1,4 @@
-"""Validation of the nodes of a file, or of its groups, and on which of them an agent is."""
+"""Validation of the nodes or groups of a file, and the placement of agents on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Parts:
-    """A division of the agents of a file: its key, what one part is called, and where its agents are."""
+    """A division of the agents of a file: its key, the word for one part, and the keys to a part's agents."""
 
     key: str
     noun: str
@@ -37,33 +37,33 @@ class Parts:
 NODES: Final = Parts("nodes", "node")
 GROUPS: Final = Parts("groups", "group", ("agents",))
 OF_SYSTEM: Final = Parts("nodes", "group")
-"""The groups of a deployment as the nodes of a file that has its system."""
+"""The groups of a deployment, as the nodes of a file that uses its system."""
 
 NEEDED: Final = 'needs a network, which the file has not: "network: {}" makes one'
 
 
 class NodeValidator:
-    """Validates `nodes`, or `groups`, and knows them; mistakes go to `names`."""
+    """Validates `nodes` or `groups`, and finds the node of a name; mistakes go to `names`."""
 
     def __init__(self, names: CellNames, parts: Parts = NODES) -> None:
         self.names = names
         self._parts = parts
         self._nodes = [node for node in mapped(names.cell.data.get(parts.key)) if node != USER]
         self._members: dict[str, tuple[str, DataPath]] = {}
-        """The members of nodes, as the tree has them: the node, and the place in the file."""
+        """The node and the place in the file of each member, by its name in the tree."""
         self._above: dict[str, str] = {}
-        """The supervisor of agents and supervisors, other than the root, by the names of the file's tree."""
+        """The supervisor, other than the root, of each agent and supervisor, by name in the file's tree."""
         self._places: dict[str, DataPath] = {}
         """The places of supervisors in the file."""
         self._by_name: dict[str, str] = {}
-        """The paths of supervisors of a tree of the project, by all their names."""
+        """The paths of the supervisors in a tree of the project, by all their names."""
         tree = names.made.get(("tree",))
         if isinstance(tree, Tree):
             self._take_tree(tree)
 
     @property
     def is_needed(self) -> bool:
-        """Whether the file has a network, be it with mistakes, or groups."""
+        """Whether the file has groups, or a network (even one with mistakes)."""
         return self._parts is GROUPS or "network" in self.names.cell.data
 
     def _take_tree(self, tree: Tree) -> None:
@@ -75,7 +75,7 @@ class NodeValidator:
             for index, child in enumerate(above.children):
                 own = child if isinstance(child, str) else child.name
                 if own in seen:
-                    continue  # which is a mistake, and would lead in a circle
+                    continue  # a mistake, which would lead to a circle
                 seen[own] = None
                 if name:
                     self._above[own] = name
@@ -90,7 +90,7 @@ class NodeValidator:
     # ---- what is asked of it
 
     def node_of(self, name: str) -> str:
-        """Return the node that a name stands for: one of the file, or that of an agent alone."""
+        """Return the node that a name stands for: one of the file, or the own node of an agent."""
         if name in self._nodes or name == USER:
             return name
         place: str | None = self._by_name.get(name, name)
@@ -115,16 +115,16 @@ class NodeValidator:
         return above if above in self._places else None
 
     def is_on_nodes(self, population: str) -> bool:
-        """Return whether a population, or some of it, stands in `nodes`."""
+        """Return whether a population, or part of it, is in `nodes`."""
         return any(self.names.base_of(member) == population for member in self._members)
 
     def all(self) -> list[str]:
-        """Return all nodes, with a population that stands on none as one."""
+        """Return all nodes; a population that is in none counts as one."""
         own = [name for name in self.names.places if name not in self.names.remotes]
         return list(dict.fromkeys(map(self.node_of, own)))
 
     def end(self, name: str, path: DataPath) -> bool:
-        """Check the name of a node, of an agent or population that is one, or `user`."""
+        """Check the name of a node: one of the file, an agent or population that is a node, or `user`."""
         if name in self._nodes or name == USER:
             return True
         if self.names.base_of(name) in self.names.places:
@@ -193,7 +193,7 @@ class NodeValidator:
         self.names.report(here, why, "shape")
 
     def _check_overlaps(self) -> None:
-        """Refuse what stands in a node together with what it is a part of."""
+        """Refuse a member of a node that is part of another member."""
         for member, (_, here) in self._members.items():
             above = self._above_of(member)
             while above is not None:
@@ -205,7 +205,7 @@ class NodeValidator:
     # ---- supervisors
 
     def _check_supervisors(self) -> None:
-        """Refuse a supervisor, other than the root, whose agents are on several nodes."""
+        """Refuse a supervisor (other than the root) whose agents are on several nodes."""
         below: dict[str, list[str]] = {}
         noun = self._parts.noun
         for name in self.names.names:
@@ -222,7 +222,7 @@ class NodeValidator:
                 self.names.report(self._places[supervisor], why, "shape")
 
     def _top(self, name: str) -> str | None:
-        """Return the highest supervisor below the root that an agent is under."""
+        """Return the topmost supervisor below the root that an agent belongs to."""
         found, above = None, self._above_of(name)
         while above is not None:
             found, above = above, self._above_of(above)

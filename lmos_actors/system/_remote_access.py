@@ -1,7 +1,7 @@
 """Access to remote agents: the authorities to trust, the certificate to show, the credentials to present.
 
-A file spells them under `from: remote`, a command by its options, in the same words. What stands here are
-paths and references; secrets themselves are read when a connection is made.
+A file gives them under `from: remote`, a command by its options, in the same words. This module holds only
+paths and references; secrets are read when a connection is made.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def _pairs(given: Iterable[Iterable[str]]) -> tuple[tuple[str, str], ...]:
 class RemoteAccess:
     """The authorities and credentials for remote agents; plain data without any secret.
 
-    `ca`, `cert` and `key` are paths. `credentials` are pairs: the place they are for, as a URL, and
-    `bearer:REF`, `basic:USER:REF` or `apikey:REF`. `insecure` allows credentials without TLS.
+    `ca`, `cert` and `key` are paths. `credentials` are pairs of the URL they are for and `bearer:REF`,
+    `basic:USER:REF` or `apikey:REF`. `insecure` allows credentials without TLS.
     """
 
     ca: str | None = None
@@ -55,7 +55,7 @@ class RemoteAccess:
     insecure: bool = False
 
     def of(self, entry: Entry, folder: Path) -> RemoteAccess:
-        """Return the access to one agent of a file in `folder`: the values of its entry, the rest as here.
+        """Return the access to one agent of a file in `folder`: values of its entry, else those of `self`.
 
         Raises ConfigError for an entry that `entry_mistakes` finds wrong.
         """
@@ -78,7 +78,7 @@ class RemoteAccess:
         )
 
     def tls(self) -> ssl.SSLContext | None:
-        """Return whom to trust and what to show, None for what the system has.
+        """Return the TLS context (authorities and certificate), None for the system's defaults.
 
         Blocks on the disk. Raises ConfigError.
         """
@@ -104,7 +104,7 @@ def _beside(folder: Path, path: str) -> str:
 
 
 def credentials_key(entry: Entry) -> str | None:
-    """Return the key of an entry that has its credentials, None where it has none."""
+    """Return the key of an entry that holds its credentials, None if it has none."""
     return next((kind for kind in _CREDENTIALS if getattr(entry, kind) is not None), None)
 
 
@@ -112,7 +112,7 @@ def credentials_key(entry: Entry) -> str | None:
 
 
 def entry_mistakes(entry: Entry) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the access of an entry in itself: the key and the message; reads no file."""
+    """Yield the mistakes in the access of an entry: the key and the message. Reads no file."""
     if entry.url is not None and urlsplit(entry.url).username is not None:
         yield "url", 'names of users and passwords do not belong in a URL: "basic: USER:env:NAME" has them'
         return
@@ -132,7 +132,7 @@ def entry_mistakes(entry: Entry) -> Iterator[tuple[str, str]]:
     try:
         place = place_of(entry.url)
     except ConfigError:
-        return  # is said of the URL itself
+        return  # reported for the URL itself
     if not entry.insecure and not is_private(place):
         yield kind, in_the_clear(entry.url, "insecure: true")
 
@@ -142,8 +142,8 @@ def unusable_access(
 ) -> list[Mistake]:
     """Return the secrets, certificates and keys of a file that are missing or cannot be used.
 
-    `remotes` are the remote agents and the bridges to others of each cell, by name; `otherwise` is the access
-    to those whose entry says nothing of it. Blocks on the disk.
+    `remotes` are the remote agents, and the bridges to servers, of each cell, by name. `otherwise` is the
+    access for entries that give none. Blocks on the disk.
     """
     folder = Path() if document.path is None else document.path.parent
     found: dict[Mistake, None] = {}
@@ -177,7 +177,7 @@ def _tried(make: Callable[[], object]) -> ConfigError | None:
 
 
 def hide_secrets(document: Document, mistakes: Iterable[Mistake]) -> list[Mistake]:
-    """Return mistakes without the lines of the file in which a secret may stand that must not."""
+    """Return mistakes without the lines of the file that may hold a secret."""
     lines: set[int] = set()
     for name, entry in mapped(mapped(document.data).get("agents")).items():
         if mapped(entry).get("from") in ("remote", "bridge"):

@@ -1,6 +1,6 @@
-"""The system of a file: its agents, their classes and their tree, whatever is done with them.
+"""The system of a file: its agents, their classes and their tree.
 
-A scenario tells it a story, a deployment runs it as processes.
+A scenario runs a story on it; a deployment runs it as processes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class System:
     """Agents by name, as the file has them, and their tree.
 
-    `classes` are the agents' classes by name (empty if not asked for), `used` the tree of the project that
-    the file uses, if it does. `beside` are the paths of agents that the file has, but not in its tree.
+    `classes` has the agents' classes by name (empty if not asked for), `used` the tree of the project, if the
+    file uses one. `beside` has the paths of agents of the file that are not in its tree.
     """
 
     agents: Mapping[str, AnyAgent]
@@ -40,11 +40,11 @@ class System:
     beside: Mapping[str, str] = attrs.Factory(dict[str, str])
 
     def agent_class(self, name: str) -> Any:
-        """Return the class of an agent, or of `peer/3` of a population; checked by `accepts`.
+        """Return the class of an agent, or of a member such as `peer/3`; `accepts` has checked it.
 
-        Where a tree of the project has a function make an agent, it is the class that others take it for.
+        If a function makes an agent of the project's tree, this is the class that other agents expect.
 
-        That of a mock without `use` has what its rules name, that of a replay what its log names.
+        For a mock without `use`, the class has the affordances that its rules name; for a replay, its log's.
         """
         used = {} if self.used is None else self.used.expected
         while name and name not in self.classes:
@@ -54,21 +54,21 @@ class System:
         return self.classes.get(name, Agent)
 
     def key_of(self, name: str) -> str | None:
-        """Return the key of the state of a durable agent, None where its path is that."""
+        """*Return the key of the state of a durable agent, None if its path is the key."""
         return key_of(name, self.agents, self.used)
 
     def contract(self, name: str) -> Contract | None:
-        """Return the contract of an agent, None where its class is not known before it is made."""
+        """Return the contract of an agent, None if its class is not known before the agent is made."""
         return getattr(self.agent_class(name), "__contract__", None)
 
     @property
     def has_durable_agents(self) -> bool:
-        """Whether an agent of the file, or of its tree, keeps its state in a store."""
+        """*Whether an agent of the file or its tree keeps its state in a store."""
         return any(map(is_durable_class, self._all_classes()))
 
     @property
     def has_resuming_agents(self) -> bool:
-        """Whether an agent of the file, or of its tree, keeps turns in progress in a store that is there."""
+        """Whether an agent of the file or its tree keeps turns in progress in a store, where there is one."""
         return any(map(is_resuming_class, self._all_classes()))
 
     def _all_classes(self) -> tuple[Any, ...]:
@@ -77,9 +77,9 @@ class System:
 
     @property
     def root(self) -> Root:
-        """The root supervisor: the file's, or the one that a file without a tree has; without populations.
+        """The root supervisor of the file, or the default one of a file without a tree; without populations.
 
-        Of a tree of the project: what the file adds to it.
+        For a tree of the project, it has only the children that the file adds.
         """
         if self.tree is not None and self.tree.root is not UNSET:
             return self.tree.root
@@ -103,7 +103,7 @@ class System:
 
     @property
     def remotes(self) -> dict[str, Elsewhere]:
-        """The agents of others, and of processes that the run starts, by name."""
+        """The agents on other nodes, and in processes that the run starts, by name."""
         return {name: entry for name, entry in self.agents.items() if isinstance(entry, Elsewhere)}
 
     @property
@@ -114,7 +114,7 @@ class System:
 
 
 def paths(above: Supervising, prefix: str = "") -> dict[str, str]:
-    """Return the path in the tree of every agent below a supervisor of a file, by its name."""
+    """Return the tree paths of all agents below a supervisor of a file, by name."""
     found: dict[str, str] = {}
     for child in above.children:
         if isinstance(child, Supervisor):
@@ -125,7 +125,7 @@ def paths(above: Supervising, prefix: str = "") -> dict[str, str]:
 
 
 def key_of(name: str, agents: Mapping[str, Any], used: UsedTree | None) -> str | None:
-    """Return the key of the state of a durable agent, None where its path is that."""
+    """*Return the key of the state of a durable agent, None if its path is the key."""
     entry: Any = agents.get(name)
     if not isinstance(entry, AgentEntry) and used is not None:
         entry = used.agents.get(name)

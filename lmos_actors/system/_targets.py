@@ -1,7 +1,7 @@
 """Imports of targets: a class, a tree or a function of the project, by module or by file.
 
-The project root is the only folder put on the import path, and stays there, as agents import things while
-they run.
+Only the project root is put on the import path. It stays there because agents import modules while they
+run.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 Accepts: TypeAlias = "Callable[[type], str | None]"
-"""Return why a class cannot be an agent, or None."""
+"""Returns why a class cannot be an agent, or None."""
 
 _BY_FILE: Final = "file:"
-"""What the names of modules begin with that are loaded by their files, as their paths are no names."""
+"""Prefix for the names of modules loaded from files whose paths are not module names."""
 
 _PACKAGE: Final = Path(__file__).resolve().parents[2]
 
@@ -56,8 +56,8 @@ def import_target(target: str, root: Path, accepts: Accepts | None = None) -> ty
 def import_tree(target: str, root: Path) -> tuple[SupervisorSpec, str]:
     """Import a tree, `package.module:tree` or `path/file.py:tree`, relative to `root`.
 
-    Runs the module's code, and returns the name of the module too. Raises ConfigError as `import_target`;
-    also for what is no SupervisorSpec.
+    Runs the module's code. Returns the tree and the name of its module. Raises ConfigError as
+    `import_target`, also if the target is not a SupervisorSpec.
     """
     module, place, name = _module_of(target, root, "tree")
     found: object = getattr(module, name, None)
@@ -71,7 +71,7 @@ def import_tree(target: str, root: Path) -> tuple[SupervisorSpec, str]:
 def import_function(target: str, root: Path) -> Callable[..., Any]:
     """Import a function, `package.module:function` or `path/file.py:function`, relative to `root`.
 
-    Runs the module's code. Raises ConfigError as `import_target`; also for what cannot be called.
+    Runs the module's code. Raises ConfigError as `import_target`, also if the target cannot be called.
     """
     module, place, name = _module_of(target, root, "function")
     found: object = getattr(module, name, None)
@@ -81,7 +81,7 @@ def import_function(target: str, root: Path) -> Callable[..., Any]:
 
 
 def _classes_below(spec: Any) -> Iterator[type]:
-    """Iterate over the classes of the agents of a tree, as far as its specs tell."""
+    """Yield the agent classes of a tree, as far as its specs show them."""
     for child in spec.children:
         child = child if hasattr(child, "factory") else getattr(child, "member", child)  # of a BulkSpec
         if hasattr(child, "factory"):
@@ -93,7 +93,7 @@ def _classes_below(spec: Any) -> Iterator[type]:
 
 
 def _read_types(cls: Any, module: ModuleType, root: Path) -> None:
-    """Have a class read the types that it names. Raises ConfigError as its import would have."""
+    """Make a class read the types that it names. Raises ConfigError as its import would have."""
     try:
         getattr(cls, "__contract__", None)
     except TypeError as error:
@@ -134,7 +134,7 @@ def _by_file(place: str, root: Path) -> ModuleType:
 
 
 def _loaded(file: Path, root: Path) -> ModuleType:
-    """Load a file whose path is no module name; once, under a name made of its path."""
+    """Load a file whose path is not a module name: once, under a name made from its path."""
     name = _BY_FILE + str(file)
     if name in sys.modules:
         return sys.modules[name]
@@ -176,8 +176,8 @@ def _by_name(name: str, root: Path, file: Path | None = None) -> ModuleType:
 def _forget_listings() -> None:
     """Forget cached folder listings, so that new files are found.
 
-    `importlib.invalidate_caches` also does so for installed packages, which in newer versions of Python
-    imports modules and takes longer than reading a scenario file.
+    `importlib.invalidate_caches` also does this for installed packages. In newer versions of Python that
+    imports modules, and takes longer than reading a scenario file.
     """
     for finder in sys.path_importer_cache.values():
         invalidate = getattr(finder, "invalidate_caches", None)
@@ -186,7 +186,7 @@ def _forget_listings() -> None:
 
 
 def _check_origin(module: ModuleType, name: str, root: Path, file: Path | None) -> None:
-    """Refuse a module that an earlier import, from elsewhere, put in the way of the project's own."""
+    """Refuse a module that was imported earlier from elsewhere and hides the project's own."""
     origin = getattr(module, "__file__", None)
     own = file or _file_of(name, root)
     if own is not None and origin is not None and Path(origin).resolve() != own.resolve():
@@ -207,7 +207,7 @@ def _on_path(root: Path) -> None:
 
 
 def _broken(name: str, root: Path, error: BaseException) -> ConfigError:
-    """Return what went wrong inside, and at which line of theirs; no traceback."""
+    """Return the error inside a module with its line in the project's code, without a traceback."""
     place = ""
     if isinstance(error, SyntaxError) and error.filename:
         place = f"{_relative(error.filename, root)}:{error.lineno}"
@@ -224,7 +224,7 @@ def _failed(name: str, place: str, error: BaseException) -> ConfigError:
 
 
 def _is_theirs(frame: traceback.FrameSummary, root: Path) -> bool:
-    """Return whether a frame is of a project file: not installed, not of this package, not generated."""
+    """Return whether a frame is in a project file: not installed, not in this package, not generated."""
     file = Path(frame.filename)
     return (
         file.is_file()
@@ -245,7 +245,7 @@ def _near_entry(file: Path) -> str:
 
 
 def _near_module(name: str, root: Path) -> str:
-    """Find the first part of a dotted name that is not there, and the nearest that is."""
+    """Return the first part of a dotted name that does not exist, with the nearest name that does."""
     folder = root
     for part in name.split("."):
         inside = list(folder.iterdir()) if folder.is_dir() else []

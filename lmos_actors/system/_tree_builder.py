@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 class _AgentFactory(partial[Agent]):
-    """A class with its arguments, as a partial; incarnations share none of those that a file has written.
+    """A class with its arguments, as a partial. Incarnations do not share arguments written in a file.
 
-    The names of these are `fresh`: they are checked against their fields, and copied, for each incarnation.
+    `fresh` has the names of these: they are checked against their fields and copied for each incarnation.
     """
 
     fresh: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ def _maker(
     refs: Mapping[str, Any],
     known: Mapping[str, Any] | None = None,
 ) -> _AgentFactory:
-    """Return the factory of an agent of the file; `known` are arguments that the tree of a project has."""
+    """Return the factory of an agent of the file; `known` has arguments from the tree of a project."""
     fields = fields_of_agent(cls)
     states = by_state_name(fields)
     given = {key: fields[key].fitted(value) for key, value in fill_late(entry.args, "agents", refs).items()}
@@ -80,12 +80,12 @@ def _seconds(shutdown: Any) -> Any:
 
 
 def mailbox_options(mailbox: Mailbox | UnsetType) -> MailboxOptions | None:
-    """Return the options of a mailbox of a file, None for that of the class."""
+    """Return the options of a mailbox of a file, None for the class's own mailbox."""
     return None if mailbox is UNSET else MailboxOptions(mailbox.size, mailbox.when_full)
 
 
 def backoff_of(entry: BackoffEntry | UnsetType) -> Backoff | None:
-    """Return the back-off of a file, None where there is none. Raises ConfigError for one that cannot be."""
+    """Return the back-off of an entry, None if it has none. Raises ConfigError for invalid values."""
     if entry is UNSET:
         return None
     return Backoff(
@@ -110,7 +110,7 @@ def spec_of(name: str, entry: Supervised, factory: Callable[[], Agent]) -> Child
 
 
 def pool_of(name: str, entry: PoolEntry, factory: Callable[[], Agent]) -> Pool[Any]:
-    """Make the spec of a pool of a file. Raises ConfigError for a key that no action has."""
+    """Make the spec of a pool of a file. Raises ConfigError for a key that is no action's parameter."""
     return Pool(
         factory,
         entry.size,
@@ -128,10 +128,10 @@ def pool_of(name: str, entry: PoolEntry, factory: Callable[[], Agent]) -> Pool[A
 
 @attrs.frozen
 class Places:
-    """Places at which agents of a file are reached by other protocols, and reach others.
+    """Lookups for agents that other protocols reach, or that reach others by them.
 
-    `chat_url` returns the address of a chat agent, `chat_network` the network by which a bridge reaches it,
-    `line` the line of an agent to a relay, `access` what a bridge presents to a server elsewhere.
+    `chat_url` returns the address of a chat agent, `chat_network` the network over which a bridge reaches it,
+    `line` the line of an agent to a relay, `access` the credentials of a bridge for a server elsewhere.
     """
 
     chat_url: Callable[[str], str]
@@ -173,9 +173,9 @@ async def start_spec(node: Node, spec: Any) -> None:
 class TreeBuilder:
     """Makes the specs of the tree of a system.
 
-    `refs` are those that `$(agents.NAME)` stands for, `doubles` the classes, made for this run, of its mocks
-    and replays, `reached` where agents of the file are reached by other protocols: needed where it has
-    bridges, or mocks that speak these.
+    `refs` has the refs for `$(agents.NAME)`, `doubles` the classes of mocks and replays, made for this run.
+    `reached` has the lookups for other protocols; needed if the system has bridges, or mocks that speak
+    these.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class TreeBuilder:
         self._reached = reached
 
     def children(self, keep: Callable[[str], bool]) -> tuple[Any, ...]:
-        """Return the specs of those children of the root that are wanted, by their names."""
+        """Return the specs of the children of the root whose names `keep` accepts."""
         if self._system.used is not None:
             return tuple(child for child in self.root().children if keep(child.name))
         names = {
@@ -200,12 +200,12 @@ class TreeBuilder:
         return tuple(self._child(child) for name, child in names.items() if keep(name))
 
     def root(self) -> SupervisorSpec:
-        """Return the spec of the root with all that is below it, but for populations."""
+        """Return the spec of the root with everything below it except populations."""
         used = self._system.used
         if used is None:
             return self._supervisor(self._system.root)
         made: dict[str, SupervisorSpec] = {}
-        for path, spec in reversed(used.supervisors.items()):  # from below: a tree may be of any depth
+        for path, spec in reversed(used.supervisors.items()):  # from the bottom up: a tree may have any depth
             made[path] = attrs.evolve(spec, children=self._built(spec, f"{path}/", made))
         more = tuple(map(self._child, self._system.root.children))
         return attrs.evolve(used.spec, children=(*self._built(used.spec, "", made), *more))
@@ -304,7 +304,7 @@ class TreeBuilder:
         )
 
     def _key(self, path: str, child: ChildSpec[Any] | Pool[Any]) -> str | None:
-        """Return the key of the stored state of what replaces an agent of the tree, if it keeps any."""
+        """Return the state key of an entry that replaces an agent of the tree, None if it has none."""
         keeps = isinstance(child, ChildSpec) and is_durable_class(self._system.agent_class(path))
         return child.key if keeps else None
 

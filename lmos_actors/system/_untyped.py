@@ -1,7 +1,7 @@
 """Classes for agents without a class of their own: mocks, replays and remote agents without `use`.
 
-Their inputs and outputs are any plain data. Consumers name actions, properties and events as always, through
-a `Thing` or by the handles of any class that has the same names; arguments given by name form one object.
+Their inputs and outputs are any plain data. Consumers use actions, properties and events as usual, through a
+`Thing` or the handles of any class with the same names; arguments given by name form one object.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def untyped_class(
     properties: Mapping[str, Any] | None = None,
     events: Iterable[str] = (),
 ) -> type[Agent]:
-    """Make the class of an agent by what it offers; `properties` with their first values.
+    """Make an agent class with the given affordances; `properties` has their initial values.
 
-    Its actions do nothing until `double_of` alters them. Raises TypeError for a name that two of them have.
+    Its actions do nothing until `double_of` alters them. Raises TypeError if two affordances share a name.
     """
     body: dict[str, Any] = {
         "__module__": __name__,
@@ -89,7 +89,7 @@ def _accept_anything(cls: type[Agent], properties: Mapping[str, Any]) -> None:
 
 
 def _plain_data() -> Shape[Any]:
-    """Return the shape of anything, which makes plain data of it."""
+    """Return a shape that accepts any value and turns it into plain data."""
     made = copy(shape_of(Any))
     take = made.take
     made.take = lambda value, path="$": take(plain(value), path)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class UsedTree:
-    """A SupervisorSpec as a file sees it. `target` is what the file calls it."""
+    """A SupervisorSpec as a file sees it. `target` is its name in the file."""
 
     target: str
     module: str
@@ -32,12 +32,12 @@ class UsedTree:
     supervisors: dict[str, SupervisorSpec]
     """The supervisors below its root, by path."""
     expected: dict[str, type[Any]]
-    """Class that referring agents expect, by path."""
+    """The class that referring agents expect, by path."""
     bulks: dict[str, BulkSpec]
-    """Those of its supervisors that have many agents of one spec, by path."""
+    """The supervisors of many agents of one spec, by path."""
 
     def class_of(self, path: str) -> type[Any] | None:
-        """Return the class of the agents at a path, None if it cannot be found out from the factory."""
+        """Return the class of the agents at a path, None if the factory does not reveal it."""
         spec = self.agents[path]
         return agent_class(spec.member(1) if isinstance(spec, Pool) else spec)
 
@@ -48,7 +48,7 @@ class UsedTree:
 
     @property
     def supervisor_names(self) -> dict[str, str]:
-        """The paths of its supervisors by path and by name; of equal names it is the first."""
+        """The paths of its supervisors, by path and by name; of equal names the first counts."""
         found = {path: path for path in self.supervisors}
         for path, spec in self.supervisors.items():
             found.setdefault(spec.name, path)
@@ -68,7 +68,7 @@ def use_tree(target: str, root: Path) -> UsedTree:
         elif isinstance(child, SupervisorSpec):
             found.supervisors[prefix + child.name] = child
             levels.append((f"{prefix}{child.name}/", iter(child.children)))
-        elif isinstance(child, BulkSpec):  # whose agents have numbers, and no names for the file
+        elif isinstance(child, BulkSpec):  # its agents have numbers, and no names that a file could use
             found.bulks[prefix + child.name] = child
         else:
             found.agents[prefix + child.name] = child
@@ -79,7 +79,7 @@ def use_tree(target: str, root: Path) -> UsedTree:
 
 
 def unfolded(factory: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return what a factory of a tree calls, through partials, and the arguments that it has been given."""
+    """Return the function below all partials of a factory, with the positional and named arguments given."""
     args: tuple[Any, ...] = ()
     keywords: dict[str, Any] = {}
     while isinstance(factory, partial):
@@ -90,18 +90,18 @@ def unfolded(factory: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 
 
 def keywords_of(factory: Any) -> dict[str, Any]:
-    """Return the arguments by name that a factory of a tree has been given."""
+    """Return the named arguments that a factory of a tree has been given."""
     return unfolded(factory)[2]
 
 
 def absolute(prefix: str, sibling: Sibling) -> str:
-    """Return the path from the root of what a child of the supervisor at a prefix refers to."""
+    """Return the path from the root of a sibling that a child of the supervisor at `prefix` refers to."""
     above = prefix.split("/")[:-1]
     return "/".join([*above[: len(above) - sibling.ups], *sibling.names])
 
 
 def supervisor_paths(root: Supervising, used: UsedTree | None) -> dict[str, str]:
-    """Return the path in the tree of every supervisor below the root, by the names that a file has for it."""
+    """Return the tree paths of all supervisors below the root, by the names that a file uses for them."""
     found = {} if used is None else used.supervisor_names
     todo = [("", root)]
     for prefix, above in todo:

@@ -51,7 +51,7 @@ class ValueValidator:
     def __init__(self, names: CellNames) -> None:
         self.names = names
         self.given: dict[str, str] = {}
-        """Argument for the neighbours that a topology sets, by population."""
+        """The argument that a topology fills with the neighbours, by population."""
 
     def report(self, path: DataPath, message: str, kind: Kind = "shape", *, key: bool = False) -> None:
         self.names.report(path, message, kind, key=key)
@@ -59,7 +59,7 @@ class ValueValidator:
     # ---- args and state
 
     def agents(self) -> None:
-        """Check `args` and `state` of all agents and populations that are of a class."""
+        """Check `args` and `state` of all agents and populations that have a class."""
         entries: dict[str, Any] = {**self.names.agents, **self.names.populations}
         for name, entry in entries.items():
             cls: Any = self.names.classes.get(name)
@@ -107,7 +107,7 @@ class ValueValidator:
             self.report((*path, "key"), error.message)
 
     def _key(self, key: str, cls: type[Agent], path: DataPath) -> None:
-        """Check that a class has stored state, and that it can be found by a key."""
+        """Check that a class keeps its state in a store, where a key can find it."""
         try:
             ChildSpec("agent", cls, key=key)
         except ConfigError as error:
@@ -156,7 +156,7 @@ class ValueValidator:
             self.value(value, shape, path)
 
     def _drawn(self, value: Any, shape: Any, path: DataPath) -> None:
-        """Check a distribution: its draws are numbers, seconds where a time is expected."""
+        """Check a distribution: its draws are numbers, or seconds if a time is expected."""
         found, mistakes = decode(self.names.document, Distribution, value, at=path)
         self.names.mistakes.extend(mistakes)
         if found is None:
@@ -210,7 +210,7 @@ class ValueValidator:
     # ---- values
 
     def value(self, value: Any, shape: Any, path: DataPath) -> bool:
-        """Check plain data against a type; members that the type does not have are refused."""
+        """Check plain data against a type; unknown members are refused."""
         wrong = list(unknown_members(value, shape.schema, path))
         if is_late(value):
             wrong = wrong or list(misfits(value, shape.schema, path))
@@ -226,7 +226,7 @@ class ValueValidator:
         return True
 
     def member(self, name: str, kind: str, word: str, path: DataPath, *, key: bool = False) -> bool:
-        """Check that an agent has an affordance of that kind and name."""
+        """Check that an agent has an affordance of a kind and name."""
         contract = self.names.contract(name)
         if contract is None:
             return False
@@ -241,7 +241,7 @@ class ValueValidator:
         return False
 
     def input(self, op: Any, given: Any, path: DataPath, *, name: str = "input") -> None:
-        """Check the input of an action, as a step has it."""
+        """Check the input that a step gives to an action."""
         absent = given is UNSET
         if op.untyped:
             return
@@ -255,7 +255,7 @@ class ValueValidator:
             self._members(op, {} if absent else given, path if absent else (*path, name), absent=absent)
 
     def streams(self, op: Any, given: Mapping[str, Source] | None, path: DataPath) -> None:
-        """Check the sources of a step's input streams; None: no source may be given there."""
+        """Check the sources of a step's input streams; None: the step cannot have sources."""
         params = {op.params[place].wire_name: op.params[place] for place in op.streams}
         if given is None:
             if params:
@@ -296,7 +296,7 @@ class ValueValidator:
 
 
 def tables_of(contract: Any) -> dict[str, Any]:
-    """Return what a class offers, by the word for its kind."""
+    """Return the affordances of a class, by the word for their kind."""
     return {"property": contract.properties, "action": contract.actions, "event": contract.events}
 
 
@@ -316,7 +316,7 @@ def input_schema(op: Any) -> Schema:
 
 
 def place_schema(op: Any) -> Schema:
-    """Return the schema that the path of an invalid input goes along: streams are arrays there."""
+    """Return the schema for the path of an invalid input; streams count as arrays in it."""
     schema = input_schema(op)
     streams = {op.params[place].wire_name: op.params[place].shape.schema for place in op.streams}
     if not streams:
@@ -326,7 +326,7 @@ def place_schema(op: Any) -> Schema:
 
 
 def output_schema(op: Any) -> Schema:
-    """Return the schema of the output of an action, or of one item of many outputs."""
+    """Return the schema of the output of an action, or of one of its many outputs."""
     shape = None if op.untyped else op.result_shape
     return ANYTHING if shape is None else shape.schema
 

@@ -18,7 +18,7 @@ AutoShutdown: TypeAlias = Literal["never", "any_significant", "all_significant"]
 
 
 class Mailbox(Closed, frozen=True, kw_only=True):
-    """Room for messages not begun, and what happens to one that finds none."""
+    """The room for messages that wait, and what happens to a message that finds no room."""
 
     size: Annotated[int, Meta(ge=1, le=1 << 40)] = 64
     when_full: Literal["wait", "reject", "drop_oldest", "drop_newest"] = "wait"
@@ -27,7 +27,7 @@ class Mailbox(Closed, frozen=True, kw_only=True):
 class Backoff(Closed, frozen=True, kw_only=True):
     """The delay before each restart attempt: `initial`, then `factor` times as long, at most `max`.
 
-    Each is spread by up to `jitter`, a fraction, to either side. After `max` of running it begins again.
+    Each varies by up to the fraction `jitter`, both ways. After running for `max` it is `initial` again.
     """
 
     initial: Duration
@@ -47,9 +47,9 @@ class Supervised(Closed, frozen=True, kw_only=True):
 
 
 class AgentEntry(Supervised, frozen=True, kw_only=True, tag_field="from", tag="agent"):
-    """An agent of a class in the project. `service_time` is how long each of its turns occupies it.
+    """An agent of a class in the project. Each of its turns occupies it for `service_time`.
 
-    `key` is that of its stored state, for a durable class. Nothing waits for an `optional` one.
+    `key` is the key of its stored state, for a durable class. Nothing waits for an `optional` agent.
     """
 
     use: Name
@@ -66,9 +66,9 @@ class AgentEntry(Supervised, frozen=True, kw_only=True, tag_field="from", tag="a
 class PoolEntry(Closed, frozen=True, kw_only=True, tag_field="from", tag="pool"):
     """Several agents of one class behind one name: each message goes to one of them.
 
-    `by` is how it is chosen. With `by: key`, the value of the parameter `key` decides; by default it is the
-    first parameter of the action. `restart`, `shutdown`, `mailbox`, `backoff` and `service_time` are those of
-    each member, `max_restarts` and `max_seconds` those of the pool.
+    `by` says how to choose it. With `by: key`, the value of the parameter `key` decides (default: the first
+    parameter of the action). `restart`, `shutdown`, `mailbox`, `backoff` and `service_time` apply to each
+    member, `max_restarts` and `max_seconds` to the pool.
     """
 
     use: Name
@@ -92,9 +92,9 @@ class PoolEntry(Closed, frozen=True, kw_only=True, tag_field="from", tag="pool")
 
 
 class When(Closed, frozen=True, kw_only=True):
-    """The condition of a rule: all keys that are given must match; `any: true` alone is for every request.
+    """The condition of a rule: all keys given must match; `any: true` alone matches every request.
 
-    `after` are tools whose results a model has got last; it is of a mock that speaks `model`.
+    `after` names the tools whose results a model got last; only for a mock that speaks `model`.
     """
 
     action: Name | None = None
@@ -107,7 +107,7 @@ class When(Closed, frozen=True, kw_only=True):
 
 
 class Chunk(Closed, frozen=True, kw_only=True):
-    """A part of the answer: an item of a stream; else it is put before the text of `done`."""
+    """A part of the answer: an item of a stream; for other actions, text that comes before that of `done`."""
 
     chunk: Any
 
@@ -119,15 +119,15 @@ class Progressed(Closed, frozen=True, kw_only=True):
 
 
 class Waited(Closed, frozen=True, kw_only=True):
-    """Time that goes by between two parts of an answer."""
+    """Time that passes between two parts of an answer."""
 
     wait: Delay
 
 
 class ToolCall(Closed, frozen=True, kw_only=True):
-    """The call of a tool by a model. `arguments` that are a text are passed on as the model has written them.
+    """A tool call by a model. `arguments` given as text are passed on as they are.
 
-    A tool that is not offered, and arguments that do not fit it, fail the run unless `unfit` allows them.
+    A tool that was not offered, or arguments that do not fit it, fail the run unless `unfit` allows them.
     """
 
     tool: Name
@@ -137,13 +137,13 @@ class ToolCall(Closed, frozen=True, kw_only=True):
 
 
 class Called(Closed, frozen=True, kw_only=True):
-    """A part of a model's answer: it asks for a tool."""
+    """A part of a model's answer: a request for a tool call."""
 
     call: ToolCall
 
 
 class Reasoned(Closed, frozen=True, kw_only=True):
-    """A part of a model's answer: what it thinks before it answers."""
+    """A part of a model's answer: its reasoning before the answer."""
 
     reasoning: str
 
@@ -165,10 +165,10 @@ class Refusal(Closed, frozen=True, kw_only=True):
 
 
 class Rule(Closed, frozen=True, kw_only=True):
-    """The reaction of a mock to the requests that fit: one of `output`, `reply`, `fail`, `crash`.
+    """The reaction of a mock to requests that fit: one of `output`, `reply`, `fail`, `crash`.
 
-    The first rule that fits, and has not been used `times` yet, is taken. `type` is that of the message with
-    which a mock on a relay answers.
+    The first rule that fits and has been used less than `times` applies. `type` is the type of the message
+    that a mock on a relay answers with.
     """
 
     when: When
@@ -186,10 +186,10 @@ class Rule(Closed, frozen=True, kw_only=True):
 class Mock(Supervised, frozen=True, kw_only=True, tag_field="from", tag="mock"):
     """A scripted agent. With `use` it stands for that class; without, it has the actions its rules name.
 
-    A request that no rule fits, and a rule that nothing has used, fail the run unless they say otherwise.
-    One that speaks `omnia` is a chat agent: what is said to it is a request of the action `message`. One that
-    speaks `relay` is on the hub of the file: messages are requests of the action that is their type. One that
-    speaks `model` is a language model: rules are for what is said to it, and for results of tools.
+    A request that fits no rule, or a rule that is never used, fails the run unless the file allows it. A mock
+    that speaks `omnia` is a chat agent: each text sent to it is a request for the action `message`. One that
+    speaks `relay` is on the hub of the file: each message is a request for the action named by its type. One
+    that speaks `model` is a language model: rules match what is said to it, and results of tools.
     """
 
     speaks: Literal["lmos", "omnia", "relay", "model"] = "lmos"
@@ -200,9 +200,9 @@ class Mock(Supervised, frozen=True, kw_only=True, tag_field="from", tag="mock"):
 
 
 class Replay(Supervised, frozen=True, kw_only=True, tag_field="from", tag="replay"):
-    """An agent that answers as `agent` did in a recorded message log. A request that is not in it fails.
+    """An agent that answers as `agent` did in a recorded message log. A request that is not in the log fails.
 
-    With `use` it stands for that class, and `run --update-recordings` can record it anew from the real one.
+    With `use` it stands for that class, and `run --update-recordings` can record it anew from the real agent.
     One that speaks `omnia` is a chat agent, one that speaks `relay` is on the hub of the file, one that
     speaks `model` is a language model.
     """
@@ -217,14 +217,14 @@ class Replay(Supervised, frozen=True, kw_only=True, tag_field="from", tag="repla
 
 
 class CredentialText(str):
-    """Credentials as options of commands have them; never the secret itself."""
+    """Credentials as in the options of commands; never the secret itself."""
 
     __slots__ = ()
     kind: ClassVar[Literal["bearer", "basic"]]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read it. Raises ValueError, which does not repeat the text."""
+        """Parse a text. Raises ValueError, which does not repeat the text."""
         from lmos_actors.security import credential_of  # most files reach no agents elsewhere
 
         try:
@@ -235,7 +235,7 @@ class CredentialText(str):
 
 
 class BearerText(CredentialText):
-    """A reference to a token or a key, as `call --bearer` has it."""
+    """A reference to a token or a key, as in `call --bearer`."""
 
     __slots__ = ()
     kind = "bearer"
@@ -244,7 +244,7 @@ class BearerText(CredentialText):
 
 
 class BasicText(CredentialText):
-    """A user and a reference to the password, as `call --basic` has it."""
+    """A user and a reference to the password, as in `call --basic`."""
 
     __slots__ = ()
     kind = "basic"
@@ -253,12 +253,12 @@ class BasicText(CredentialText):
 
 
 class Bridge(Supervised, frozen=True, kw_only=True, tag_field="from", tag="bridge"):
-    """An agent that speaks another protocol, with an agent of the file, `to`, or a server elsewhere, `url`.
+    """An agent that connects another protocol to an agent of the file, `to`, or to a server elsewhere, `url`.
 
-    With `speaks: omnia` it is a chat agent that passes on what is said to it, to one of the two. With
-    `speaks: relay` it is on the hub of the file, or on the relay at `url`: `to` is asked there, by calls of
-    the actions that `access` opens; without `to` it is the way of other agents to the relay, and `follows`
-    are names there. With `url`, credentials and files are as for a remote agent.
+    With `speaks: omnia` it is a chat agent that passes messages on to one of the two. With `speaks: relay` it
+    is on the hub of the file, or on the relay at `url`. There, others can call the actions of `to` that
+    `access` opens; without `to`, other agents reach the relay through it, and `follows` has names there. With
+    `url`, credentials and files are as for a remote agent.
     """
 
     speaks: Literal["omnia", "relay"]
@@ -276,19 +276,19 @@ class Bridge(Supervised, frozen=True, kw_only=True, tag_field="from", tag="bridg
 
     @property
     def is_beside_agent(self) -> bool:
-        """Whether it is on the node of the agent that it leads to, which it calls without a message."""
+        """Whether the bridge is on the node of the agent it leads to, which it calls without a message."""
         return self.speaks == "relay" and self.to is not None
 
 
 class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
-    """A remote agent, which steps send to; at least one of `url` and `description`.
+    """A remote agent that steps send to; at least one of `url` and `description` is given.
 
-    `url` is that of its description (http, https) or its own (ws, wss); `description` is a Thing Description
-    beside the file. `thing` selects one of several. `use` is the class that it is used as.
+    `url` is the URL of its description (http, https) or of the agent (ws, wss); `description` is a Thing
+    Description beside the file. `thing` selects one of several agents. `use` is the class for its contract.
 
-    `bearer`, `basic` or `apikey` is presented at the server of `url`, `ca` are the authorities to trust,
-    `cert` and `key` are shown to a server that asks for a certificate; files are beside this one. `insecure`
-    allows credentials without TLS.
+    `bearer`, `basic` or `apikey` is presented to the server of `url`. `ca` has the authorities to trust;
+    `cert` and `key` are shown to a server that asks for a certificate. File names are relative to this file.
+    `insecure` allows credentials without TLS.
     """
 
     url: Name | None = None
@@ -305,11 +305,11 @@ class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
 
 
 class OwnProcess(Closed, frozen=True, kw_only=True, tag_field="from", tag="process"):
-    """A remote agent in a process that the run starts, and ends.
+    """A remote agent in a process that the run starts and ends.
 
     The process serves the class `use`, or is any `command`, whose agent is used as that class. It prints the
-    lines of `serve`, of which `agent` has the address, or the agent is at `url`. It has `ready` seconds for
-    that. `thing` selects one of several agents.
+    lines of `serve` with the address of `agent`, or the agent is at `url`; within `ready` seconds. `thing`
+    selects one of several agents.
     """
 
     command: Annotated[tuple[Name, ...], Meta(min_length=1)] | UnsetType = UNSET
@@ -330,13 +330,13 @@ class OwnProcess(Closed, frozen=True, kw_only=True, tag_field="from", tag="proce
 
 AnyAgent: TypeAlias = AgentEntry | PoolEntry | Mock | Replay | Bridge | Remote | OwnProcess
 Elsewhere: TypeAlias = Remote | OwnProcess
-"""Agents that are on no node of the run."""
+"""Entries of agents that are not on a node of the run."""
 
 # --- trees
 
 
 class Supervising(Closed, frozen=True, kw_only=True):
-    """The keys of every supervisor; children are agents by name, or supervisors."""
+    """The keys of every supervisor. Children are names of agents, or supervisors."""
 
     strategy: Strategy = "one_for_one"
     max_restarts: Count = 3
@@ -363,11 +363,11 @@ Child: TypeAlias = str | Supervisor
 
 
 class Tree(Closed, frozen=True, kw_only=True):
-    """The supervision tree: described by `root`, or `use` names a SupervisorSpec of the project.
+    """The supervision tree: `root` describes it, or `use` names a SupervisorSpec of the project.
 
-    The agents of a tree that is used are known by their paths. One that `agents` has too is replaced by what
-    stands there; `children` are further children of the root. Without a tree every agent is a child of a root
-    with the defaults, in file order.
+    Agents of a tree in `use` are known by their paths. An entry of that name in `agents` replaces the agent;
+    `children` are further children of the root. Without a tree, every agent is a child of a default root, in
+    file order.
     """
 
     root: Root | UnsetType = UNSET
@@ -379,7 +379,7 @@ class Tree(Closed, frozen=True, kw_only=True):
 
 
 class StartOver(Closed, frozen=True, kw_only=True):
-    """The agents are started one after the other, evenly over this time."""
+    """The agents start one after the other, evenly spread over this time."""
 
     over: Duration
 
@@ -387,8 +387,8 @@ class StartOver(Closed, frozen=True, kw_only=True):
 class Population(Closed, frozen=True, kw_only=True):
     """Many agents of one class: `peer/0`, `peer/1`, ... under a supervisor of their own.
 
-    In `args` stand `$(population.index)`, the number of the agent, and distributions, drawn for each agent.
-    Unless given, `max_restarts` is as large as the population.
+    `args` may use `$(population.index)`, the number of the agent, and distributions, drawn for each agent.
+    By default, `max_restarts` is the size of the population.
     """
 
     id: Name
@@ -410,7 +410,7 @@ class Population(Closed, frozen=True, kw_only=True):
 class Topology(Closed, frozen=True, kw_only=True):
     """The neighbours in a population: each agent gets its neighbours' refs as the argument `field`.
 
-    Which keys go with which kind is in `TOPOLOGY_KEYS`.
+    `TOPOLOGY_KEYS` lists the keys for each kind.
     """
 
     kind: Literal["complete", "ring", "line", "star", "grid", "small_world", "random", "scale_free", "edges"]

@@ -13,42 +13,42 @@ Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Data: TypeAlias = dict[str, Any]
 Scalar: TypeAlias = str | int | float | bool | None
 Expression: TypeAlias = Annotated[str, Meta(min_length=1)]
-"""A formula such as `state.questions <= 3`; its names are resolved when the file is read."""
+"""A formula such as `state.questions <= 3`; reading the file resolves its names."""
 
 USER = "user"
-"""The scenario's own consumer; always there, never an agent's name."""
+"""The name of the scenario's own consumer, which always exists; no agent can have this name."""
 
 HUB = "relay"
-"""The agent that is the hub of a file with `relay`, and its name on itself."""
+"""The name of the hub, as an agent of a file with `relay` and on the hub itself."""
 
 DIRECTORY = "directory"
-"""The agent that is the directory of a network that has one."""
+"""The name of the agent that is the directory of a network."""
 
 NETWORK = "network"
-"""The name of the network of a file in the log, for what happens to all of it."""
+"""The name of a file's network in the log, for faults of the whole network."""
 
 EVERYBODY = "*"
-"""The target of what is said to all on a hub."""
+"""The target of messages to everyone on a hub."""
 
 QUESTION = "question"
 """The type of messages that wait for an answer."""
 
 COMMANDS = ("ping", "subscribe", "unsubscribe", "list_subscriptions", "command", "query")
-"""The types of messages to the hub that it answers."""
+"""The types of messages to the hub that the hub answers."""
 
 ALL_AGENTS = "*"
-"""The name for all agents, where a population may be named."""
+"""The name for all agents, where the name of a population is allowed."""
 
 
 class Closed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of every struct of a file: unknown keys are refused."""
 
 
-# --- what is said about a value
+# --- conditions on values
 
 
 class Condition(Closed, frozen=True, kw_only=True):
-    """Conditions on a value; all that are given have to hold. `regex` is searched for, not anchored."""
+    """Conditions on a value; all given ones have to hold. `regex` is searched for, not anchored."""
 
     eq: Any | UnsetType = UNSET
     ne: Any | UnsetType = UNSET
@@ -61,7 +61,7 @@ class Condition(Closed, frozen=True, kw_only=True):
 
 
 class ExpectedError(Closed, frozen=True, kw_only=True):
-    """The error that a step must end in; `path` is where in the input, `contains` is in the message."""
+    """The error that a step must end in. `path` is a place in the input, `contains` a part of the message."""
 
     is_: Name = field(name="is")
     path: str | None = None
@@ -71,10 +71,10 @@ class ExpectedError(Closed, frozen=True, kw_only=True):
 # --- numbers left to chance
 
 MOST_VALUES: Final = 10_000
-"""Most values that an empirical distribution has."""
+"""Maximum number of values of an empirical distribution."""
 
 Amount: TypeAlias = Duration | float
-"""A duration, or a plain number where the value has no unit; all of one distribution are of one sort."""
+"""A duration, or a plain number for a value without a unit; a distribution does not mix the two."""
 
 
 class Constant(Closed, frozen=True, kw_only=True, tag_field="dist", tag="constant"):
@@ -91,13 +91,13 @@ class Uniform(Closed, frozen=True, kw_only=True, tag_field="dist", tag="uniform"
 
 
 class Exponential(Closed, frozen=True, kw_only=True, tag_field="dist", tag="exponential"):
-    """Waiting times of what happens at random, `mean` on average."""
+    """The exponential distribution: waiting times between random events, `mean` on average."""
 
     mean: Amount
 
 
 class Normal(Closed, frozen=True, kw_only=True, tag_field="dist", tag="normal"):
-    """The bell curve. A duration below zero counts as zero."""
+    """The normal distribution. A duration below zero counts as zero."""
 
     mean: Amount
     deviation: Amount
@@ -111,9 +111,9 @@ class Lognormal(Closed, frozen=True, kw_only=True, tag_field="dist", tag="lognor
 
 
 class Empirical(Closed, frozen=True, kw_only=True, tag_field="dist", tag="empirical"):
-    """Values that were measured, each as likely as another.
+    """Measured values, all equally likely.
 
-    They are written out, or those of a `file`; when a file has been read, they are `values`.
+    They stand in `values` or in a `file`; once the file has been read, they are in `values`.
     """
 
     values: Annotated[tuple[Amount, ...], Meta(min_length=1, max_length=MOST_VALUES)] | UnsetType = UNSET

@@ -66,7 +66,7 @@ _WHERE: Final = {
 
 @attrs.frozen
 class LateReference:
-    """A reference that only the run can fill in; `whole` if nothing else is in its text."""
+    """A reference that only the run can fill in; `whole` if its text has nothing else."""
 
     path: DataPath
     reference: Reference
@@ -75,7 +75,7 @@ class LateReference:
 
 @attrs.define
 class CellData:
-    """One combination of the matrix, or sweep: its values, the data filled in, what is left for the run."""
+    """One combination of the matrix or sweep: its values, the filled-in data, what is left to the run."""
 
     values: dict[str, Any]
     data: dict[str, Any]
@@ -83,7 +83,7 @@ class CellData:
 
 
 def split_step(path: DataPath) -> tuple[DataPath, DataPath]:
-    """Cut a path inside `steps` into that of the innermost step and the rest."""
+    """Split a path inside `steps` into the path of the innermost step and the rest."""
     cut = 0
     while len(path) > cut + 1:
         if path[cut] == "steps":
@@ -114,9 +114,9 @@ def is_late(path: DataPath) -> tuple[str, ...]:
 
 
 class Cells:
-    """Works the cells out of a file that is to be a `struct`.
+    """Computes the cells of a file that should be a `struct`.
 
-    `mistakes` grows; `used` are the names that references have used.
+    `mistakes` grows; `used` has the names that references have used.
     """
 
     def __init__(self, document: Document, settings: Mapping[str, str], struct: type[Struct]) -> None:
@@ -135,7 +135,7 @@ class Cells:
         self.mistakes.append(self.document.mistake(path, message, "name", key=key))
 
     def _part(self, key: str, declared: Any) -> dict[str, Any]:
-        """Decode one part of the head, entry by entry; what is wrong in it is said for the whole file."""
+        """Decode one part of the head, entry by entry; mistakes in it are reported for the whole file."""
         entries = mapped(self.data.get(key)).items()
         found = {name: decode(self.document, declared, raw, at=(key, name))[0] for name, raw in entries}
         return {name: value for name, value in found.items() if value is not None}
@@ -173,7 +173,7 @@ class Cells:
             raise ConfigError(f'no variable or {self.axes} key "{key}"{did_you_mean(key, known)}', "--set")
 
     def _setting(self, key: str, text: str) -> Any:
-        """Read a value from outside: text for a variable of text, else as the file would be read."""
+        """Parse a value from outside: as it is for a text variable, else as in the file."""
         variable = self.vars.get(key)
         if key == "world" or (variable is not None and variable.type in ("string", "duration", "size")):
             value: Any = text
@@ -187,7 +187,7 @@ class Cells:
         return value
 
     def _distinct(self, key: str, values: list[Any]) -> None:
-        """Refuse values with equal labels: runs are distinguished, and judged together, by their labels."""
+        """Refuse values with equal labels: labels distinguish runs, and group them for judging."""
         for index, value in enumerate(values):
             label = mapped(value).get(LABEL)
             if is_mapping(label) or is_list(label):
@@ -199,11 +199,11 @@ class Cells:
 
     @property
     def measured_files(self) -> tuple[Path, ...]:
-        """The files whose values are in the cells."""
+        """The files from which the cells have measured values."""
         return self._measured.files
 
     def all(self) -> list[CellData]:
-        """Return the cells, in the order of the matrix, its last key running fastest."""
+        """Return the cells in the order of the matrix; its last key varies fastest."""
         self._check_head()
         size = prod(len(places) for places in self.matrix.values())
         if size > MOST_COMBINATIONS:
@@ -265,7 +265,7 @@ class Cells:
                 part = self._measured.filled(self._filled(part, (key,), known, cell.late), (key,))
             cell.data[key] = part
         if "world" in values:
-            # A wrong one has been reported where it stands.
+            # A wrong one has been reported at its place.
             cell.data["world"] = values["world"] if values["world"] in WORLDS else UNKNOWN
         return cell
 
@@ -318,7 +318,7 @@ class Cells:
         if name in mapped(self.data.get(namespace)) and namespace in ("vars", self.axes):
             return  # there, but wrong in itself
         if namespace in spaces and self.unknown_keys:
-            return  # its part of the file may be missing, or be taken for another, as a key is misspelt
+            return  # a misspelt key may hide its part of the file, or make it look like another
         if namespace in ("vars", self.axes):
             names = [inner for outer, inner in known if outer == namespace]
             what = "variable" if namespace == "vars" else f"{namespace} key"
@@ -356,12 +356,12 @@ class Cells:
 
 
 LABEL: Final = "name"
-"""The member of a matrix value that is shown for it."""
+"""The member of a matrix value that is shown in its place."""
 
 
 @cache
 def known_keys(struct: type[Struct]) -> frozenset[str]:
-    """Return the keys that a file may have, including planned ones, which have an error of their own."""
+    """Return the keys that a file may have, including planned ones, which have their own error."""
     later: Later = vars(struct)["later"]
     return later.words.union(["lmos"], (field.encode_name for field in structs.fields(struct)))
 
@@ -373,9 +373,9 @@ def _needed_keys(struct: type[Struct]) -> tuple[str, ...]:
 
 
 def has_required_parts(struct: type[Struct], data: dict[str, Any]) -> bool:
-    """Return whether the parts that define names are there; without them every reference would be reported.
+    """Return whether the parts that define names exist; without them every reference would be a mistake.
 
-    A misspelt top-level key is then reported alone, with the mistakes in shape.
+    If they do not, only the misspelt top-level key and mistakes in shape are reported.
     """
     known = known_keys(struct)
     if any(key not in known for key in data) or any(key not in data for key in _needed_keys(struct)):
@@ -384,7 +384,7 @@ def has_required_parts(struct: type[Struct], data: dict[str, Any]) -> bool:
 
 
 def _members(key: str, value: Any) -> list[tuple[str, Any]]:
-    """Return a matrix value by its key, and its members by theirs: `policy`, `policy.size`."""
+    """Return a matrix value and its members with their keys: `policy`, `policy.size`."""
     return [(key, value), *((f"{key}.{name}", part) for name, part in mapped(value).items())]
 
 
@@ -395,7 +395,7 @@ def _leaves(data: Any, path: DataPath) -> list[tuple[DataPath, Any]]:
 
 
 def fill_late(value: Any, namespace: str, known: Mapping[str, Any]) -> Any:
-    """Fill in what was left for the run: `saved` in steps, `agents` in args. Returns new data.
+    """Fill in the references that were left to the run: `saved` in steps, `agents` in args. Returns new data.
 
     The names were checked when the file was read; a saved value that is not there (its step has not run)
     raises LookupError.

@@ -1,6 +1,6 @@
 """Measured values of empirical distributions, read from files beside a scenario file.
 
-A cell has the values themselves, so that a file that is written of it needs no other one.
+A cell has the values themselves, so that a file written from it needs no other file.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath, Document
 
 _TIMES: Final = frozenset({"latency", "jitter", "delay", "after", "wait"})
-"""The keys of times that may be drawn."""
+"""The keys whose values are times that may be drawn."""
 
 _FREE: Final = frozenset(
     {"args", "input", "output", "value", "payload", "match", "equals", "data", "state", "emit"}
 )
-"""What is below these keys is plain data, whatever it looks like."""
+"""Everything below these keys is plain data, whatever it looks like."""
 
 
 class MeasuredValues:
@@ -55,7 +55,7 @@ class MeasuredValues:
         return () if folder is None else tuple(folder / file for file in self._sources)
 
     def filled(self, data: Any, path: DataPath) -> Any:
-        """Return data with values in place of the files that have them."""
+        """Return data in which the values of files replace the files."""
         if is_mapping(data):
             if data.get("dist") == "empirical" and "file" in data and "values" not in data:
                 is_time = path[-1] in _TIMES and not _FREE.intersection(map(str, path[:-1]))
@@ -72,7 +72,7 @@ class MeasuredValues:
         folder = self._folder
         is_right = all(isinstance(each, str) for each in (file, column or "", unit))
         if folder is None or not is_right or unit not in ("", *_SECONDS):
-            return data  # which is said when it is decoded
+            return data  # decoding reports it
         key = (file, column, unit, is_time)
         if key not in self._found:
             reader = _Reader(unit, is_time=is_time)
@@ -91,7 +91,7 @@ class MeasuredValues:
         return None if self._document.path is None else self._document.path.parent
 
     def _source(self, folder: Path, file: str, path: DataPath) -> Source | None:
-        """Return the text of a file, None if it cannot be read, which is said once.
+        """Return the text of a file, None if it cannot be read, which is reported once.
 
         A file outside of the project is not read: mistakes in it would show its lines.
         """
@@ -123,18 +123,18 @@ def measured_times(path: str) -> tuple[Duration, ...]:
 
 
 class _Reader:
-    """Reads one file: a value in each line, or those of a column of a CSV file with a head."""
+    """Reads one file: a value in each line, or a column of a CSV file with a head."""
 
     def __init__(self, unit: str, *, is_time: bool) -> None:
         self.mistakes: list[Mistake] = []
         self.no_column = ""
-        """Why the column is not there, if it is not."""
+        """Why the column is missing, if it is."""
         self._unit = unit
         self._is_time = is_time
         self._sort: type | None = None
 
     def read(self, source: Source, column: str | None) -> list[Any]:
-        """Return the values, as a file has them; none if there are mistakes."""
+        """Return the values as they stand in the file; none if there are mistakes."""
         found: list[Any] = []
         for start, text in self._texts(source, column):
             if len(found) == MOST_VALUES:
@@ -173,7 +173,7 @@ class _Reader:
 
     @staticmethod
     def _lines(source: Source) -> Iterator[tuple[int, str]]:
-        """Yield the lines that are not empty and no comments, with their places, without space around."""
+        """Yield the stripped lines that are neither empty nor comments, with their places."""
         start = 0
         for line in source.text.splitlines(keepends=True):
             text = line.strip()
@@ -182,7 +182,7 @@ class _Reader:
             start += len(line)
 
     def _value(self, text: str) -> Any:
-        """Return a value as a file has it. Raises ValueError."""
+        """Return the value of a text, in the form for a file. Raises ValueError."""
         try:
             number = number_of(text)
         except ValueError:
@@ -216,7 +216,7 @@ _SECONDS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0}
 
 
 def _fields(start: int, line: str) -> list[tuple[int, str]]:
-    """Return the fields of a line of a CSV file, with their places; those after a quote have that of it."""
+    """Return the fields of a CSV line with their places; a field after a quote has the quote's place."""
     found: list[tuple[int, str]] = []
     place, plain = start, line.partition('"')[0]
     for field in next(csv.reader([line]), list[str]()):

@@ -1,4 +1,4 @@
-"""Parts that files of several kinds have: variables, worlds, the hub, what goes into an input stream."""
+"""Parts that files of several kinds have: variables, worlds, the hub, sources of input streams."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ._base import Closed
 
 DEPLOYMENT: Final = "deployment/v1"
 KINDS: Final = ("scenario/v1", "simulation/v1", DEPLOYMENT)
-"""The kinds of files, as `lmos` says them."""
+"""The kinds of files, as in the key `lmos`."""
 
 _SCENARIO, _SIMULATION, _DEPLOYMENT = (defstruct("Kind", [], tag_field="lmos", tag=kind) for kind in KINDS)
 AnyKind: Final[Any] = _SCENARIO | _SIMULATION | _DEPLOYMENT
-"""A file of which the kind alone is decoded."""
+"""A file of any kind, for decoding nothing but the kind."""
 
 Choices: TypeAlias = Annotated[tuple[Any, ...], Meta(min_length=1)]
 World: TypeAlias = Literal["memory", "wire", "websocket", "process"]
@@ -32,7 +32,7 @@ Circles: TypeAlias = Literal["warn", "fail"]
 
 Extension: TypeAlias = Literal["receipts", "presence", "history", "semantic", "voting", "questions"]
 LONGEST_COUNT: Final = 9
-"""Digits of a number of messages."""
+"""Maximum number of digits in a number of messages."""
 
 
 class Variable(Closed, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class Variable(Closed, frozen=True, kw_only=True):
 
 
 class SweepRange(Closed, frozen=True, kw_only=True):
-    """The numbers from, from+step, ... up to `to`, itself included."""
+    """The numbers `from`, `from`+`step`, ... up to and including `to`."""
 
     from_: float = field(name="from")
     to: float
@@ -52,7 +52,7 @@ class SweepRange(Closed, frozen=True, kw_only=True):
 
 
 class RateText(str):
-    """So many messages in so long: `1000/1m`."""
+    """A number of messages in a time: `1000/1m`."""
 
     __slots__ = ()
     described: ClassVar = "messages in a time, such as 1000/1m"
@@ -60,7 +60,7 @@ class RateText(str):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read it. Raises ValueError."""
+        """Parse a text. Raises ValueError."""
         count, slash, span = text.partition("/")
         if not (
             slash and count.isascii() and count.isdecimal() and len(count) <= LONGEST_COUNT and int(count)
@@ -72,15 +72,15 @@ class RateText(str):
 
     @property
     def limit(self) -> tuple[int, float]:
-        """The messages, and the seconds."""
+        """The number of messages, and the time in seconds."""
         count, _, span = self.partition("/")
         return int(count), float(Duration.parse(span))
 
 
 class Relay(Closed, frozen=True, kw_only=True):
-    """The hub that the node of the file is: its extensions, and its limits.
+    """The hub of the file, which is its node: extensions and limits.
 
-    `weights` are what votes weigh. `rate` is how many messages in how long one may send.
+    `weights` has the weights of votes. `rate` limits the messages of one sender in a time.
     """
 
     extensions: tuple[Extension, ...] = ("receipts",)
@@ -91,7 +91,7 @@ class Relay(Closed, frozen=True, kw_only=True):
 
 
 class Source(Closed, frozen=True, kw_only=True):
-    """The source of an input stream: its items, `times` over, each `every` so often; `then` is its end."""
+    """The source of an input stream: its items, repeated `times`, one `every` so often; `then` is its end."""
 
     items: tuple[Any, ...] = ()
     times: Annotated[int, Meta(ge=1)] = 1
@@ -100,5 +100,5 @@ class Source(Closed, frozen=True, kw_only=True):
 
 
 def is_real(world: str) -> bool:
-    """Return whether time in a world is real, so that no two runs are the same."""
+    """Return whether a world has real time, so that no two runs are the same."""
     return world in REAL

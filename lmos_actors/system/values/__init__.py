@@ -1,4 +1,4 @@
-"""Values of files: delays, distributions, paths, schemas, and comparing them."""
+"""Values in files: delays, distributions, paths, schemas, and their comparison."""
 
 from lmos_actors._late import late
 

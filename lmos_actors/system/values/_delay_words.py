@@ -33,10 +33,10 @@ _KINDS: Final[dict[str, type[Distribution]]] = {
 
 
 def delay_in(word: str) -> Delay:
-    """Return the time that messages take, of a word; the keys of a distribution stand in their order.
+    """Return the delay that a word stands for; the amounts of a distribution stand in the order of its keys.
 
-    The values of an empirical one follow one another, or it is `empirical:@FILE`, with one in each line of
-    the file. Blocks on the disk then. Raises ValueError with the reason, and FileError.
+    An empirical distribution lists its values, or is `empirical:@FILE`, with one value in each line of the
+    file. Blocks on the disk then. Raises ValueError with the reason, and FileError.
     """
     name, colon, rest = word.partition(":")
     if not colon:

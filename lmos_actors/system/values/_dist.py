@@ -1,4 +1,4 @@
-"""Numbers drawn from distributions. Every draw consumes the same share of its stream, whatever its result."""
+"""Numbers drawn from distributions. Every draw takes the same amount of its stream, whatever its result."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 Drawn: TypeAlias = Delay | Distribution
 
 LONGEST: Final = 360_000_000.0
-"""The longest time in seconds that is drawn, that of the longest duration: 100000h."""
+"""The longest time that is drawn, in seconds: that of the longest duration, 100000h."""
 
 TAIL: Final = 3.0
-"""Deviations above zero that the mean of a normal latency has at least: about one in a thousand is below."""
+"""How many deviations the mean of a normal latency is above zero, at least: one in a thousand is below."""
 
-_P99: Final = 2.3263478740408408  # how many deviations above the median one in a hundred of a normal one is
+_P99: Final = 2.3263478740408408  # in deviations above the median of a normal distribution
 _LARGEST_EXPONENT: Final = 709.0
 
 
 def draw(given: Drawn, stream: RandomStream) -> float:
-    """Draw a number, of one that `problem_of` finds nothing wrong with.
+    """Draw a number from a distribution in which `problem_of` finds no mistake.
 
-    Times are seconds, in whole microseconds, from 0 to 100000h; plain numbers are as they are drawn. Normal
-    and lognormal take two numbers of the stream, uniform, exponential and empirical one, a constant none.
+    Times are seconds, in whole microseconds, from 0 to 100000h; plain numbers are not changed. Normal and
+    lognormal take two numbers of the stream, uniform, exponential and empirical one, a constant none.
     """
     if isinstance(given, Duration):
         return float(given)
@@ -48,7 +48,7 @@ def _seconds(value: float) -> float:
 
 
 def sampler(given: Drawn) -> Callable[[RandomStream], float]:
-    """Return what draws as `draw` does, and is quicker where very much is drawn."""
+    """Return a function that draws as `draw` does, but faster for many draws."""
     if isinstance(given, Duration):
         seconds = float(given)
         return lambda _: seconds
@@ -69,7 +69,7 @@ def _lognormal(given: Lognormal) -> Callable[[RandomStream], float]:
 
 
 def number_type(schema: Mapping[str, Any]) -> Literal["number", "integer"] | None:
-    """Return which numbers a data schema takes; what is drawn for an integer is rounded."""
+    """Return the type of numbers that a data schema takes, None if none; draws for an integer are rounded."""
     found = [schema.get("type"), *(inner.get("type") for inner in schema.get("oneOf", ()))]
     if "number" in found:
         return "number"
@@ -77,18 +77,18 @@ def number_type(schema: Mapping[str, Any]) -> Literal["number", "integer"] | Non
 
 
 def is_time(given: Drawn) -> bool:
-    """Return whether what is drawn is a time."""
+    """Return whether the draws are times."""
     return isinstance(given, Duration) or any(isinstance(amount, Duration) for amount in _amounts(given))
 
 
 def problem_of(given: Drawn, *, time: bool = False) -> str | None:
-    """Return what is wrong with a distribution, or None; `time`: what is drawn has to be a time."""
+    """Return what is wrong with a distribution, or None. `time`: the draws have to be times."""
     found = problem_at(given, time=time)
     return None if found is None else found[1]
 
 
 def problem_at(given: Drawn, *, time: bool = False) -> tuple[str, str] | None:
-    """As `problem_of`, with the key at which the problem is."""
+    """Return the key and the text of a mistake in a distribution, or None; see `problem_of`."""
     if isinstance(given, Duration):
         return None
     if isinstance(given, Empirical):
@@ -104,7 +104,7 @@ def problem_at(given: Drawn, *, time: bool = False) -> tuple[str, str] | None:
 
 
 def problem_of_delay(given: Delay) -> tuple[str, str] | None:
-    """Return what is wrong with the time that messages take, and the key at which that is, or None."""
+    """Return the key of a mistake in a delay of messages, and the mistake, or None."""
     problem = problem_at(given, time=True)
     if problem is None and isinstance(given, Normal) and given.mean < TAIL * given.deviation:
         return "deviation", "below zero in its tail: a message would arrive before it is sent. Use lognormal"
@@ -115,7 +115,7 @@ def _wrong_values(given: Empirical, *, time: bool) -> tuple[str, str] | None:
     if (given.values is UNSET) == (given.file is UNSET):
         return "dist", 'an empirical distribution has "values", or a "file" that has them'
     if given.values is UNSET:
-        return None  # it could not be read, which is said
+        return None  # its file could not be read, which is reported already
     for key in ("column", "unit"):
         if getattr(given, key) is not UNSET:
             return key, f'"{key}" is of values in a "file"'
@@ -144,7 +144,7 @@ def _out_of_order(given: Distribution) -> tuple[str, str] | None:
 
 def _amounts(given: Distribution) -> list[float]:
     if isinstance(given, Empirical):
-        return list(_values_of(given)[:1])  # all are of one sort
+        return list(_values_of(given)[:1])  # all are times, or none
     return list(structs.asdict(given).values())
 
 

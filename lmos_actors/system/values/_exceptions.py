@@ -9,7 +9,7 @@ from typing import Final
 import lmos_actors.errors as errors
 
 NOT_YET: Final = frozenset({"StoreError"})
-"""Errors that no world of today brings about."""
+"""Errors that no present world can cause."""
 
 
 @cache
@@ -20,7 +20,7 @@ def error_names() -> tuple[str, ...]:
 
 
 def exception_class(name: str) -> type[Exception] | None:
-    """Return the built-in exception that a crash may be made with: one that can be made from a message."""
+    """Return the built-in exception of a name, None unless a message alone can make it, as crashes need."""
     found = getattr(builtins, name, None)
     if not (isinstance(found, type) and issubclass(found, Exception)):
         return None
@@ -33,5 +33,5 @@ def exception_class(name: str) -> type[Exception] | None:
 
 @cache
 def exception_names() -> tuple[str, ...]:
-    """Return the names of all exceptions that a crash may be made with."""
+    """Return the names of all exceptions that a crash may use."""
     return tuple(word for word in vars(builtins) if word[0].isupper() and exception_class(word))

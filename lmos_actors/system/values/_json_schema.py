@@ -1,7 +1,7 @@
-"""Validation of plain data against a JSON Schema that a file has, by the keywords that answers need.
+"""Validation of plain data against a JSON Schema in a file, with the keywords that answers need.
 
-Other than the schemas of actions, which describe what a class takes, such a schema is read as written: what
-it does not require may be missing, and members that it does not name may be there.
+Unlike the schemas of actions, which describe what a class takes, such a schema is read as written: members
+that it does not require may be missing, and members that it does not name may exist.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ KEYWORDS: Final = (
 
 
 def schema_problems(schema: Any, path: DataPath = ()) -> Iterator[tuple[DataPath, str, bool]]:
-    """Find what is wrong in a schema itself: place, message, and whether the key is meant."""
+    """Yield the mistakes in a schema: place, message, and whether the key (not its value) is wrong."""
     if not is_mapping(schema):
         yield path, f"a schema is a mapping, saw {show(schema)}", False
         return
@@ -93,7 +93,7 @@ def _problem_of(key: str, value: Any) -> str | None:
 
 
 def schema_misfits(value: Any, schema: Mapping[str, Any], path: str = "$") -> Iterator[str]:
-    """Find what of a value does not meet a schema that is right in itself."""
+    """Yield how a value breaks a valid schema."""
     if "const" in schema and not same(value, schema["const"]):
         yield f"{path}: expected {show(schema['const'])}, saw {show(value)}"
     if "enum" in schema and not any(same(value, word) for word in schema["enum"]):

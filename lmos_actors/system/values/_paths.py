@@ -10,7 +10,7 @@ from typing import Any, Final
 from lmos_actors._core import i_regexp, use_i_regexps
 
 _PLAIN: Final = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_]*|\[(?:0|[1-9][0-9]{0,8})\])*")
-"""Paths of names and places only, which we follow ourselves: the library takes long to import."""
+"""Paths of names and indices only, which we follow ourselves: importing the library takes long."""
 _PART: Final = re.compile(r"[A-Za-z_]\w*|\d+")
 _NOTHING: Final = object()
 _SHOWN: Final = 60
@@ -46,14 +46,14 @@ def _compiled(path: str) -> Any:
 
 @lru_cache(maxsize=1_000)
 def _parts(path: str) -> tuple[str | int, ...] | None:
-    """Return the names and places that a plain path goes along; None for other paths."""
+    """Return the names and indices of a plain path; None for other paths."""
     if _PLAIN.fullmatch(path) is None:
         return None
     return tuple([int(part) if part.isdecimal() else part for part in _PART.findall(path)])
 
 
 def _child(value: Any, part: str | int) -> Any:
-    whole: Any = value  # once its kind is looked at, type checkers ask for more than can be known
+    whole: Any = value  # a check of its type would make type checkers ask for more than can be known
     if isinstance(part, str):
         return whole.get(part, _NOTHING) if isinstance(value, Mapping) else _NOTHING
     listed = isinstance(value, Sequence) and not isinstance(value, str)
@@ -70,10 +70,10 @@ def path_problem(path: str) -> str | None:
 
     try:
         _compiled(path)
-    except (RecursionError, ValueError):  # of a number of thousands of digits
+    except (RecursionError, ValueError):  # a number of thousands of digits
         return f'"{path[:_SHOWN]}..." is not a JSON path: it is too deep, or has too large a number'
     except JSONPathError as error:
-        # The library's own text draws the path again, and fails for some of them.
+        # The library's own text prints the path again, and fails for some paths.
         reason = str(error.args[0]) if error.args else "malformed"
         return f'"{path}" is not a JSON path: {reason}'
     return None
@@ -91,7 +91,7 @@ def regex_problem(pattern: str) -> str | None:
 
 
 def select(path: str, value: Any) -> list[Any]:
-    """Return the parts of a value that a path, already found good, leads to; none if it leads nowhere."""
+    """Return the parts of a value that a valid path leads to; none if it leads nowhere."""
     parts = _parts(path)
     if parts is None:
         # the library would read a text as JSON; only the plain path $ leads to one
@@ -104,7 +104,7 @@ def select(path: str, value: Any) -> list[Any]:
 
 
 def pick(path: str, value: Any) -> Any:
-    """Return the one part that a path leads to. Raises LookupError for none and for several."""
+    """Return the only part that a path leads to. Raises LookupError for none and for several."""
     found = select(path, value)
     if len(found) != 1:
         raise LookupError(f"{path} leads to {len(found)} values" if found else f"there is nothing at {path}")

@@ -1,7 +1,7 @@
 """Validation of plain data against data schemas, and the targets of JSON paths. Pure functions.
 
-A schema is as this package makes them of Python types; what it does not say is open. `$(saved.x)` is known
-only during the run, and fits everything.
+Schemas are those that this package makes from Python types; they allow whatever they do not mention.
+`$(saved.x)` is known only during the run, and fits everything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Schema: TypeAlias = "Mapping[str, Any]"
 Misfit: TypeAlias = "tuple[DataPath, str, bool]"
-"""Path, message, and whether the key is meant, of a problem."""
+"""A problem: path, message, and whether the key (not its value) is wrong."""
 
 ANYTHING: Final[Schema] = {}
 
@@ -49,7 +49,7 @@ _WORDS: Final = {
 
 
 def is_late(value: object) -> bool:
-    """Return whether any part of plain data is known only during the run."""
+    """Return whether some part of plain data is known only during the run."""
     if isinstance(value, str):
         return "$(" in value and _LATE.search(value) is not None
     return any(is_late(part) for _, part in inside(value))
@@ -72,7 +72,7 @@ def data_path(text: str) -> DataPath:
 
 
 def unknown_members(value: object, schema: Schema, path: DataPath) -> Iterator[Misfit]:
-    """Find members that a schema does not have: consumers may send them, files may not have them."""
+    """Yield members that a schema does not name: consumers may send them, files may not have them."""
     for option in _options(schema):
         if is_mapping(value) == ("properties" in option) and option is not schema:
             yield from unknown_members(value, option, path)
@@ -99,7 +99,7 @@ def is_closed(schema: Schema) -> bool:
 
 
 def misfits(value: object, schema: Schema, path: DataPath = ()) -> Iterator[Misfit]:
-    """Find what a value cannot have where that schema stands: such as in `equals` of an output."""
+    """Yield the problems of a value for a schema, such as of `equals` for an output."""
     if is_late(value) and not (is_mapping(value) or is_list(value)):
         return
     options = _options(schema)
@@ -158,7 +158,7 @@ def _options(schema: Schema) -> list[Schema]:
 
 
 def is_numeric(schema: Schema) -> bool:
-    """Return whether numbers may stand there, so that they can be compared."""
+    """Return whether a schema allows numbers, which can be compared."""
     options = _options(schema)
     if options:
         return any(map(is_numeric, options))
@@ -168,7 +168,7 @@ def is_numeric(schema: Schema) -> bool:
 
 
 def is_textual(schema: Schema) -> bool:
-    """Return whether text may stand there."""
+    """Return whether a schema allows text."""
     options = _options(schema)
     if options:
         return any(map(is_textual, options))
@@ -178,7 +178,7 @@ def is_textual(schema: Schema) -> bool:
 
 
 def may_contain(schema: Schema, part: object) -> str | None:
-    """Return why nothing of that schema can contain a value, or None."""
+    """Return why no value of a schema can contain `part`, or None."""
     options = _options(schema)
     if options:
         reasons = [may_contain(option, part) for option in options]
@@ -199,9 +199,9 @@ def may_contain(schema: Schema, part: object) -> str | None:
 
 
 def along(path: str, schema: Schema) -> tuple[Schema, str | None]:
-    """Go along a JSON path through a schema: return that of where it leads, and what is wrong with it.
+    """Follow a JSON path through a schema: return the schema it leads to, and what is wrong with the path.
 
-    What cannot be known, as filters and wildcards, leads to anything.
+    Parts that cannot be known, such as filters and wildcards, lead to any schema.
     """
     if problem := path_problem(path):
         return ANYTHING, problem

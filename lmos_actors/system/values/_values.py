@@ -1,4 +1,4 @@
-"""Plain values: shown to people, compared as JSON sees them."""
+"""Plain values: how they are shown to people, and compared as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LONGEST = 200
 
 
 def show(value: object) -> str:
-    """Write a value for people, cut when long."""
+    """Return a value as text for people, cut when it is long."""
     text = _text(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
@@ -28,7 +28,7 @@ def _text(value: object) -> str:
 
 
 def same(left: object, right: object) -> bool:
-    """Return whether two plain values are equal as JSON values: 1 equals 1.0, true does not equal 1."""
+    """Return whether two plain values are equal in JSON: 1 equals 1.0, true does not equal 1."""
     if is_mapping(left) and is_mapping(right):
         return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
     if is_list(left) and is_list(right):
@@ -41,8 +41,8 @@ def same(left: object, right: object) -> bool:
 def holds(whole: object, part: object) -> bool:
     """Return whether a value contains another.
 
-    Text contains text; a list contains an item that equals `part` or, for mappings, contains it; a mapping
-    contains a mapping whose every member is there and equals or contains the given one.
+    Text contains text. A list contains `part` if an item equals it or, for mappings, contains it. A mapping
+    contains a mapping if it has each of its members, with a value that equals or contains the given one.
     """
     if isinstance(whole, str):
         return isinstance(part, str) and part in whole
