@@ -54,7 +54,7 @@ class System:
         return self.classes.get(name, Agent)
 
     def key_of(self, name: str) -> str | None:
-        """*Return the key of the state of a durable agent, None if its path is the key."""
+        """Return the key of the state of a durable agent, None if its path is the key."""
         return key_of(name, self.agents, self.used)
 
     def contract(self, name: str) -> Contract | None:
@@ -63,7 +63,7 @@ class System:
 
     @property
     def has_durable_agents(self) -> bool:
-        """*Whether an agent of the file or its tree keeps its state in a store."""
+        """Whether an agent of the file or its tree keeps its state in a store."""
         return any(map(is_durable_class, self._all_classes()))
 
     @property
@@ -125,7 +125,7 @@ def paths(above: Supervising, prefix: str = "") -> dict[str, str]:
 
 
 def key_of(name: str, agents: Mapping[str, Any], used: UsedTree | None) -> str | None:
-    """*Return the key of the state of a durable agent, None if its path is the key."""
+    """Return the key of the state of a durable agent, None if its path is the key."""
     entry: Any = agents.get(name)
     if not isinstance(entry, AgentEntry) and used is not None:
         entry = used.agents.get(name)

@@ -1,4 +1,4 @@
-"""The search of `explore` from its first run to its last: batches of runs, and what they find."""
+"""The search of `explore` from its first run to its last: batches of runs and their finds."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from ._search import Schedule
 
 MOST_FOUND: Final = 10
-"""Different failures after which a search ends."""
+"""Maximum number of different failures, after which a search ends."""
 
 MOST_CELLS: Final = 64
-"""Combinations of a matrix that one search takes."""
+"""Maximum number of matrix combinations in one search."""
 
 
 @attrs.frozen(kw_only=True)
 class SearchRequest:
     """A request to search a file: until so many `runs` are done, or so many `minutes` have passed.
 
-    `workers` runs go on at once, and each may take `time_limit` seconds, or as long as the file says. Chance
-    follows from the `seed`. With `all_failures` the search goes on after the first failure that it finds;
-    with `fresh` it begins anew where earlier ones have been.
+    Up to `workers` runs go on at once, each for at most `time_limit` seconds (default: as the file says). All
+    chance follows from the `seed`. With `all_failures` the search goes on after the first new failure; with
+    `fresh` it forgets the results of earlier searches.
     """
 
     file: str
@@ -62,7 +62,7 @@ class SearchRequest:
 
 
 def _cells_of(resolved: Resolved, file: str) -> list[tuple[Cell, Data]]:
-    """Return each combination of a file, with it as a file of its own. Raises ConfigError."""
+    """Return each combination of a file, with its data as a separate file. Raises ConfigError."""
     plain = plain_cells(resolved.document, resolved.settings)
     if len(plain) > MOST_CELLS:
         why = f"{len(plain)} combinations are too many to explore at once: --set narrows the matrix"
@@ -81,7 +81,7 @@ def _cells_of(resolved: Resolved, file: str) -> list[tuple[Cell, Data]]:
 
 
 class Exploration:
-    """One search of a file; the pool is entered, and the folder is for this file. Raises ConfigError."""
+    """One search of a file, with an entered pool and the folder of this file. Raises ConfigError."""
 
     def __init__(
         self, request: SearchRequest, resolved: Resolved, folder: Folder, pool: Pool, show: SearchShow
@@ -98,19 +98,19 @@ class Exploration:
         self._known: deque[Explored] = deque()
         self._began = monotonic()
         self.resumed = 0
-        """Runs that earlier searches have done."""
+        """The number of runs that earlier searches have done."""
         self.done = 0
-        """Runs that are done, those of earlier searches among them."""
+        """The number of runs done, including those of earlier searches."""
         self.states = 0
-        """States that were reached."""
+        """The number of states reached."""
         self.slow = 0
-        """Runs that took too long with little processor time."""
+        """The number of runs that took too long with little processor time."""
         self.failure: Failure | None = None
-        """Why the file could not run, if it could not; nothing was searched then."""
+        """Why the file could not run, "" if it could. If not, nothing was searched."""
 
     @property
     def found(self) -> list[Find]:
-        """The failures that were found, by earlier searches too."""
+        """The failures found, also by earlier searches."""
         return self._folder.finds
 
     @property
@@ -120,13 +120,13 @@ class Exploration:
 
     @property
     def explore(self) -> Explore:
-        """The part of the file that says what may be drawn."""
+        """The `explore` part of the file, which says what may be drawn."""
         found = self._cells[0][0].scenario.explore
-        assert found is not None  # `_cells_of` has seen to it
+        assert found is not None  # `_cells_of` has checked it
         return found
 
     def run(self) -> None:
-        """Search until there is no more to do. Raises KeyboardInterrupt, ConfigError."""
+        """Search until there is nothing left to do. Raises KeyboardInterrupt, ConfigError."""
         request = self.request
         known, changed = self._folder.open(self._head(), fresh=request.fresh)
         self._known.extend(known)
@@ -183,7 +183,7 @@ class Exploration:
         return runs if len(runs) == len(self._cells) else None
 
     def _batch(self, files: Sequence[Data]) -> list[Explored]:
-        """Return the runs of a batch: those known from before, and as many of the others as are asked for."""
+        """Return the runs of a batch: those known from before, then as many others as the request allows."""
         left = len(files) if self.request.runs is None else self.request.runs - self.done
         files = files[: max(left, 0)]
         runs = [self._known.popleft() for _ in files if self._known]
@@ -206,7 +206,7 @@ class Exploration:
         return request.runs is not None and self.done >= request.runs
 
     def _note_batch(self, search: Search, batch: Sequence[Schedule], runs: list[Explored]) -> bool:
-        """Take what a batch has found; return whether to go on."""
+        """Take the results of a batch; return whether to go on."""
         outcomes = [run.outcome for run in runs]
         self.states = search.states_with(outcomes)
         if len(runs) == len(batch):

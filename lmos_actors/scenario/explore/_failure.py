@@ -1,4 +1,4 @@
-"""The failure of a run: a name, by which two failures are the same, and a sentence for people."""
+"""The failure of a run: its name, which is equal for equal failures, and a sentence for people."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _FAULTS: Final = ("fault ", "inject ")
 _NOTHING_TO_JUDGE: Final = ("it was never looked at", "it cannot be computed", "no message", "nothing")
 _TIMELY: Final = ("eventually", "converges")
-"""The kinds of checks that are met at some instant, which may come too late."""
+"""The kinds of checks that are met at an instant, which may come too late."""
 _LONGEST: Final = 300
 
 
 def is_void(run: RunResult) -> bool:
-    """Return whether a fault found nobody to strike, so that the run says nothing of its agents."""
+    """Return whether a fault found no target, so that the run says nothing about its agents."""
     return any(failure.what.startswith(_FAULTS) for failure in run.failures)
 
 
 def failures_of(run: RunResult) -> tuple[str, ...]:
-    """Return the names of all that failed in a run, the first one first; none if it passed.
+    """Return the names of all failures in a run, in order; none if it passed.
 
-    Equal names: the same check, step or agent fails in the same way, be it at other instants, of another of
-    many agents, or with other numbers.
+    Names are equal if the same check, step or agent fails in the same way, even at other instants, in another
+    of many agents, or with other numbers.
     """
     judged = {f"{check.kind} {check.name}": check for check in run.judged}
     judged |= {check.name: check for check in run.judged}
@@ -49,7 +49,7 @@ def _way(check: CheckResult) -> str:
 
 
 def sentence_of(run: RunResult, failure: str) -> str:
-    """Return what happened in a run that failed, in one sentence."""
+    """Return a sentence that says what happened in a run that failed."""
     judged = {f"{check.kind} {check.name}": check for check in run.judged}
     judged |= {check.name: check for check in run.judged}
     found = next((each for each in run.failures if _name(each, judged) == failure), None)

@@ -1,4 +1,4 @@
-"""Failures that were found: proven to repeat, shrunk, written as files, and looked at again later."""
+"""Failures that were found: they are repeated, shrunk, written as files, and checked again later."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 98
 _LONGEST: Final = 400
-"""Characters of a difference between two runs that are shown."""
+"""Maximum number of characters shown of a difference between two runs."""
 
 
 class SearchShow(Protocol):
-    """Shows people what a search does."""
+    """Shows the progress of a search to people."""
 
     def note(self, text: str) -> None:
         """Show a line that stays."""
         ...
 
     def progress(self, text: str) -> None:
-        """Show how far the search is, which the next such line replaces."""
+        """Show how far the search is, in a line that the next one replaces."""
         ...
 
 
 class Finds:
-    """The failures of one search. `added` is whether this command has found one."""
+    """The failures of one search. `added` says whether this command has found or shrunk one."""
 
     def __init__(self, file: str, folder: Folder, runs: Runs, show: SearchShow, limit: float | None) -> None:
         self._file = file
@@ -54,11 +54,11 @@ class Finds:
         self.added = False
 
     def knows(self, failure: str) -> bool:
-        """Return whether a failure of this name has been found."""
+        """Return whether a failure with this name has been found."""
         return any(find.failure == failure for find in self._folder.finds)
 
     def add(self, failure: str, data: Data, run: int) -> None:
-        """Take a failure: write a file that fails so, and shrink it. Raises KeyboardInterrupt."""
+        """Add a failure: write a file that fails in this way, and shrink it. Raises KeyboardInterrupt."""
         self.added = True
         find = Find(failure=failure, data=data, run=run, limit=self._limit)
         self._show.note(f"run {run}: {failure}")
@@ -67,14 +67,14 @@ class Finds:
         self._finish(find)
 
     def go_on(self) -> None:
-        """Shrink what could not be shrunk to the end before."""
+        """Continue the shrinking of failures that earlier searches did not finish."""
         for find in self._folder.finds:
             if not find.shrunk and find.can_be_shrunk:
                 self.added = True
                 self._finish(find)
 
     def check_again(self) -> None:
-        """Run what was found before the file or its agents changed, and forget what fails no longer."""
+        """Run the finds from before the file or its agents changed; forget those that no longer fail."""
         for find in list(self._folder.finds):
             seed = find.data["seeds"][0]
             there = bool(find.file) and Path(find.file).is_file()
@@ -105,7 +105,7 @@ class Finds:
         try:
             find.data = shrinker.run()
             find.shrunk = True
-        finally:  # also what is not shrunk to the end is a file that fails, with its own log
+        finally:  # a file whose shrinking was cut short fails, too, and has its own log
             self._runs.drain()
             find.data = shrinker.data
             self._write(find)
@@ -141,7 +141,7 @@ class Finds:
 
 
 def _difference(failure: str, first: RunResult | RunLost, second: RunResult | RunLost) -> str:
-    """Return where two runs of one file differ, and "" if both fail in the same way."""
+    """Return where two runs of one file differ, "" if both fail in the same way."""
     if isinstance(first, RunLost) or isinstance(second, RunLost):
         same = _failures(first) == _failures(second)
         return "" if same else "the process of one of them ended"

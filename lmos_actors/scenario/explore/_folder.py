@@ -1,8 +1,8 @@
-"""The folder of a search, `.lmos/explore/NAME` in the project: how far it is, and what it has found.
+"""The folder of a search, `.lmos/explore/NAME` in the project: its progress and its finds.
 
-`runs.jsonl` has a line for each run, in the order of the search, below a head that says what was searched. As
-a search is drawn from its runs alone, these lines are all that is needed to go on with it. `found.json` has
-what was found. Both are for the next `explore` of the same file; nothing else reads them.
+`runs.jsonl` has a head that says what was searched, then a line for each run, in the order of the search.
+As a search depends on its runs alone, these lines are all that is needed to continue it. `found.json` has
+the finds. Both are for the next `explore` of the same file; nothing else reads them.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from ._plain import Data
 
 FORMAT: Final = 3
-"""The number of what is written here and of what a search draws: the runs of another are of no use."""
+"""The version of the files here and of the way a search draws: runs of another version are of no use."""
 MOST_BYTES: Final = 1 << 30
-"""The largest file of runs that is read."""
+"""Maximum size of the file of runs, in bytes."""
 
 
 @attrs.define(kw_only=True)
 class Find:
-    """A failure that was found: its name, the file that fails so, and what is known of it.
+    """A failure that was found: its name, the file that fails in this way, and further facts.
 
-    `file` and `log` are "" until they are written; `shrunk` is false while the file may get simpler.
+    `file` and `log` are "" until they are written; `shrunk` is false while the file may still get simpler.
     """
 
     failure: str
@@ -51,16 +51,16 @@ class Find:
     difference: str = ""
     """Where two runs of the file differ, "" if they do not."""
     limit: float | None = None
-    """The time limit that its runs had, in seconds, if one was given."""
+    """The time limit of its runs in seconds, if one was given."""
 
     @property
     def can_be_shrunk(self) -> bool:
-        """Whether it repeats, and its runs end by themselves."""
+        """Whether the failure repeats, and its runs end by themselves."""
         return not self.difference and self.failure != TIME_LIMIT
 
     @property
     def again(self) -> str:
-        """The command that repeats it."""
+        """The command that repeats the failure."""
         words = ["lmos-actors", "run", self.file]
         if self.limit is not None:
             words += ["--time-limit", str(Duration(self.limit))]
@@ -70,7 +70,7 @@ class Find:
 class Folder:
     """The folder of one search. Raises ConfigError if it is in use, OSError if it cannot be written.
 
-    `write` writes a file as a whole, by its path and its text.
+    `write` writes a whole file, given its path and its text.
     """
 
     def __init__(self, root: Path, file: Path, write: Callable[[str, str], None]) -> None:
@@ -82,9 +82,9 @@ class Folder:
         self._head: dict[str, Any] = {}
 
     def open(self, head: dict[str, Any], *, fresh: bool) -> tuple[list[Explored], bool]:
-        """Return the runs of a search with this head, and whether there is one with another head.
+        """Return the known runs of a search with this head, and whether the folder had runs of another head.
 
-        `finds` are those of either, unless it is to begin anew.
+        Reads `finds` in both cases, unless `fresh`.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         place = self.path / "runs.jsonl"
@@ -105,13 +105,13 @@ class Folder:
         return [_run_of(line) for line in lines[1:]] if known else [], changed
 
     def begin_anew(self) -> None:
-        """Forget the runs."""
+        """Forget all runs."""
         assert self._runs is not None
         self._runs.truncate(0)
         self._write_line(self._head)
 
     def _lines(self) -> list[Any]:
-        """Return the lines that are whole, and cut what is behind them."""
+        """Return the complete lines, and cut off the rest of the file."""
         assert self._runs is not None
         self._runs.seek(0)
         found: list[Any] = []
@@ -129,7 +129,7 @@ class Folder:
         return found
 
     def add(self, run: Explored) -> None:
-        """Keep one more run."""
+        """Write one more run."""
         outcome = run.outcome
         self._write_line(
             {
@@ -153,12 +153,12 @@ class Folder:
         return []
 
     def keep_finds(self) -> None:
-        """Write what was found."""
+        """Write the finds."""
         text = json.dumps([attrs.asdict(find) for find in self.finds], indent=1)
         self.write(str(self.path / "found.json"), text + "\n")
 
     def close(self) -> None:
-        """Let others have the folder."""
+        """Release the folder for other commands."""
         if self._runs is not None:
             self._runs.close()
 
@@ -176,7 +176,7 @@ def _run_of(line: dict[str, Any]) -> Explored:
 
 
 def free_name(file: Path) -> str:
-    """Return a name beside a file for what was found, which no file has yet: `election.found-1`."""
+    """Return an unused name beside a file for a find, without an ending: `election.found-1`."""
     number = 1
     while any(
         file.with_name(f"{file.stem}.found-{number}{ending}").exists() for ending in (".yaml", ".jsonl")

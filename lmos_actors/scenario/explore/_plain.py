@@ -1,8 +1,8 @@
-"""Plain files: one cell of a file as a file of its own, with a seed and with faults that were drawn.
+"""Plain files: one cell of a file as a separate file, with one seed and with drawn faults.
 
-The file that comes out needs nothing but the project: variables, matrix and seeds are worked out. In a
-simulation drawn faults are entries of the timeline; in a scenario, whose steps have no instants, they are a
-branch beside the steps, which waits and injects. They have ids that begin with `drawn_`.
+The new file needs nothing but the project: variables, matrix and seeds have been filled in. In a simulation,
+drawn faults are entries of the timeline. In a scenario, whose steps have no instants, they are a branch
+parallel to the steps, which waits and injects. Their ids begin with `drawn_`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Data: TypeAlias = "dict[str, Any]"
 """The content of a file as plain data."""
 
 DRAWN_ID: Final = "drawn_"
-"""The begin of the ids of drawn faults."""
+"""The prefix of the ids of drawn faults."""
 
 _GONE: Final = ("vars", "matrix", "sweep", "trials", "seeds", "report", "labels", "summary")
 _WIDTH: Final = 100
 
 
 def plain_cells(document: Document, settings: Mapping[str, str]) -> list[Data]:
-    """Return each combination of a file that is right as a file of its own, without seeds."""
+    """Return each combination of a valid file as a separate file, without seeds."""
     cells = Cells(document, settings, struct_of(mapped(document.data)))
     return [_plain(cell.data) for cell in cells.all()]
 
@@ -50,7 +50,7 @@ def _plain(data: Data) -> Data:
 
 
 def _escaped(data: Any, path: DataPath) -> Any:
-    """Return data whose texts are read as they are, but for references that are left to the run."""
+    """Return data with escaped texts, so that only references left to the run are read as such."""
     if is_mapping(data):
         return {key: _escaped(value, (*path, key)) for key, value in data.items()}
     if is_list(data):
@@ -107,12 +107,12 @@ def is_fault(entry: Any) -> bool:
 
 
 def is_drawn(entry: Any) -> bool:
-    """Return whether it is a fault that was drawn."""
+    """Return whether a step or entry is a fault that was drawn."""
     return is_fault(entry) and str(mapped(entry).get("id", "")).startswith(DRAWN_ID)
 
 
 def faults_of(data: Data) -> list[Data]:
-    """Return the faults of a file, steps and entries, in its order."""
+    """Return the faults of a file (steps and entries), in the file's order."""
     return [entry for _, entry in places_of_faults(data)]
 
 
@@ -122,7 +122,7 @@ def places_of_faults(data: Data) -> list[tuple[DataPath, Data]]:
 
 
 def each_entry(data: Data) -> Iterator[tuple[DataPath, Data]]:
-    """Yield the steps and entries of a file with their places, blocks before what is in them."""
+    """Yield the steps and entries of a file with their places, blocks before their contents."""
     for key in ("timeline", "steps"):
         yield from _entries(data.get(key), (key,))
 
@@ -138,7 +138,7 @@ def _entries(data: Any, path: DataPath) -> Iterator[tuple[DataPath, Data]]:
 
 
 def without(data: Data, paths: Sequence[DataPath]) -> Data:
-    """Return a file without some of its parts, and without blocks of steps that are empty then."""
+    """Return a file without some of its parts, and without blocks of steps that this leaves empty."""
     found = deepcopy(data)
     for path in sorted(paths, key=_last_first, reverse=True):
         inner: Any = at_path(found, path[:-1])
@@ -163,7 +163,7 @@ def without_drawn(data: Data) -> Data:
 
 
 def _tidy(data: Data) -> Data:
-    """Leave out blocks of steps that have become empty, or are of one branch or round."""
+    """Return a file without empty blocks of steps, and with the steps of one-branch or one-round blocks."""
     if data.get("timeline") == []:
         del data["timeline"]
     if "steps" in data:
@@ -206,7 +206,7 @@ def text_of(data: Data) -> str:
 
 
 def yaml_of(data: Data, head: Sequence[str] = ()) -> str:
-    """Return a file as `fmt` would write it; `head` are comments above."""
+    """Return a file as `fmt` would write it, below the comments in `head`."""
     text: Any = yaml.safe_dump(
         data, sort_keys=False, allow_unicode=True, width=_WIDTH, default_flow_style=None
     )

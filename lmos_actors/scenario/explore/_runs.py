@@ -1,4 +1,4 @@
-"""Runs of files that are not written yet, in worker processes: those of a search, and those of shrinking."""
+"""Runs of unwritten files in worker processes, for the search and for shrinking."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from ._plain import Data
 
 TIME_LIMIT = "the time limit"
-"""The name of the failure of a run that takes too long in real time."""
+"""The name of the failure for a run that takes too long in real time."""
 
 AHEAD = 2
-"""Runs that a single process has at most, so that it need not wait for the next."""
+"""Maximum number of runs queued for one process, so that it need not wait for the next."""
 
 
 @attrs.frozen(kw_only=True)
 class Explored:
-    """A run of a search: its outcome, all that failed by name, and its result, None if its process is gone.
+    """A run of a search: its outcome, the names of its failures, and its result, None if its process is gone.
 
-    `refused` is what is wrong with a file that was not run. `slow`: it took too long in real time, and too
-    little of the processor for anybody to know whether it hangs; it counts for nothing.
+    `refused` says what is wrong with a file that was not run. `slow`: the run took too long in real time, but
+    used too little processor time to tell whether it hangs; it does not count.
     """
 
     outcome: Outcome
@@ -47,7 +47,7 @@ class Explored:
 
 
 class Runs:
-    """Runs files in the place of `file`, up to `workers` at once. `count` is how many were run."""
+    """Runs files in place of `file`, up to `workers` at once. `count` is the number of runs."""
 
     def __init__(
         self, pool: Pool, file: str, *, workers: int, time_limit: float, access: RemoteAccess
@@ -63,8 +63,8 @@ class Runs:
     def in_order(self, files: Sequence[Data], *, second: bool = False) -> Iterator[Explored]:
         """Run several files, and yield each run once it and those before it have ended.
 
-        With `second` they run in a process with another hash seed. An iterator that is left behind leaves
-        runs under way; `drain` waits for them.
+        With `second` they run in a process with another hash seed. Runs continue if the iterator is not
+        exhausted; `drain` waits for them.
         """
         waiting = deque(self._task(second) for _ in files)
         tasks, found = list(waiting), dict[Task, Explored]()
@@ -82,7 +82,7 @@ class Runs:
         return self._workers if self._workers > 1 else AHEAD
 
     def first(self, files: Sequence[Data], is_one: Callable[[Data, Explored], bool]) -> int | None:
-        """Run files until one is what is wanted, and return its number; None if none is."""
+        """Run files until `is_one` accepts one, and return its number; None if it accepts none."""
         found: int | None = None
         for number, run in enumerate(self.in_order(files)):
             if is_one(files[number], run):
@@ -97,7 +97,7 @@ class Runs:
             self._pool.take()
 
     def written(self, file: str, seed: int, *, second: bool) -> RunResult | RunLost:
-        """Run a file as it is on the disk, with its whole log."""
+        """Run a file as it stands on the disk, and keep its whole log."""
         task = self._task(second)
         order = RunOrder(
             file=file,
@@ -144,7 +144,7 @@ class Runs:
 
 
 def explored(what: ExploredRun | RunLost) -> Explored:
-    """Return what a run has shown, of its message."""
+    """Return the run that a message of its worker describes."""
     if isinstance(what, RunLost):
         if what.refused:
             return Explored(outcome=Outcome(void=True), refused=what.why)
@@ -167,5 +167,5 @@ def explored(what: ExploredRun | RunLost) -> Explored:
 
 
 def is_late(ended: str, failures: Sequence[Failure]) -> bool:
-    """Return whether a run was ended as it took too long in real time."""
+    """Return whether a run was ended because it took too long in real time."""
     return ended == "time limit" and any(failure.what == "the run" for failure in failures)

@@ -1,18 +1,17 @@
-"""The search of `explore`: which seed and which faults the next runs have, from what the runs before found.
+"""The search of `explore`: it chooses seeds and faults of the next runs from the results of earlier ones.
 
 A search is drawn in batches. The first has one run of each cell without any drawn fault; each later one has
-`BATCH` runs, and is drawn from the batches before it and from nothing else, each run from a stream of random
-numbers that is named after its number. So the same seed finds the same whatever runs at the same time, and a
-search that is cut short is the beginning of the whole one. It is resumed by handing it what its batches have
-found before.
+`BATCH` runs, and depends on the batches before it and on nothing else; each run has a stream of random
+numbers named after its number. So the same seed finds the same whatever runs in parallel, and a search that
+is cut short is the beginning of the whole one. To resume it, hand it the results of its earlier batches.
 
-Four things make it find more than drawing alone does. A fault is put where something happens: between two
+Four rules make it find more than random drawing does. A fault is put where something happens: between two
 instants at which the state of an agent changes it does not matter when a fault begins or ends, so most faults
-are in force at such an instant, or begin or end just before or after it. A further fault of a run is put,
-half of the time, where another one is in force: apart they do what each does alone. Runs that reached states
-which few others have reached are the parents of others: their seed and their faults are kept but for one or
-two changes. And the rest of a batch is drawn anew, so that a search that has run dry goes on like one that
-only draws. `guided=False` only draws; tests compare the two.
+are in force at such an instant, or begin or end just before or after it. Half of the time, a further fault of
+a run is put where another one is in force: apart, each has only its own effect. Runs that reached rare states
+become the parents of others, which keep their seed and their faults but for one or two changes. And the rest
+of a batch is drawn at random, so that a search that has run dry goes on like one that only draws.
+`guided=False` only draws; tests compare the two.
 """
 
 from __future__ import annotations
@@ -34,34 +33,34 @@ if TYPE_CHECKING:
     from ._space import DrawnArgument, Space
 
 BATCH: Final = 64
-"""Runs that are drawn together."""
+"""The number of runs in one batch."""
 
 MOST_PARENTS: Final = 512
-"""Runs of which others are made; of more, those with the most common states are forgotten."""
+"""Maximum number of parents; if there are more, those with the most common states are forgotten."""
 
 MOST_VALUES: Final = 40
-"""Values of one field that are told apart; a field with more is a counter, and says nothing."""
+"""Maximum number of distinct values of a field; a field with more is a counter and says nothing."""
 
 _NEW: Final = 0.3
-"""The share of a guided batch that is drawn anew."""
+"""The share of a guided batch that is drawn at random."""
 _ALIGNED: Final = 0.75
-"""The share of faults that are put where a run does something."""
+"""The share of faults that are put at an instant where something happens in a run."""
 _EXACT: Final = 0.3
-"""The share of those that are neither before nor after."""
+"""The share of those that are exactly there, neither just before nor just after."""
 _ENDS_ALIGNED: Final = 0.3
-"""The share of faults that end where something happens."""
+"""The share of faults that end at such an instant."""
 _TOGETHER: Final = 0.5
-"""The share of further faults that are put where another one is in force."""
+"""The share of further faults that are put at a time when another one is in force."""
 _COVERS: Final = 0.4
-"""The share of faults that are in force at such an instant, having begun before it."""
+"""The share of faults that began before such an instant and are in force at it."""
 _ENDS: Final = 0.1
-"""The share of those that end there; the others begin there."""
+"""The share of faults that end at such an instant; the others begin at it."""
 _KEEPS_SEED: Final = 0.8
 _KEEPS_ARGUMENTS: Final = 0.5
 _LARGEST_SEED: Final = 1_000_000
 _SMALLEST_NUDGE: Final = 100
 _ENDLESS: Final = 16
-"""The parent of so many runs is as likely as a new one half as good."""
+"""After this number of children, a parent is as likely as a new parent half as good."""
 
 
 @attrs.frozen(kw_only=True)
@@ -78,9 +77,9 @@ class Schedule:
 class Outcome:
     """The outcome of a run of a schedule.
 
-    `states` are digests of the states that it reached, each with its field in all but the lower 16 bits.
-    `instants` are those at which one was reached for the first time, in microseconds. `failure` names how it
-    failed, None if it did not. `void`: a fault found nobody to strike, which is no failure of the agents.
+    `states` has the digests of the states reached, each with its field in all but the lower 16 bits.
+    `instants` has the times at which a state was reached first, in microseconds. `failure` is the name of its
+    failure, None if it passed. `void`: a fault found no target, which is not a failure of the agents.
     """
 
     states: tuple[int, ...] = ()
@@ -117,14 +116,14 @@ class Search:
 
     @property
     def states(self) -> int:
-        """The number of different states that have been reached, which never falls.
+        """The number of different states reached so far, which never falls.
 
-        Of a field that is a mere counter, `MOST_VALUES` values count: it shows that it is one by its next.
+        For a field that turns out to be a counter, `MOST_VALUES` values count: its next value gives it away.
         """
         return self.states_with(())
 
     def states_with(self, outcomes: Sequence[Outcome]) -> int:
-        """Return that number with some runs of the batch under way, of which nothing is drawn yet."""
+        """Return that number including some runs of the present batch, which later draws do not know yet."""
         reached = (state for outcome in outcomes if not outcome.void for state in outcome.states)
         new = dict.fromkeys(state for state in reached if state not in self._hits)
         values = self._values + Counter(state >> 16 for state in new)
@@ -132,17 +131,17 @@ class Search:
 
     @property
     def runs(self) -> int:
-        """The number of runs whose outcome is known."""
+        """The number of runs whose outcomes are known."""
         return self._runs
 
     def batch(self) -> tuple[Schedule, ...]:
-        """Return the runs of the batch that is under way, the same until its outcomes are taken."""
+        """Return the runs of the present batch, which stay the same until `take` gets their outcomes."""
         if not self._batch:
             self._batch = self._first() if not self._batches else self._next()
         return tuple(self._batch)
 
     def take(self, outcomes: Sequence[Outcome]) -> None:
-        """Take what all runs of the batch have shown, in its order."""
+        """Take the outcomes of all runs of the batch, in its order."""
         batch = self.batch()
         assert len(outcomes) == len(batch)
         for schedule, outcome in zip(batch, outcomes, strict=True):
@@ -186,7 +185,7 @@ class Search:
         return found
 
     def _energy(self, parent: _Parent) -> float:
-        """Return how promising a parent is: the rarer the rarest states it reached, and the less used."""
+        """Return how promising a parent is: more so with rarer states, and less so with more children."""
         rarest = sorted(self._hits[state] for state in parent.states if self._says_something(state))[:4]
         rarity = sum(1.0 / hits for hits in rarest)
         return rarity * rarity / (1.0 + parent.children / _ENDLESS)
@@ -259,9 +258,9 @@ def _placed(
     others: Sequence[ScheduledFault],
     stream: RandomStream,
 ) -> ScheduledFault:
-    """Put a fault where something happens, most of the time: what a run does, or another fault.
+    """Put a fault, most of the time, where something happens in a run or where another fault is in force.
 
-    It is in force then, or begins or ends there, just before, or just after.
+    It is in force at that instant, or begins or ends there, just before, or just after.
     """
     usable = [at for at in instants if space.start <= at < space.end]
     if others and stream.random() < _TOGETHER:
@@ -280,7 +279,7 @@ def _placed(
 
 
 def _of_fault(fault: ScheduledFault, stream: RandomStream) -> int:
-    """Draw an instant of a fault: its begin, its end, or one at which it is in force."""
+    """Draw an instant of a fault: its begin, its end, or one between them."""
     lasts = fault.duration or 0
     return fault.at + (0, lasts, stream.randrange(lasts + 1))[stream.randrange(3)]
 
@@ -292,7 +291,7 @@ def _moved(fault: ScheduledFault, space: Space, by: int) -> ScheduledFault:
 def _longer_or_shorter(
     fault: ScheduledFault, instants: Sequence[int], stream: RandomStream
 ) -> ScheduledFault:
-    """Draw a duration near that of a fault, or one after which it ends where something happens."""
+    """Return a fault with a similar duration, or with one that makes it end where something happens."""
     assert fault.duration is not None
     later = [at for at in instants if at > fault.at]
     if later and stream.random() < _ENDS_ALIGNED:
@@ -301,7 +300,7 @@ def _longer_or_shorter(
 
 
 def _nudge(stream: RandomStream) -> int:
-    """Draw a difference from a tenth of a millisecond to a second, each ratio as likely as another."""
+    """Draw a difference in microseconds, from a tenth of a millisecond to a second, log-uniformly."""
     size = round(_SMALLEST_NUDGE * math.pow(SECOND / _SMALLEST_NUDGE, stream.random()))
     return size if stream.random() < 0.5 else -size
 
@@ -311,7 +310,7 @@ def _in_order(faults: Sequence[ScheduledFault]) -> tuple[ScheduledFault, ...]:
 
 
 def _weighted(weights: Sequence[float], stream: RandomStream) -> int:
-    """Draw a number, each in proportion to its weight."""
+    """Draw the index of a weight, in proportion to the weights."""
     left = stream.random() * sum(weights)
     for number, weight in enumerate(weights):
         left -= weight

@@ -1,19 +1,18 @@
-"""The shrinking of a file that fails, to one that fails in the same way and has less in it.
+"""The shrinking of a file that fails to a smaller one that fails in the same way.
 
-Each way to make a file simpler yields candidates; the first that is lighter and fails in the same way takes
-the place of the file, and the way begins again with it. When no way finds one any more, it is over: it always
-is at some time, as each step lowers a weight that cannot be lowered for ever.
+Each way to make a file simpler yields candidates. The first candidate that is lighter and fails in the same
+way replaces the file, and the way begins again with it. Shrinking is over when no way finds one any more. It
+always ends, because each step lowers a weight that cannot fall for ever.
 
-A failure that needs the faults that were drawn must go on to need them: a candidate counts only if it does
-not fail so without them. Without that rule a file would shrink to another failure, such as a check that
-nothing could fulfil because the run is too short, or too few agents are there.
+A failure that needs the drawn faults must go on needing them: a candidate counts only if it does not fail in
+this way without them. Without that rule a file would shrink to another failure, such as a check that nothing
+could fulfil because the run is too short, or has too few agents.
 
-A failure may need an instant, such as that of a message, and fewer agents have their messages at others. So
-where fewer agents do not fail, the faults are moved to the instants at which something happens to them.
+A failure may depend on an instant, such as that of a message, and with fewer agents messages come at other
+instants. So if a file with fewer agents does not fail, faults are moved to the instants of its own events.
 
-What is run is not known here: `Fails` says which candidates of several fail in the same way. Several are
-handed over at once so that they can be run at the same time; the first that fails counts, so the result does
-not depend on how many are.
+This module does not run files: `Fails` says which of several candidates fails in the same way. It gets
+several at once to run them in parallel; the first that fails counts, so their number does not matter.
 """
 
 from __future__ import annotations
@@ -32,23 +31,23 @@ if TYPE_CHECKING:
     from ._plain import Data
 
 Fails: TypeAlias = Callable[[Sequence["Data"]], int | None]
-"""Returns the number of the first of several files that fails in the same way, None if none does."""
+"""Returns the index of the first of several files that fails in the same way, None if none does."""
 
 Instants: TypeAlias = Callable[["Data"], Sequence[int]]
 """Runs a file, and returns the instants at which something happened, in microseconds."""
 
 AT_ONCE: Final = 8
-"""Candidates that are handed over at once."""
+"""The number of candidates that are handed over at once."""
 
 MOST_INSTANTS: Final = 32
-"""Instants of one run to which faults are moved; of more, some are left out."""
+"""Maximum number of instants of one run to which faults are moved; further ones are left out."""
 
 MOST_TRIED: Final = 2_000
-"""Candidates that are tried at most."""
+"""Maximum number of candidates that are tried."""
 
 
 class Shrinker:
-    """The shrinking of one file. `tried` candidates were run, and `data` is the simplest that fails."""
+    """The shrinking of one file. `tried` counts the candidates run; `data` is the simplest failing file."""
 
     def __init__(
         self, data: Data, fails: Fails, *, instants: Instants | None = None, most: int = MOST_TRIED
@@ -72,14 +71,14 @@ class Shrinker:
         while before is not self.data and self.tried < self._most:
             before = self.data
             for way in WAYS:
-                if way is gentler_faults:  # after which a fault fits one instant alone
+                if way is gentler_faults:  # after this, a fault fits only one instant
                     self._follow(self._fewer_agents_at_other_instants)
                 self._follow(way)
         self._tidy_up()
         return self.data
 
     def _follow(self, way: Callable[[Data], Iterator[Data]]) -> None:
-        """Make the file simpler in one way until that goes no further."""
+        """Make the file simpler in one way as often as possible."""
         candidates = self._lighter(way)
         while several := list(islice(candidates, AT_ONCE)):
             found = self._first_that_fails(several)
@@ -115,7 +114,7 @@ class Shrinker:
         return None
 
     def _is_same_failure(self, candidate: Data) -> bool:
-        """Return whether a file that fails would not without its drawn faults, where they are needed."""
+        """Return whether a failing file needs its drawn faults to fail; true if none are needed."""
         if not self._needs_drawn:
             return True
         alone = without_drawn(candidate)

@@ -1,8 +1,8 @@
-"""Ways to make a file simpler, each of which yields candidates: files that may fail in the same way.
+"""Ways to make a file simpler. Each yields candidates: files that may fail in the same way.
 
-A candidate need not be right: one that the file format refuses is no failure that could be the same. Checks
-are left out or kept as they are, and the arguments of agents are not touched: with others it would be another
-failure. What is simpler than what is decided by `weight_of`.
+A candidate need not be valid: a file that the format refuses does not fail in the same way. Checks are left
+out or kept as they are, and arguments of agents are not changed, as the failure would be another one.
+`weight_of` decides which of two files is simpler.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
 _FEW: Final = 2
 _BESIDE: Final = (0, 1_000, -1_000)
-"""Microseconds from an instant to a fault that is moved to it."""
+"""Microseconds between an instant and a fault that is moved beside it."""
 _SEEDS: Final = range(1, 6)
 _UNITS: Final = (1_000_000, 100_000, 10_000, 1_000)
 _FIXED: Final = frozenset({"lmos", "name", "seeds", "agents", "population", "steps", "timeline", "stop"})
-"""Keys of a file that no candidate lacks; what is in them is left out one by one."""
+"""Keys of a file that every candidate keeps; their contents are left out one by one."""
 _OF_FAULTS: Final = ("at", "do", "duration", "fault", "id", "kind", "sides", "status", "target", "wait")
-"""Keys of faults that are kept: without a duration a fault would last to the end, and be another one."""
+"""Keys of faults that are kept: a fault without a duration would last to the end, and be another fault."""
 _OF_TIMES: Final = ("duration", "down", "delay", "after", "every", "skew")
-"""Keys of faults that are times, of which shorter ones are simpler."""
+"""Keys of faults that are times; shorter times are simpler."""
 _OF_AGENT: Final = "{}/([0-9]+)"
 
 
 def fewer_faults(data: Data) -> Iterator[Data]:
-    """Leave out faults: all, all but one, one."""
+    """Leave out faults: all, all but one, or one."""
     places = [path for path, _ in places_of_faults(data)]
     yield without_drawn(data)
     if len(places) > 2:
@@ -60,7 +60,7 @@ def fewer_faults(data: Data) -> Iterator[Data]:
 
 
 def fewer_agents(data: Data) -> Iterator[Data]:
-    """Leave out agents: of populations and pools, and those of the file by name."""
+    """Leave out agents: from populations and pools, and single agents of the file."""
     for index, entry in enumerate(listed(data.get("population"))):
         name, count = mapped(entry).get("id"), mapped(entry).get("count")
         if not isinstance(name, str) or not isinstance(count, int):
@@ -78,7 +78,7 @@ def fewer_agents(data: Data) -> Iterator[Data]:
 
 
 def _population(data: Data, index: int, name: str, fewer: int) -> Iterator[Data]:
-    """Yield files with fewer agents of a population; those that the file names keep a place."""
+    """Yield files with fewer agents in a population, in which agents named in the file have a number."""
     used = sorted({number for _, number in _mentions(data, name)})
     maps: list[Callable[[int], int]] = [lambda number: number % fewer]
     if len(used) <= fewer:
@@ -96,7 +96,7 @@ def _population(data: Data, index: int, name: str, fewer: int) -> Iterator[Data]
 
 
 def fewer_of_population(data: Data) -> Iterator[Data]:
-    """Yield files with a few agents of each population that has more, and with their seed."""
+    """Yield files in which a larger population has only a few agents, with the same seed."""
     for index, entry in enumerate(listed(data.get("population"))):
         name, count = mapped(entry).get("id"), mapped(entry).get("count")
         if isinstance(name, str) and isinstance(count, int):
@@ -105,7 +105,7 @@ def fewer_of_population(data: Data) -> Iterator[Data]:
 
 
 def moved_faults(data: Data, at: int) -> Iterator[Data]:
-    """Yield files with one drawn fault at an instant, or just beside it, and the others as far from it."""
+    """Yield files with a drawn fault moved to an instant or just beside it, and the others by as much."""
     drawn = [(path, entry) for path, entry in each_entry(data) if is_drawn(entry)]
     times = {(*path, "at"): microseconds(entry.get("at")) for path, entry in drawn}
     end = microseconds(mapped(data.get("stop")).get("at"))
@@ -123,7 +123,7 @@ def _with_times(data: Data, times: dict[DataPath, int]) -> Data:
 
 
 def _mentions(data: Data, name: str) -> Iterator[tuple[DataPath, int]]:
-    """Yield the places at which the file names single agents of a population, and their numbers."""
+    """Yield the places where the file names single agents of a population, with the agents' numbers."""
     pattern = re.compile(_OF_AGENT.format(re.escape(name)))
     for path, part in each_part(data):
         found = pattern.fullmatch(part) if isinstance(part, str) else None
@@ -132,7 +132,7 @@ def _mentions(data: Data, name: str) -> Iterator[tuple[DataPath, int]]:
 
 
 def _renamed(data: Data, name: str, renumber: Callable[[int], int]) -> Data:
-    """Return a file with other agents of a population in place of those it names, none twice in a list."""
+    """Return a file with other agents of a population in place of those named, none twice in a list."""
     found = deepcopy(data)
     lists: dict[DataPath, None] = {}
     for path, number in list(_mentions(data, name)):
@@ -147,7 +147,7 @@ def _renamed(data: Data, name: str, renumber: Callable[[int], int]) -> Data:
 
 
 def _fit_to_count(data: Data, name: str, count: int) -> None:
-    """Have edges and picks be of agents that there are."""
+    """Restrict edges and picks to agents that exist."""
     topology = mapped(data.get("topology"))
     if topology.get("of") == name and is_list(topology.get("edges")):
         topology["edges"] = [edge for edge in topology["edges"] if all(end < count for end in listed(edge))]
@@ -157,9 +157,9 @@ def _fit_to_count(data: Data, name: str, count: int) -> None:
 
 
 def fewer_messages(data: Data) -> Iterator[Data]:
-    """Leave out steps and entries: blocks, halves of what is in a row, one.
+    """Leave out steps and entries: blocks, halves of a sequence, or one.
 
-    Have a block go fewer rounds, and branches follow each other.
+    Also reduce the rounds of a block, and put branches one after the other.
     """
     places = [path for path, entry in each_entry(data) if not is_fault(entry)]
     rows: dict[DataPath, list[DataPath]] = {}
@@ -190,7 +190,7 @@ def _in_place_of(data: Data, path: DataPath, steps: list[Any]) -> Data:
 
 
 def simpler_topology(data: Data) -> Iterator[Data]:
-    """Have fewer edges: another kind, or those that are written out one by one."""
+    """Reduce the edges: use another kind of topology, or leave out written edges one by one."""
     topology = mapped(data.get("topology"))
     if not topology:
         return
@@ -203,7 +203,7 @@ def simpler_topology(data: Data) -> Iterator[Data]:
 
 
 def simpler_network(data: Data) -> Iterator[Data]:
-    """Leave out the network, its nodes, its rules, or one of them."""
+    """Leave out the network, all its nodes or rules, or one of them."""
     network = mapped(data.get("network"))
     yield without(data, [(key,) for key in ("network", "nodes") if key in data])
     for key in ("nodes",) if "nodes" in data else ():
@@ -221,7 +221,7 @@ def simpler_network(data: Data) -> Iterator[Data]:
 
 
 def fewer_parts(data: Data) -> Iterator[Data]:
-    """Leave out checks, series, and whatever else can be left out."""
+    """Leave out checks, series, and all other parts that can be missing."""
     for key in [key for key in data if key not in _FIXED and key not in ("network", "nodes")]:
         yield without(data, [(key,)])
     checks = listed(data.get("checks"))
@@ -241,7 +241,7 @@ def fewer_parts(data: Data) -> Iterator[Data]:
 
 
 def gentler_faults(data: Data) -> Iterator[Data]:
-    """Have faults be shorter, later, on fewer, and of rounder numbers."""
+    """Make faults shorter and later, on fewer targets, and with rounder numbers."""
     for path, entry in places_of_faults(data):
         fault = (*path, "fault") if "fault" in entry else path
         for inner, part in list(each_part(at_path(data, fault))):
@@ -285,7 +285,7 @@ def _later(data: Data, path: DataPath, at: int) -> Iterator[Data]:
 
 
 def shorter_runs(data: Data) -> Iterator[Data]:
-    """Have the run end earlier, with faults where they are or as much earlier, and steps wait for less."""
+    """Make the run end earlier, with faults at the same instants or as much earlier, and shorten waits."""
     end = microseconds(mapped(data.get("stop")).get("at"))
     for shorter in map(_round, (end // 8, end // 4, end // 2, end * 3 // 4, end * 9 // 10)):
         if shorter:
@@ -301,14 +301,14 @@ def shorter_runs(data: Data) -> Iterator[Data]:
 
 
 def _earlier(data: Data, by: int) -> Iterator[Data]:
-    """Yield a file whose faults come so much earlier, if there is time for that."""
+    """Yield a file whose faults come earlier by `by`, if they stay after the begin."""
     times = {(*path, "at"): microseconds(entry.get("at")) - by for path, entry in places_of_faults(data)}
     if times and min(times.values()) >= 0:
         yield _with_times(data, times)
 
 
 def simpler_seed(data: Data) -> Iterator[Data]:
-    """Have one of the first seeds, as many failures need none of their own."""
+    """Try the first seeds, as many failures do not need a particular one."""
     for seed in _SEEDS:
         yield {**data, "seeds": [seed]}
 
@@ -320,9 +320,9 @@ def _with(data: Data, path: DataPath, value: Any) -> Data:
 
 
 def tidied(data: Data) -> Data:
-    """Return a file whose drawn faults have no ids, and whose timeline is in the order of time.
+    """Return a file whose drawn faults have no ids, and whose timeline is sorted by time.
 
-    A file that looks at nothing fails whatever its agents do. It has a check then, so that it passes once
+    A file with nothing to run or judge fails whatever its agents do. It gets a check, so that it passes once
     they are right.
     """
     places = [path for path, entry in each_entry(data) if str(entry.get("id", "")).startswith(DRAWN_ID)]
@@ -345,4 +345,4 @@ WAYS: Final[Sequence[Callable[[Data], Iterator[Data]]]] = (
     gentler_faults,
     simpler_seed,
 )
-"""All ways, those first that make the others quick."""
+"""All ways; those that make the others quick come first."""

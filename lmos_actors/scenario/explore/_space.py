@@ -1,4 +1,4 @@
-"""Schedules that may be drawn for a cell of a file: kinds of faults with their ranges, on whom, and when."""
+"""Schedules that may be drawn for a cell of a file: kinds of faults with their ranges, targets and times."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ if TYPE_CHECKING:
     from ..model import Explore
 
 SECOND: Final = 1_000_000
-"""Microseconds, in which instants and durations of schedules are counted."""
+"""One second in microseconds, the unit of instants and durations in schedules."""
 
 _SHORTEST_SHARE: Final = 1_000
 _LONGEST_SHARE: Final = 3
 _EVERYWHERE: Final = 0.2
-"""The share of faults of links that are of all links."""
+"""The share of link faults that strike all links."""
 _SMALLEST_OFFSET: Final = 1_000
-"""An offset out of a range with zero in it is at least such a part of the larger ones."""
+"""In a range with zero, an offset is at least the largest divided by this."""
 _MOST_SWIZZLED: Final = 45
-"""Nodes that have as many links among them as one swizzle may cut."""
+"""The number of nodes whose links one swizzle may cut."""
 _ENDS: Final = 0.5
-"""The share of arguments out of a range that are its least or its greatest."""
+"""The share of arguments drawn from a range that are one of its ends."""
 _SKEWS: Final = OffsetRange(min=Offset(-5.0), max=Offset(5.0))
 _STATUSES: Final = (429, 500, "cut", "slow", "malformed")
 _RATES: Final = NumberRange(min=0.5, max=2.0)
@@ -63,10 +63,10 @@ _RATES: Final = NumberRange(min=0.5, max=2.0)
 
 @attrs.frozen(kw_only=True)
 class ScheduledFault:
-    """A fault of a schedule: when, for how long, and its other keys as a file has them.
+    """A fault of a schedule: its begin, its duration, and its other keys as in a file.
 
-    `permit` is the number of what permits it. Times are microseconds; `duration` is None for what has none,
-    and is between `shortest` and `longest`.
+    `permit` is the number of its permit. Times are in microseconds. `duration` is None for a fault without
+    one, else between `shortest` and `longest`.
     """
 
     at: int
@@ -77,11 +77,11 @@ class ScheduledFault:
     longest: int = 1 << 60
 
     def lasting(self, duration: int) -> ScheduledFault:
-        """Return the same fault with another duration, the nearest to this one that is permitted."""
+        """Return the same fault with the permitted duration that is nearest to this one."""
         return attrs.evolve(self, duration=min(max(duration, self.shortest), self.longest))
 
     def keys(self) -> dict[str, Any]:
-        """Return its keys in a file, but for the instant."""
+        """Return the keys of the fault in a file, without the instant."""
         lasting = {} if self.duration is None else {"duration": text_of_time(self.duration)}
         return {**self.data, **lasting}
 
@@ -95,7 +95,7 @@ DrawnArgument: TypeAlias = tuple[str, str, Any]
 
 @attrs.frozen
 class Permit:
-    """A kind of fault that may be drawn, the agents or nodes that it may be on, and all nodes."""
+    """A fault kind that may be drawn, its possible targets (agents or nodes), and all nodes."""
 
     drawn: DrawnFault
     whom: tuple[str, ...]
@@ -135,7 +135,7 @@ class Space:
         return attrs.evolve(fault, duration=_between(least, most, stream), shortest=least, longest=most)
 
     def _swizzle(self, number: int, at: int, stream: RandomStream) -> ScheduledFault:
-        """Draw some nodes, not more than there is time to cut the links among them and to heal them."""
+        """Draw some nodes, so few that there is time to cut and heal all links among them."""
         permit = self.permits[number]
         assert isinstance(permit.drawn, DrawnSwizzle)
         every = _time(permit.drawn.every, stream)
@@ -154,7 +154,7 @@ class Space:
         return fault.lasting(duration)
 
     def _durations(self, permit: Permit, data: dict[str, Any]) -> tuple[int, int] | None:
-        """Return the shortest and the longest duration of a fault, None for one that has none."""
+        """Return the shortest and the longest duration of a fault, None for a fault without a duration."""
         if data["kind"] in ("crash", "restart") or data.get("how") in INSTANT:
             return None
         return self._durations_of(permit)
@@ -168,7 +168,7 @@ class Space:
         return shortest, max(length // _LONGEST_SHARE, shortest)
 
     def instant(self, stream: RandomStream) -> int:
-        """Draw an instant, each as likely as another, in whole milliseconds where there is room for them."""
+        """Draw an instant uniformly, in whole milliseconds if there is room for that."""
         return self.kept(_rounded(stream.randrange(self.start, max(self.end, self.start) + 1)))
 
     def kept(self, at: int) -> int:
@@ -215,7 +215,7 @@ def _drawn_data(permit: Permit, stream: RandomStream) -> dict[str, Any]:
 
 
 def _partition(permit: Permit, drawn: DrawnPartition, stream: RandomStream) -> dict[str, Any]:
-    """Draw nodes that are cut off from the others: at most half of those it may be."""
+    """Draw nodes to cut off from the others: at most half of those permitted."""
     others = len(permit.nodes) - len(permit.whom)
     most = len(permit.whom) if others else len(permit.whom) - 1
     count = 1 + stream.randrange(max(min(most, (len(permit.whom) + 1) // 2), 1))
@@ -245,7 +245,7 @@ def _of_links(drawn: DrawnFault, stream: RandomStream) -> dict[str, Any]:
 
 
 def _wrong_clock(drawn: DrawnClockSkew, stream: RandomStream) -> dict[str, Any]:
-    """Draw how a clock is wrong: in what is given, or in one of both."""
+    """Draw how a clock is wrong: in skew or rate as given, by default in one of them."""
     skew, rate = drawn.skew, drawn.rate
     if skew is UNSET and rate is UNSET:
         if stream.random() < 0.5:
@@ -257,7 +257,7 @@ def _wrong_clock(drawn: DrawnClockSkew, stream: RandomStream) -> dict[str, Any]:
         data["skew"] = str(_offset(skew, stream))
     if rate is not UNSET:
         data["rate"] = _number(rate, stream)
-        if data["rate"] == 1 and isinstance(rate, NumberRange):  # rounded to a clock that is right
+        if data["rate"] == 1 and isinstance(rate, NumberRange):  # rounding has made the clock right
             data["rate"] = rate.max if rate.max != 1 else rate.min
     return data
 
@@ -275,7 +275,7 @@ def _offset(given: Offset | OffsetRange, stream: RandomStream) -> Offset:
 
 
 def _shortest_swizzle(nodes: int, every: int) -> int:
-    """Return a time in which all links among so many nodes can be cut, and then healed."""
+    """Return a time in microseconds that suffices to cut, and then heal, all links among the nodes."""
     return (nodes * (nodes - 1) - 2) * every + 1
 
 
@@ -294,7 +294,7 @@ def _ends_of(span: Duration | DurationRange) -> tuple[int, int]:
 
 
 def _between(least: int, most: int, stream: RandomStream) -> int:
-    """Draw a time of which each ratio is as likely as another, with two digits where the range allows."""
+    """Draw a time log-uniformly, with two digits if the range allows that."""
     if least == most:
         return least
     drawn = math.exp(math.log(least) + (math.log(most) - math.log(least)) * stream.random())
@@ -309,7 +309,7 @@ def _number(given: float | NumberRange, stream: RandomStream) -> float:
 
 
 def _value(choices: NumberRange | Sequence[Any], stream: RandomStream) -> Any:
-    """Draw a value of an argument; half of those out of a range are its ends, where mistakes often are."""
+    """Draw a value of an argument. Half of the draws from a range are its ends, where mistakes often are."""
     if not isinstance(choices, NumberRange):
         return choices[stream.randrange(len(choices))]
     least, most = choices.ends
@@ -330,7 +330,7 @@ def _rounded(at: int) -> int:
 def space_of(cell: Cell, length: float) -> Space:
     """Return what may be drawn for a cell whose run takes `length` seconds without drawn faults.
 
-    Raises ConfigError for a file that permits nothing, or a fault on which there is nobody.
+    Raises ConfigError for a file that permits nothing, or for a fault without possible targets.
     """
     explore = cell.scenario.explore
     if explore is None:
@@ -375,7 +375,7 @@ def _permits(cell: Cell, explore: Explore) -> Iterator[Permit]:
 
 
 class _Names:
-    """The agents and nodes that names of a file stand for."""
+    """The agents and nodes that names in a file stand for."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
@@ -388,7 +388,7 @@ class _Names:
         self.nodes = NodeNames(cell)
 
     def agents_of(self, given: tuple[str, ...] | None, *, slow: bool) -> Iterator[str]:
-        """Yield agents, each once: those of names, or all; to be slowed, those that take time."""
+        """Yield the agents of names, or all, each once; with `slow`, only those with a service time."""
         names = (*self._cell.system.paths, *self._counts) if given is None else given
         chosen = [name for name in names if not slow or self._timed.get(name.partition("/")[0], True)]
         yield from dict.fromkeys(agent for name in chosen for agent in self._single(name))

@@ -1,4 +1,4 @@
-"""The weight of a file: how much there is to understand of a failure. Shrinking only ever lowers it."""
+"""The weight of a file: how much one has to understand of a failure. Shrinking only ever lowers it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Weight: TypeAlias = tuple[int, ...]
 def weight_of(data: Data) -> Weight:
     """Return the weight of a file.
 
-    Weights are compared from the left: faults, agents, steps and entries, edges, rules of the network, other
-    parts, how long it goes on, how long faults last, how early they come, and the digits of it all. All are
-    whole numbers from zero on, so that nothing can be made lighter for ever.
+    Weights are compared from the left: faults, agents, steps and entries, edges, network rules, other parts,
+    the length of the run, the lengths of faults, how early they come, and the digits of everything. All are
+    whole numbers from zero on, so that no file can become lighter for ever.
     """
     faults = faults_of(data)
     end = microseconds(mapped(data.get("stop")).get("at"))
@@ -45,7 +45,7 @@ def weight_of(data: Data) -> Weight:
 
 
 def microseconds(text: Any) -> int:
-    """Return a duration or an offset of a file in microseconds, 0 for what is none."""
+    """Return a duration or an offset of a file in microseconds, 0 for anything else."""
     try:
         return round(Offset.parse(text) * SECOND) if isinstance(text, str) else 0
     except ValueError:
@@ -63,7 +63,7 @@ def _agents(data: Data) -> int:
 
 
 def _messages(entries: Any) -> int:
-    """Return the number of steps or entries that are no faults, blocks and all their rounds counted."""
+    """Return the number of steps or entries other than faults, counting blocks and all their rounds."""
     total = 0
     for entry in listed(entries):
         block = mapped(entry)
@@ -78,7 +78,7 @@ def _count(value: Any) -> int:
 
 
 def _edges(data: Data) -> int:
-    """Return the number of edges of the topology, as far as its kind says."""
+    """Return the number of edges of the topology, as far as its kind tells."""
     topology = mapped(data.get("topology"))
     counts = {
         mapped(each).get("id"): _count(mapped(each).get("count")) for each in listed(data.get("population"))
@@ -95,7 +95,7 @@ def _edges(data: Data) -> int:
 
 
 def _leaves(data: Any) -> int:
-    """Return the number of values in plain data, empty collections among them."""
+    """Return the number of values in plain data, counting empty collections."""
     if is_mapping(data):
         return 1 + sum(map(_leaves, data.values()))
     if is_list(data):
@@ -104,6 +104,6 @@ def _leaves(data: Any) -> int:
 
 
 def size_text(data: Data) -> str:
-    """Return what is in a file, in numbers."""
+    """Return the contents of a file in numbers, as text."""
     agents, faults = count(weight_of(data)[1], "agent"), count(len(faults_of(data)), "fault")
     return f"{agents}, {faults}, seed {data['seeds'][0]}"

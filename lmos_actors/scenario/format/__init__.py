@@ -1,4 +1,4 @@
-"""Scenario files as they are read: every name resolved and every value checked before a run."""
+"""Reading of scenario files: every name is resolved and every value checked before a run."""
 
 from lmos_actors._late import late
 

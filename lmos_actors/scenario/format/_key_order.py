@@ -50,9 +50,9 @@ WORDS: Final[tuple[str, ...]] = (
     "explore", "faults", "at_most",
     "measure", "series", "checks", "report", "junit", "html", "csv",
 )  # fmt: skip
-"""Every key that a file can have, but those that are names; `sequence` is a report too."""
+"""Every key that a file can have, except keys that are names; `sequence` is also a report."""
 
 
 def orders_of(data: object) -> dict[DataPath, list[str]]:
-    """Return the keys of the mappings of a file in their order, by the paths of the mappings."""
+    """Return the keys of each mapping in a file, in order, by the path of the mapping."""
     return key_orders(AnyFile, data, WORDS)

@@ -1,4 +1,4 @@
-"""Loading of scenario files for `validate` and `run`: with validation against the classes of the agents."""
+"""Loading of scenario files for `validate` and `run`, with validation against the agents' classes."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def load_scenario(
     recording: bool = False,
     access: RemoteAccess | None = None,
 ) -> Resolved:
-    """Read a scenario file and check all that can be known before a run, the agents' classes included.
+    """Read a scenario file and check everything that can be known before a run, also the agents' classes.
 
-    With `recording` its replays are the real agents, for `record_anew`. With `access`, that to remote agents
-    which say nothing of it, their secrets and certificates must be there, too; without, what is missing or
-    cannot be used is a warning: another machine may have it. Imports the agents' modules. Raises FileError
-    with every mistake found; ConfigError as `resolve` does.
+    With `recording`, replays are the real agents, for `record_anew`. With `access` (for remote agents whose
+    entries give none), secrets and certificates must exist, too; without it, a missing or unusable one is a
+    warning, as another machine may have it. Imports the agents' modules. Raises FileError with every mistake
+    found, and ConfigError as `resolve` does.
     """
     found = resolve(path, settings=settings, seeds=seeds, accepts=accepts, fitted=True, recording=recording)
     mistakes: list[Mistake] = []

@@ -1,4 +1,4 @@
-"""Resolution of a scenario file into cells that can be run: decoded, validated, with imported classes."""
+"""Resolution of a scenario file into cells that can run: decoded, validated, with imported classes."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Cell:
-    """One combination of the matrix with one seed: what is run `scenario.trials.count` times.
+    """One combination of the matrix with one seed, which runs `scenario.trials.count` times.
 
-    `values` are those of the matrix, `recordings` those of replays, but for those that are to be recorded
+    `values` are those of the matrix, `recordings` those of replays, except replays to be recorded
     anew.
     """
 
@@ -53,27 +53,27 @@ class Cell:
     system: System
     recordings: Mapping[str, Recording] = attrs.Factory(dict[str, "Recording"])
     deployed: DeploymentFile | None = None
-    """The deployment file whose system it is, None where the file has agents of its own."""
+    """The deployment file whose system the cell uses, None if the file has its own agents."""
 
     @property
     def label(self) -> str:
-        """Name the cell for people: `city=Berlin world=memory seed=7`. A mapping is shown by its name."""
+        """The cell's name for people: `city=Berlin world=memory seed=7`. A mapping is shown by its name."""
         shown = {key: mapped(value).get(LABEL, value) for key, value in self.values.items()}
         return " ".join([*(f"{key}={value}" for key, value in shown.items()), f"seed={self.seed}"])
 
     @property
     def note(self) -> str:
-        """The parts of a deployment file that the world of the run leaves out; empty if there are none."""
+        """A note on the parts of a deployment file that the world of the run leaves out, "" if it has all."""
         return "" if self.deployed is None else not_opened(self.deployed, self.scenario.world)
 
     @property
     def directory(self) -> Directory | None:
-        """The directory of the network, None where there is none."""
+        """The directory of the network, None if there is none."""
         return directory_of(self.scenario)
 
 
 def _type_of(data: Mapping[str, Any]) -> Any:
-    """Return the struct of a file; of one whose kind is not known all kinds, which the mistake then names."""
+    """Return the struct of a file; for an unknown kind the union of all, so that the mistake names them."""
     if data.get("lmos") in ("scenario/v1", "simulation/v1"):
         return struct_of(data)
     from ..model import AnyFile
@@ -82,34 +82,34 @@ def _type_of(data: Mapping[str, Any]) -> Any:
 
 
 def directory_of(scenario: Scenario | Simulation) -> Directory | None:
-    """Return the directory of the network of a file, None where there is none."""
+    """Return the directory of the network of a file, None if there is none."""
     return None if scenario.network is None else scenario.network.directory
 
 
 @attrs.frozen
 class Resolved:
-    """A scenario file that is right. `root` is the project root; `notes` are warnings."""
+    """A valid scenario file. `root` is the project root; `notes` are warnings."""
 
     document: Document
     root: Path
     cells: tuple[Cell, ...]
     notes: tuple[Note, ...]
     settings: Mapping[str, str] = attrs.Factory(dict[str, str])
-    """The settings it was read with."""
+    """The settings with which the file was read."""
     measured: tuple[Path, ...] = ()
-    """The files that have values of its distributions."""
+    """The files with values of its empirical distributions."""
     access: RemoteAccess = attrs.Factory(RemoteAccess)
-    """The access to remote agents whose entries say nothing of it."""
+    """The access to remote agents whose entries give none."""
 
     def document_of(self, cell: Cell) -> Document:
-        """Return the document of a cell, whose system may stand in another file."""
+        """Return the document of a cell, which may have its system in another file."""
         if cell.deployed is None:
             return self.document
         return self.document.with_parts(cell.deployed.parts)
 
     @property
     def name(self) -> str:
-        """The scenario's name, that of the first cell if it differs."""
+        """The name of the scenario; if it differs between cells, that of the first cell."""
         return self.cells[0].scenario.name
 
 
@@ -128,9 +128,9 @@ def resolve(
 
     `settings` set variables, matrix keys or `world` to text from the command line; `seeds` replace the
     file's; without `classes` nothing is imported; `accepts` returns why a class cannot be an agent. With
-    `recording` replays are the real agents, to be recorded anew; `fitted` holds the file against the classes.
-    `text` is JSON that is read in place of what the file has.
-    Blocks on the disk and runs the code of the modules named. Raises FileError with every mistake found;
+    `recording` replays are the real agents, to be recorded anew; `fitted` checks the file against the
+    classes. `text` is JSON that is read instead of the file's content.
+    Blocks on the disk and runs the code of the modules named. Raises FileError with every mistake found, and
     ConfigError for a setting that the file does not know.
     """
     document = read(path) if text is None else _in_place_of(path, text)
@@ -161,7 +161,7 @@ def _in_place_of(path: str | os.PathLike[str], text: str) -> Document:
 
 
 def _check_format(document: Document) -> None:
-    """Refuse what is not a scenario file before looking at the rest of it."""
+    """Refuse a file that is not a scenario file before checking the rest of it."""
     kind = mapped(document.data).get("lmos")
     if kind == DEPLOYMENT:
         story = f"a scenario with system: {Path(document.name).name} tells it a story"
@@ -185,7 +185,7 @@ def _scenario(
     document = systems.document if deployed is None else systems.document.with_parts(deployed.parts)
     scenario, wrong = decode(document, _type_of(cell.data), cell.data, made=made)
     mistakes += wrong
-    if deployed is None and "system" in cell.data:  # its mistakes are known
+    if deployed is None and "system" in cell.data:  # its mistakes are reported already
         return _Decoded(None)
     if not has_required_parts(struct_of(cell.data), cell.data):
         return _Decoded(None)
@@ -209,7 +209,7 @@ def _scenario(
 
 @attrs.frozen
 class _Decoded:
-    """One cell without its seeds; without a scenario where the file is wrong."""
+    """One cell without its seeds, and without a scenario if the file is wrong."""
 
     scenario: Scenario | Simulation | None
     classes: dict[str, type] = attrs.Factory(dict[str, type])
@@ -218,7 +218,7 @@ class _Decoded:
 
     @property
     def system(self) -> System:
-        """The agents and the tree of the scenario, which is there."""
+        """The agents and the tree of the scenario, which must be there."""
         scenario = self.scenario
         assert scenario is not None
         beside = {} if directory_of(scenario) is None else {DIRECTORY: DIRECTORY}
@@ -244,7 +244,7 @@ def _with_seeds(
 
 
 def _missing_recordings(document: Document, cells: Iterable[Cell]) -> Iterator[Mistake]:
-    """Find replays whose log has no run for a cell, not the agent in it, or what cannot be played."""
+    """Yield a mistake for each replay whose log lacks the cell's run or the agent, or cannot be played."""
     for cell in cells:
         for name, recording in cell.recordings.items():
             entry, place = replays_among(cell.scenario.agents)[name], ("agents", name, "log")

@@ -1,4 +1,4 @@
-"""What is run of a file: the runs by the words of their line and by labels, and until when (`--until`)."""
+"""The selection of runs of a file: by the words in their lines, by labels, and up to an end (`--until`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._resolve import Cell, Resolved
 
 MOST_WORDS = 100
-"""How long `-k` may be."""
+"""Maximum length of `-k`, in characters."""
 
 MOST_SHOWN = 5
 
@@ -29,21 +29,21 @@ _LABEL = re.compile(r"(?P<name>[^=!]+?)\s*(?:(?P<sign>!?=)\s*(?P<value>.*))?")
 
 @attrs.frozen
 class Label:
-    """A condition on the labels of a file: a name, with `value` that too; not if `wanted` is False."""
+    """A condition on the labels of a file: a name, with `value` also its value; negated unless `wanted`."""
 
     name: str
     value: str | None
     wanted: bool
 
     def fits(self, cell: Cell) -> bool:
-        """Return whether the file of a cell has it."""
+        """Return whether the file of a cell meets the condition."""
         labels = cell.scenario.labels
         has = self.name in labels and self.value in (None, _shown(labels[self.name]))
         return has is self.wanted
 
 
 def label_of(text: str) -> Label:
-    """Read `team=travel`, `team!=travel` or `team`. Raises ConfigError."""
+    """Parse `team=travel`, `team!=travel` or `team`. Raises ConfigError."""
     found = _LABEL.fullmatch(text.strip())
     if found is None:
         raise ConfigError(f'"{text}" is not NAME=VALUE, nor NAME!=VALUE, nor NAME', "--label")
@@ -52,7 +52,7 @@ def label_of(text: str) -> Label:
 
 @attrs.frozen
 class Selection:
-    """A selection of runs: all conditions must hold. `words` is the expression of `-k`."""
+    """A selection of runs: all conditions must hold. `words` is the compiled expression of `-k`."""
 
     words: str | None
     labels: tuple[Label, ...]
@@ -90,7 +90,7 @@ class Selection:
 
 
 def _shown(value: object) -> str:
-    """Write the value of a label as a file does."""
+    """Return the value of a label as a file has it."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     return str(value)
@@ -156,7 +156,7 @@ def _single(tokens: list[str]) -> tuple[Callable[[str], bool], list[str]]:
 
 
 def with_end_at(resolved: Resolved, seconds: float | None) -> Resolved:
-    """Return a simulation that ends at this virtual instant, in seconds, at the latest; None: unchanged.
+    """Return a simulation that ends no later than this virtual instant, in seconds; None: unchanged.
 
     Raises ConfigError for a file that is no simulation.
     """
@@ -164,7 +164,7 @@ def with_end_at(resolved: Resolved, seconds: float | None) -> Resolved:
         return resolved
     cells: list[Cell] = []
     before, after = None, resolved.cells[0].scenario
-    for cell in resolved.cells:  # those of one combination share what has been read
+    for cell in resolved.cells:  # cells of one combination share the struct
         if cell.scenario is not before:
             before = cell.scenario
             if not isinstance(before, Simulation):

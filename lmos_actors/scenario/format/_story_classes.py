@@ -1,4 +1,4 @@
-"""The classes of agents that name none: those of mocks, replays and bridges, of a hub and of a directory."""
+"""The classes of agents that name none: mocks, replays and bridges, a hub and a directory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def add_story_classes(
     recordings: Recordings, names: CellNames, classes: dict[str, type], mistakes: list[Mistake]
 ) -> None:
-    """Add the classes of the agents of a file that name none, and are none's of its tree."""
+    """Add the classes of agents in a file that name none and replace no agent of its tree."""
     document = names.document
     for name, entry in names.agents.items():
         if isinstance(entry, Mock) and entry.use is None and name not in classes:
@@ -75,7 +75,7 @@ def _replay_contract(name: str, entry: Replay, recording: Recording) -> type:
 
 
 def _bridge_class(entry: Bridge) -> type[Agent]:
-    """Return the class of a bridge; what speaks its protocol is imported, which few files need."""
+    """Return the class of a bridge. Imports the code for its protocol, which few files need."""
     if entry.speaks == "omnia":
         from lmos_actors.facades import RemoteChat
 

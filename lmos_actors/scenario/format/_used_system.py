@@ -1,7 +1,7 @@
-"""The system of a deployment file in place of agents, a tree and nodes in a scenario file.
+"""The system of a deployment file, used in place of agents, a tree and nodes in a scenario file.
 
-The deployment is read and checked as it is for itself, and its mistakes are reported at its own places. Then
-its agents and its tree stand in the data of the cell, and under a network its groups as the nodes.
+The deployment is read and checked by itself, and its mistakes are reported at its own places. Then its
+agents and its tree become part of the data of the cell, and under a network its groups become the nodes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class UsedSystems:
-    """The deployment files that the cells of one file use, each read once; `mistakes` grows."""
+    """Reads the deployment files that the cells of one file use, each once; `mistakes` grows."""
 
     def __init__(self, document: Document, root: Path, mistakes: list[Mistake], *, classes: bool) -> None:
         self.document = document
@@ -34,7 +34,7 @@ class UsedSystems:
         self._read: dict[str, DeploymentFile | None] = {}
 
     def of(self, cell: CellData) -> DeploymentFile | None:
-        """Put the system that a cell uses into its data; None where it uses none, or a wrong one."""
+        """Put the system that a cell uses into its data, and return its file; None without a valid system."""
         name = cell.data.get("system")
         if not isinstance(name, str) or not name:
             return None
@@ -84,13 +84,13 @@ class UsedSystems:
 
 
 def _without_dots(path: Path) -> Path:
-    """Return a path without `..` for messages, where it leads to the same file: a link may lead elsewhere."""
+    """Return a path without `..` for messages, if it leads to the same file; with links it may not."""
     plain = Path(os.path.normpath(path))
     return plain if plain.resolve() == path.resolve() else path
 
 
 def not_opened(file: DeploymentFile, world: str) -> str:
-    """Return what of a deployment is checked and not done in a world; empty where all of it is."""
+    """Return a note on the parts of a deployment that a world only checks; "" if it opens all of them."""
     if world == PROCESS:
         return ""
     words: dict[str, None] = {}
@@ -103,7 +103,7 @@ def not_opened(file: DeploymentFile, world: str) -> str:
 
 
 def _opened(group: Group) -> Iterator[str]:
-    """Yield what the processes of a group would open, in words."""
+    """Yield the things that the processes of a group would open, in words."""
     yield "listeners"
     from lmos_actors.deployment.model import filled_for, texts_of
 

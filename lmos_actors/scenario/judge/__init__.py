@@ -1,4 +1,4 @@
-"""Checks of a run: judges, what they expect, and the logs they read."""
+"""Checks of a run: judges, their expectations, and the logs they read."""
 
 from lmos_actors._late import late
 

@@ -1,4 +1,4 @@
-"""Judges of what steps were answered: by schema and by words, and that no secret stands in it."""
+"""Judges of the answers to steps: by schema, by words, and for secrets in them."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 SECRET: Final = "an answer that is secret"
 
 DONE: Final = "done"
-"""The tag of the last item of a chat, which has all of the text."""
+"""The tag of the last item of a chat's answer, which has the whole text."""
 
 
 def text_of_answer(value: Any) -> str:
-    """Return an answer as text: that of a chat, the texts of a stream together, of anything else its JSON."""
+    """Return an answer as text: a chat's text, the joined texts of a stream, or the JSON of anything else."""
     text = _text_in(value)
     return json.dumps(value, ensure_ascii=False) if text is None else text
 
 
 def _text_in(value: Any) -> str | None:
-    """Return the text that an answer is; None for one that is no text."""
+    """Return the text of an answer; None if it is not text."""
     if isinstance(value, str):
         return value
     if not is_list(value):
@@ -52,7 +52,7 @@ def _text_in(value: Any) -> str | None:
 
 
 class AnswerJudge(Judge):
-    """Judges `answer`: each run of a step."""
+    """Judges `answer`: the answer of each run of a step."""
 
     check: Answer
 
@@ -107,7 +107,7 @@ class AnswerJudge(Judge):
 
 
 def _has_word(text: str, word: str) -> bool:
-    """Return whether words stand in a text, in whatever case, and not as a part of others."""
+    """Return whether a text contains words in any case, and not as parts of other words."""
     words = r"\s+".join(map(re.escape, word.casefold().split()))
     return re.search(rf"(?<!\w){words}(?!\w)", text.casefold()) is not None
 
@@ -148,7 +148,7 @@ class NoSecretsJudge(TalkJudge):
         return self.verdict(True, expected, f"none of {len(self._known)} in {counts}")
 
     def _in(self, texts: Sequence[str]) -> str | None:
-        """Return the name of a secret that stands in a text, None if there is none."""
+        """Return the name of a secret that one of the texts contains, None if none does."""
         for name, value in self._known.items():
             if any(form in text for form in (value, json.dumps(value)[1:-1]) for text in texts):
                 return name

@@ -32,7 +32,7 @@ def judge_compared(
 ) -> list[CheckResult]:
     """Judge the `compare` checks of a file over all its runs, in the order of the file.
 
-    Those across a key that has been `narrowed` to one value, by the selection of the runs, are left out.
+    Checks across a key that the selection of runs has `narrowed` to one value are left out.
     """
     return [
         _judged(check, runs, place(index))
@@ -59,7 +59,7 @@ def _judged(check: Compare, runs: Sequence[RunResult], place: str) -> CheckResul
 
 @attrs.frozen
 class _Row:
-    """One combination of the other keys."""
+    """The verdict on one combination of the other keys."""
 
     ok: bool
     saw: str
@@ -90,7 +90,7 @@ def _row(check: Compare, label: str, runs: list[RunResult]) -> _Row:
 
 
 def _is_trend(check: Compare, numbers: list[float]) -> bool:
-    """Each number is beyond the one before; with a tolerance it may fall back by so much, but not in all."""
+    """Return whether numbers follow the trend of a check; single steps may fall back within its tolerance."""
     tolerance = check.tolerance
     if check.trend == "constant":
         return max(numbers) - min(numbers) <= tolerance
@@ -105,7 +105,7 @@ _SIGNS: Final = {"increasing": 1, "decreasing": -1}
 
 
 def _in_order(points: list[tuple[Any, list[float]]]) -> list[tuple[Any, list[float]]]:
-    """Numbers by size; anything else as it stands in the file."""
+    """Return points sorted by their numbers; points without numbers keep the order of the file."""
     numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value, _ in points)
     return sorted(points, key=lambda point: point[0]) if numbers else points
 

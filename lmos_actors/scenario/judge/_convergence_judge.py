@@ -1,4 +1,4 @@
-"""Judge of agents that come to agree: a formula has the same value at all of them."""
+"""Judge of convergence: a formula gets the same value at all agents of a population."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class ConvergesJudge(Judge):
-    """Judges `converges`: looked at at every sample from the begin, or the end of a fault, and at the end.
+    """Judges `converges`: at every sample since the begin or the end of a fault, and at the end of the run.
 
-    Agents that do not run at that instant are left out; two at least have to be there.
+    Agents that do not run at that instant are left out; at least two have to run.
     """
 
     check: Converges

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 _GAUGES: Final = ("waiting", "running")
-"""Counters of what is there now: the end of a node takes it along."""
+"""Counters of present things, which end with their node."""
 
 
 def _both(judge: Judge, verdicts: Sequence[Verdict]) -> CheckResult:
-    """Make one result of several verdicts; of none, a failure."""
+    """Combine several verdicts in one result; without any verdict it is a failure."""
     if not verdicts:
         return judge.verdict(False, "something to judge", "nothing")
     bad = [verdict for verdict in verdicts if not verdict.ok]
@@ -58,7 +58,7 @@ class DeadLetterJudge(Judge):
 
 
 class CountJudge(Judge):
-    """Judges `restarts` and `statistics`: numbers that are there at the end."""
+    """Judges `restarts` and `statistics`: numbers at the end of the run."""
 
     check: Restarts | Statistics
 
@@ -67,9 +67,9 @@ class CountJudge(Judge):
         self.view = view
         self.number: int | None = None
         self._before: int | None = None
-        """The number at the end of earlier nodes, whose counters are gone."""
+        """The number at the end of earlier nodes, whose counters no longer exist."""
         self._at_end: dict[Slot, int] = {}
-        """The numbers of agents that were killed with their node of the network, and are not back."""
+        """The numbers of agents that were killed with their node of the network and are not back yet."""
         self._unseen = 0
         """The growth of the counters of such agents while they unwound and began again."""
 
@@ -119,7 +119,7 @@ class CountJudge(Judge):
 
 
 class LatencyJudge(Judge):
-    """Judges `latency`: the times that the runs of a step took."""
+    """Judges `latency`: the durations of the runs of a step."""
 
     check: Latency
 

@@ -1,4 +1,4 @@
-"""Cuts of the network of a run: who does not reach whom, and since when."""
+"""Cuts of the network of a run: which nodes do not reach which, and since when."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Cut:
-    """A cut that is in force: the nodes on its sides, none of which reaches those on another.
+    """A cut in force: nodes on one of its sides do not reach nodes on another.
 
-    Without sides no node reaches another; `one_way`: only the first side is heard by no other.
+    Without sides, no node reaches another. `one_way`: only messages from the first side are cut.
     """
 
     since: float
     sides: tuple[tuple[str, ...], ...]
     one_way: bool = False
     is_down: bool = False
-    """The nodes of the one side have ended, and have not begun again."""
+    """True if there is one side, whose nodes have ended and not begun again."""
 
     def __str__(self) -> str:
         since = f"since {instant(self.since)}"
@@ -48,5 +48,5 @@ def _verb(nodes: Sequence[str]) -> str:
 
 
 def with_cuts(saw: str, cuts: Sequence[Cut]) -> str:
-    """Return what was seen, and the cuts in force that may be why."""
+    """Return a text on what was seen, followed by the cuts in force that may be the reason."""
     return "; ".join([saw, *map(str, cuts)])

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 PASSED_OVER: Final = ("run.file",)
-"""Fields of two heads that may differ: the same file may be in another folder."""
+"""Fields in which two heads may differ: the same file may be in another folder."""
 
 
 @attrs.frozen
 class FieldDifference:
-    """A member that differs: its name, `value.text`, and what both have there, None if nothing."""
+    """A member that differs: its name, such as `value.text`, and both values, None where it is missing."""
 
     name: str
     first: Any
@@ -33,8 +33,8 @@ class FieldDifference:
 class Divergence:
     """Result of comparing the records of two runs.
 
-    `common` counts the records they begin with in common, `before` are the last of these. Where they part,
-    `first` and `second` are the next records of each, none where a log has ended; both empty: they are equal.
+    `common` counts the equal records at their begin, `before` has the last of these. `first` and `second`
+    have the next records of each run, none if its log has ended. If both are empty, the runs are equal.
     """
 
     common: int
@@ -49,7 +49,7 @@ class Divergence:
 
     @property
     def fields(self) -> tuple[FieldDifference, ...]:
-        """Differences between the first two records that differ."""
+        """The differences between the first two records that differ."""
         if not self.first or not self.second:
             return ()
         return tuple(differing(self.first[0].data, self.second[0].data))
@@ -78,20 +78,20 @@ def _records(lines: Iterable[LogLine]) -> Iterator[LogLine]:
 
 
 def lines_of(texts: Iterable[str]) -> Iterator[LogLine]:
-    """Return lines of a log that is in memory."""
+    """Yield the lines of a log in memory."""
     for number, text in enumerate(texts, start=1):
         yield LogLine(number, text, msgspec.json.decode(text.encode("utf-8", "surrogatepass")))
 
 
 def compare_heads(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[FieldDifference, ...]:
-    """Name what differs between the heads of two logs."""
+    """Return the differences between the heads of two logs."""
     return tuple(found for found in differing(first, second) if found.name not in PASSED_OVER)
 
 
 def differing(
     first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[FieldDifference]:
-    """Name the members that differ, those of members by their path."""
+    """Yield the members that differ; nested members are named by their path."""
     for name in dict.fromkeys([*first, *second]):
         left, right = first.get(name), second.get(name)
         if is_mapping(left) and is_mapping(right):

@@ -1,4 +1,4 @@
-"""Matchers and verdicts: pure, so that a run can be judged as it goes and again from its log.
+"""Matchers and verdicts: pure functions, which can judge a run while it goes on, and again from its log.
 
 Values are compared as JSON sees them: 1 equals 1.0, true does not equal 1, the order of members does not
 matter. A JSON path must lead somewhere, and every value it leads to must fulfil its condition.
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from ..model import Below, Bounded, Expect, Latency
 
 FEWEST_SAMPLES: Final = 20
-"""Fewest samples for a percentile; with fewer the check fails."""
+"""Minimum number of samples for a percentile; with fewer the check fails."""
 
 _ORDER: Final = (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than"))
 
 
 MESSAGE: Final = "message"
-"""The root of what is a message on a hub."""
+"""The root of paths into a message on a hub."""
 
 
 def payload_of(message: object) -> Any:
-    """Return the payload of a message, None where there is none."""
+    """Return the payload of a message, None if it has none."""
     return mapped(message).get("payload")
 
 
@@ -55,10 +55,10 @@ class Verdict:
 
 
 def judge_value(expect: Expect, value: object, root: str | None = None) -> list[Verdict]:
-    """Judge one value by `equals`, `contains`, `match`, `ge` and `le`: one verdict for each that is given.
+    """Judge one value by `equals`, `contains`, `match`, `ge` and `le`: one verdict for each key given.
 
-    The paths of `match` lead into the value, with `root` into an answer of which it is that member. With
-    `MESSAGE` as the root the value is a message, of which all else looks at the payload.
+    The paths of `match` lead into the value, or with `root` into an answer with the value as that member.
+    With `MESSAGE` as the root the value is a message; all other keys then judge its payload.
     """
     if root == MESSAGE:
         answer, value = value, payload_of(value)
@@ -69,7 +69,7 @@ def judge_value(expect: Expect, value: object, root: str | None = None) -> list[
 
 
 def judge_match(match: Mapping[str, Condition | Scalar], answer: object) -> list[Verdict]:
-    """Judge the parts of an answer at paths, each by its condition: one verdict for each part."""
+    """Judge the parts of an answer at paths, each by its condition: one verdict for each path."""
     verdicts: list[Verdict] = []
     for path, condition in match.items():
         whole = condition if isinstance(condition, Condition) else Condition(eq=condition)
@@ -112,7 +112,7 @@ def _in_order(value: object, name: str, bound: float) -> bool:
 
 
 def judge_error(expected: ExpectedError, error: BaseException | None) -> Verdict:
-    """Judge how a step ended: `is` names the class of the error or one above it."""
+    """Judge the error of a step, None for success: `is` names the error's class or a base of it."""
     parts = [expected.is_]
     ok = error is not None and expected.is_ in [above.__name__ for above in type(error).__mro__]
     if expected.path is not None:
@@ -129,7 +129,7 @@ def judge_error(expected: ExpectedError, error: BaseException | None) -> Verdict
 
 
 def fill_expect(expect: Expect, saved: Mapping[str, Any]) -> Expect:
-    """Return the step with its saved values filled in. Raises LookupError for one that is not there."""
+    """Return the step with its saved values filled in. Raises LookupError for a missing value."""
 
     def late(value: Any) -> Any:
         return value if value is UNSET else fill_late(value, "saved", saved)
@@ -151,7 +151,7 @@ def fill_expect(expect: Expect, saved: Mapping[str, Any]) -> Expect:
 
 
 def waits_to_the_end(expect: Expect) -> bool:
-    """Return whether a step can only be judged when its time is over: one that counts, or expects nothing."""
+    """Return whether a step, as it counts or expects nothing, can be judged only when its time is over."""
     return expect.times is not UNSET or expect.sequence == ()
 
 
@@ -162,16 +162,16 @@ ROOTS: Final = {
     "items": "items",
     "heard": MESSAGE,
 }
-"""The answer that contains the value of an expectation: `match` is rooted there, as `save` is."""
+"""The member of an answer that holds the value of an expectation; `match` and `save` start at the answer."""
 
 
 def judge_expect(expect: Expect, seen: object, root: str | None = None) -> list[Verdict]:
-    """Judge a step of `do: expect`, already filled.
+    """Judge an `expect` step whose saved values have been filled in.
 
-    `seen` is the value for `value` and `output`; for `status` the statuses so far; for `items`, `reading` and
-    `event` the values so far, for `heard` the messages. Of those, one at least must fulfil what is given, or
-    exactly `times`; but the `match` of items looks at them all. `root` is of which answer the output is,
-    unless that of an invocation.
+    `seen` is the value for `value` and `output`, the statuses so far for `status`, the values so far for
+    `items`, `reading` and `event`, the messages for `heard`. At least one of several, or exactly `times`,
+    must meet the expectation; `match` for `items` judges all of them as a list. `root` is the member of the
+    answer that holds the output, if the answer is not that of an invocation.
     """
     if expect.that in ("value", "output"):
         return judge_value(expect, seen, root or ROOTS.get(expect.that))
@@ -189,7 +189,7 @@ def judge_expect(expect: Expect, seen: object, root: str | None = None) -> list[
 
 
 def _statuses(expect: Expect, seen: list[Any]) -> list[Verdict]:
-    """Repeats of one status are one: how often progress is reported is not the status's affair."""
+    """Judge the statuses so far. Repeats count once: they only show how often progress was reported."""
     turns = [status for index, status in enumerate(seen) if index == 0 or seen[index - 1] != status]
     verdicts = [] if expect.sequence is UNSET else [judge_sequence(turns, expect.sequence)]
     if expect.equals is not UNSET:
@@ -199,7 +199,7 @@ def _statuses(expect: Expect, seen: list[Any]) -> list[Verdict]:
 
 
 def judge_sequence(seen: Sequence[Any], wanted: Sequence[Any]) -> Verdict:
-    """Judge whether what was seen is the wanted sequence, no more and no less."""
+    """Judge whether the values seen are exactly the wanted sequence."""
     return Verdict(same(list(seen), list(wanted)), show(list(wanted)), show(list(seen)))
 
 
@@ -220,17 +220,17 @@ def judge_bounded(check: Bounded, number: int) -> list[Verdict]:
 
 
 def percentile(samples: Sequence[float], percent: float) -> float | None:
-    """Return a percentile by nearest rank, a value that was measured; None with fewer than 20 samples."""
+    """Return a percentile by nearest rank (one of the samples); None with fewer than 20 samples."""
     return nearest_rank(samples, percent) if len(samples) >= FEWEST_SAMPLES else None
 
 
 def nearest_rank(values: Sequence[float], percent: float) -> float:
-    """Return a percentile of at least one value, one of them."""
+    """Return a percentile of one or more values by nearest rank: it is one of them."""
     return sorted(values)[max(1, math.ceil(percent / 100 * len(values))) - 1]
 
 
 def judge_latency(check: Latency, samples: Sequence[float]) -> list[Verdict]:
-    """Judge the times, in seconds, that the runs of a step took. No sample fails every bound."""
+    """Judge the durations, in seconds, of the runs of a step. Without a sample, every bound fails."""
     bounds = [("max", max(samples, default=None), check.max)]
     bounds += [
         (f"p{percent}", percentile(samples, percent), getattr(check, f"p{percent}"))

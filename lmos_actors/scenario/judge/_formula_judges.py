@@ -1,9 +1,8 @@
-"""Judges of formulas: what must hold always, never, and eventually.
+"""Judges of formulas that must hold always, never, or eventually.
 
-A formula that speaks of an agent is looked at after each of its turns, as the log tells of them, at every
-sample, and once more at the end; one that speaks of series alone, at every sample and at the end. Of a
-mailbox its fullest instants are seen, those just before a message leaves it. An agent that does not run is
-not looked at.
+A formula about an agent is evaluated after each of its logged turns, at every sample, and once more at the
+end; a formula about series alone, at every sample and at the end. If it uses a mailbox, it is also evaluated
+when that is fullest, just before a message leaves it. An agent that does not run is skipped.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ JudgeContext: TypeAlias = "tuple[View, AgentDirectory, AgentValues, CheckedNames
 
 
 class ValueMissing(LookupError):
-    """A name that has no value so far, but will have."""
+    """A name that has no value yet, but will have one."""
 
 
 class FormulaJudge(Judge):
@@ -73,7 +72,7 @@ class FormulaJudge(Judge):
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
         found = self.directory.find(path)
-        assert found is not None  # it is concerned
+        assert found is not None  # `concerns` has found it
         if self._mail and kind == "delivered" and self.agents.at(found[0], state=self._state, queued=1):
             self.judge_agent(path, now)
         if self.agents.at(found[0], state=self._state):
@@ -108,7 +107,7 @@ class FormulaJudge(Judge):
 
 
 class HoldsJudge(FormulaJudge):
-    """Judges `always`, and `never` of a formula: at each look it is as wanted."""
+    """Judges `always`, and `never` with a formula: each evaluation must give the wanted truth value."""
 
     def __init__(
         self, check: Always | Never, name: str, place: str, context: JudgeContext, text: str, *, wanted: bool
@@ -122,7 +121,7 @@ class HoldsJudge(FormulaJudge):
 
     @property
     def so_far(self) -> bool | None:
-        """False once it has been broken."""
+        """False once the check has been broken, else None."""
         return False if self.offenders else None
 
     def judge_agent(self, path: str, now: float) -> None:
@@ -161,7 +160,7 @@ class HoldsJudge(FormulaJudge):
 
 
 class EventuallyJudge(FormulaJudge):
-    """Judges `eventually`: of a population each agent comes to fulfil it, not all at one instant."""
+    """Judges `eventually`: each agent of a population must fulfil it once, not all at one instant."""
 
     check: Eventually
 

@@ -1,4 +1,4 @@
-"""Base of all judges: their view of a run, the records they get, and their results."""
+"""The base of all judges: their view of a run, the records they get, and their results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ..model import (
 )
 
 NAMED: Final = 5
-"""Most agents that a result names."""
+"""Maximum number of agents that a result names."""
 
 _LONGEST: Final = 60
 
@@ -45,7 +45,7 @@ class View(Protocol):
 
     @property
     def fields(self) -> Callable[[Any], Mapping[str, tuple[str, bool]]] | None:
-        """Attribute and secrecy of the fields of a class; None where slots are not the runtime's own."""
+        """The attribute and secrecy of each field of a class; None if slots are not the runtime's own."""
         ...
 
     def now(self) -> float:
@@ -53,34 +53,34 @@ class View(Protocol):
         ...
 
     def network_count(self, what: str) -> int:
-        """Return how often the network of the file has done something: `lost`, `doubled`, `late`, ..."""
+        """Return how often the file's network has done something, such as `lost`, `doubled` or `late`."""
         ...
 
     def cuts(self) -> Sequence[Any]:
-        """Return the cuts of the network of the file that are in force, each a `Cut`."""
+        """Return the cuts of the file's network that are in force, each a `Cut`."""
         ...
 
     def agent(self, path: str) -> tuple[Slot | None, tuple[str, ...]] | None:
-        """Return the slot at a path, None before its first start, and the names it goes by: `peer/3`, `peer`.
+        """Return the slot at a path (None before its first start) and its names: `peer/3`, `peer`.
 
-        None for a path that the file does not know.
+        Return None for a path that the file does not know.
         """
         ...
 
     def path(self, of: str) -> str | None:
-        """Return the path of the one agent of a name; None for a name of several, or that is not known."""
+        """Return the path of the only agent with a name; None for several agents, or an unknown name."""
         ...
 
     def slots(self, of: str) -> Sequence[Slot]:
-        """Return the slots that there are now; of a supervisor's name, those below it."""
+        """Return the present slots of a name; for a supervisor's name, those below it."""
         ...
 
     def size(self, of: str) -> int:
-        """Return how many agents there are once all have been started."""
+        """Return the number of agents of a name once all have been started."""
         ...
 
     def state(self, slot: Slot) -> Mapping[str, Any] | None:
-        """Return the state of an agent, as `state_of` does; None while none runs."""
+        """Return the state of an agent, as `state_of` does; None while the agent does not run."""
         ...
 
     def faults_active(self) -> bool:
@@ -88,50 +88,50 @@ class View(Protocol):
         ...
 
     def fault_healed(self, id: str) -> float | None:
-        """Return the instant since which a fault is no longer in force, None if it is, or is yet to come."""
+        """Return the instant when a fault ended; None if it is still in force or yet to come."""
         ...
 
     def latencies(self, step: str) -> Sequence[float]:
-        """Return how long the runs of a step took, in seconds."""
+        """Return the durations of the runs of a step, in seconds."""
         ...
 
     def supervisor_restarts(self, name: str) -> int | None:
-        """Return how often a supervisor was restarted, None if the name is no supervisor's."""
+        """Return how often a supervisor was restarted; None if no supervisor has the name."""
         ...
 
     def messages_of(self, step: str | None) -> Sequence[int]:
-        """Return the numbers (`id` in the log) of the messages that a step has sent; None: all steps."""
+        """Return the numbers (`id` in the log) of the messages sent by a step; None: by all steps."""
         ...
 
     def answers(self, step: str | None) -> Sequence[StepAnswer]:
-        """Return the answers of the runs of a step that a check looks at; None: of all steps."""
+        """Return the answers to the runs of a step, if a check judges them; None: to all steps."""
         ...
 
     def secrets(self, values: Sequence[str]) -> Mapping[str, str]:
-        """Return the secrets of the run by what they are of, and those that `values` refer to."""
+        """Return the secrets of the run by the names of their sources, with those that `values` refer to."""
         ...
 
 
 @attrs.frozen
 class StepAnswer:
-    """The answer of one run of a step: what it has got, or the text of its error."""
+    """The answer to one run of a step: its value, or the text of its error."""
 
     step: str
     value: Any = None
     error: str | None = None
     hidden: bool = False
-    """True if it is declared as secret: results do not show it."""
+    """True if the answer is declared as secret: results do not show it."""
 
 
 class AgentDirectory:
-    """Agents by path: results of `View.agent`, cached for each path that has its slot."""
+    """Agents by path: the results of `View.agent`, cached once a path has a slot."""
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._known: dict[str, tuple[Slot | None, tuple[str, ...]] | None] = {}
 
     def find(self, path: str) -> tuple[Slot | None, tuple[str, ...]] | None:
-        """Return slot and names; None for a path that the file does not know."""
+        """Return the slot and the names of an agent; None for a path that the file does not know."""
         try:
             return self._known[path]
         except KeyError:
@@ -141,11 +141,11 @@ class AgentDirectory:
             return found
 
     def forget(self) -> None:
-        """Forget all slots: those of another node stand at their paths."""
+        """Forget all slots: slots of another node replace them."""
         self._known.clear()
 
     def is_called(self, path: str, name: str) -> bool:
-        """Return whether the agent at a path goes by a name; `user` is its own path."""
+        """Return whether the agent at a path has a name; `user` is its own path."""
         if name in (path, ALL_AGENTS):
             return True
         found = self.find(path)
@@ -166,7 +166,7 @@ class Offenders:
     paths: dict[str, None] = attrs.Factory(dict[str, None])
 
     def add(self, path: str, words: str, now: float) -> None:
-        """Take one more."""
+        """Add one more agent, with the rule it broke in words."""
         if self.at is None:
             self.at = now
             self.words = f"{path}: {words}" if path else words
@@ -181,21 +181,21 @@ class Offenders:
 
 
 def listing(paths: Sequence[str]) -> str:
-    """Name the first of several agents, and how many they are."""
+    """Return the number of agents and the paths of the first ones, as text."""
     more = ", ..." if len(paths) > NAMED else ""
     what = "agent" if len(paths) == 1 else "agents"
     return f"{len(paths)} {what}: {', '.join(paths[:NAMED])}{more}"
 
 
 class Judge(ABC):
-    """The judge of one check. `records` are the kinds of records it gets; `met_at` is when it came true.
+    """The judge of one check. `records` has the kinds of records it gets; `met_at` is when it came true.
 
-    `formula_names` are the names in the formula that it evaluates, if it has one.
+    `formula_names` has the names in its formula, if it has one.
     """
 
     records: Sequence[str] = ()
     late: ClassVar[bool] = False
-    """True if it gets records after `judge_final_state` too."""
+    """True if the judge also gets records after `judge_final_state`."""
 
     def __init__(self, check: AnyCheck, name: str, place: str) -> None:
         self.check = check
@@ -205,14 +205,14 @@ class Judge(ABC):
         self.formula_names: Collection[str] = ()
 
     def paths(self) -> frozenset[str] | None:
-        """Return the paths of the only agents whose records can be for this judge; None: not known."""
+        """Return the paths of the only agents whose records this judge may need; None: not known."""
         return None
 
     def concerns(self, path: str) -> bool | None:
         """Return whether records of the agent at a path are for this judge; None: not known yet."""
         return True
 
-    # A judge takes records, samples, or both; the others are nothing to it.
+    # A judge takes records, samples, or both; it ignores the others.
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:  # noqa: B027
         """Take one record, in the step in which it happened."""
@@ -221,17 +221,17 @@ class Judge(ABC):
         """Judge the state at a sample."""
 
     def node_ends(self, slots: Collection[Slot] | None = None) -> None:  # noqa: B027
-        """Note what the node, which is about to be killed, has counted; or those agents of it, which are."""
+        """Note the counts of the node, or of these agents of it, just before it or they are killed."""
 
     def agents_are_back(self, slots: Collection[Slot]) -> None:  # noqa: B027
-        """Note that agents have begun again that were killed with their node of the network."""
+        """Note that agents which were killed with their node of the network have begun again."""
 
     def judge_final_state(self, now: float) -> None:  # noqa: B027
         """Judge the state once more, before the agents are stopped."""
 
     @property
     def so_far(self) -> bool | None:
-        """Whether it has come true, or has been broken, by now; None while it may still be either."""
+        """True once the check has come true, False once it has been broken, None while both are possible."""
         return True if self.met_at is not None else None
 
     @abstractmethod
@@ -239,7 +239,7 @@ class Judge(ABC):
         """Return the result, after the end of the run."""
 
     def verdict(self, ok: bool, expected: str, saw: str, at: float | None = None) -> CheckResult:
-        """Make the result."""
+        """Make the result of the check."""
         return CheckResult(
             name=self.name,
             kind=kind_of(self.check),
@@ -260,7 +260,7 @@ def kind_of(check: AnyCheck) -> str:
 
 
 def name_of(check: AnyCheck) -> str:
-    """Return the name of a check: its own, or one made of what it is about."""
+    """Return the name of a check: its own, or one made from its subject."""
     return check.name or f"{kind_of(check)} {_about(check)}".strip()
 
 

@@ -1,4 +1,4 @@
-"""All judges and series of a run: distribution of records and samples, and the results."""
+"""All judges and series of a run: they get its records and samples, and give the results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ._series import SeriesSampler
 
 TIMED: Final = (Eventually, Converges)
-"""The checks that come true at an instant: formulas and `stop` may name them."""
+"""The checks that come true at an instant, which formulas and `stop` may name."""
 
 _MOST_RECENT: Final = 4_096
 
@@ -49,7 +49,7 @@ PERCENTILES: Final = (50, 90, 95, 99)
 
 
 class Judges:
-    """Judges the checks of one run, but for `compare`, which looks at several runs.
+    """Judges all checks of one run except `compare`, which judges several runs.
 
     It gets every record and every sample, judges the final state while the agents still exist, and returns
     its results after all of them have stopped.
@@ -65,8 +65,8 @@ class Judges:
         series = measure.series if measure is not None else {}
         directory = self._directory = AgentDirectory(view)
         self._at_once: Callable[[], AbstractContextManager[object]] = nullcontext
-        context = cache(partial(self._formula_context, series))  # one for all judges
-        talk = cache(partial(_talk, view, directory))  # this, too
+        context = cache(partial(self._formula_context, series))  # shared by all judges
+        talk = cache(partial(_talk, view, directory))  # shared, too
         self._series = {name: _sampler(name, declared, context()) for name, declared in series.items()}
         self._judges = [
             _judge(check, place(index), view, directory, context, talk)
@@ -80,7 +80,7 @@ class Judges:
         used += [series.formula.names for series in self._series.values()]
         self._counts = any("delivered" in names for names in used)
         self._is_final = False
-        # where the judges of a kind speak of few agents, records of all others need no search
+        # if the judges of a kind of records know their few agents, records of all others need no search
         self._only: dict[str, frozenset[str]] = {}
         for kind in self.kinds:
             paths = [judge.paths() for judge in self._judges if kind in judge.records]
@@ -89,7 +89,7 @@ class Judges:
                 self._only[kind] = frozenset().union(*known)
 
     def _formula_context(self, series: Collection[str]) -> JudgeContext:
-        """Return what formulas are evaluated with; their package is imported here, as few runs have any."""
+        """Return the context for formulas. Their package is imported here because few runs have formulas."""
         from ..formulas import NETWORK_COUNTS, AgentValues, CheckedNames, Columns
 
         view, delivered = self._view, self._delivered
@@ -104,17 +104,17 @@ class Judges:
 
     @property
     def count(self) -> int:
-        """Number of checks that are judged here."""
+        """The number of checks that are judged here."""
         return len(self._judges)
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of records that it needs."""
+        """The kinds of records that the judges need."""
         own = ["delivered"] if self._counts else []
         return tuple(dict.fromkeys([*own, *(kind for judge in self._judges for kind in judge.records)]))
 
     def paths(self, kind: str) -> frozenset[str] | None:
-        """Return the paths of the only agents whose records of a kind it needs; None: those of all."""
+        """Return the paths of the only agents whose records of a kind are needed; None: of all agents."""
         return None if kind == "delivered" and self._counts else self._only.get(kind)
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any]) -> None:
@@ -137,13 +137,13 @@ class Judges:
                     judge.record(kind, path, fields, now)
 
     def _count_recent(self) -> None:
-        """Count the deliveries since the last look at the counts: many at once cost little."""
+        """Count the deliveries since the last evaluation, as counting many at once costs little."""
         if self._recent:
             self._delivered.update(self._recent)
             self._recent.clear()
 
     def _concerned_with(self, path: str) -> Mapping[str, Sequence[Judge]]:
-        """Return the judges of the records of one agent, by kind: a table that many agents share."""
+        """Return the judges of an agent's records, by kind of record; many agents share one table."""
         concerned_by = [judge.concerns(path) for judge in self._judges]
         places = tuple([place for place, concerned in enumerate(concerned_by) if concerned])
         group = self._groups.get(places)
@@ -167,7 +167,7 @@ class Judges:
                 judge.sample(now)
 
     def node_ends(self, slots: Collection[Slot] | None = None) -> None:
-        """Note what is counted in a node that is about to be killed; or by those agents of it, which are."""
+        """Note the counts of the node, or of these agents of it, just before it or they are killed."""
         for judge in self._judges:
             judge.node_ends(slots)
         self._directory.forget()
@@ -183,7 +183,7 @@ class Judges:
         self._directory.forget()
 
     def judge_final_state(self, now: float) -> None:
-        """Judge the final state, while the agents still exist; only dead letters count after it."""
+        """Judge the final state while the agents still exist; later only dead letters count."""
         self._count_recent()
         if not self._is_final:
             with self._at_once():
@@ -192,36 +192,36 @@ class Judges:
         self._is_final = True
 
     def met(self, name: str) -> bool:
-        """Return whether a check has come true, by its name. Raises LookupError for one that never does."""
+        """Return whether the check of a name has come true. Raises LookupError for a kind that never does."""
         return self._by_name[name].met_at is not None
 
     def of(self, name: str) -> Judge:
-        """Return the judge of a check that comes true at an instant. Raises LookupError for another."""
+        """Return the judge of a check that can come true at an instant. Raises LookupError for any other."""
         return self._by_name[name]
 
     def end(self) -> list[CheckResult]:
-        """Return the results, in the order of the file. Judges the final state unless that has been done."""
+        """Return the results in the order of the file. Judges the final state first unless that is done."""
         self.judge_final_state(self._view.now())
         return [judge.result() for judge in self._judges]
 
     def so_far(self) -> Iterator[tuple[str, bool | None, float | None]]:
-        """Yield each check by its name: whether it holds, as far as that is known, and since when."""
+        """Yield for each check its name, whether it holds (None: not known yet), and since when."""
         for judge in self._judges:
             yield judge.name, judge.so_far, judge.met_at
 
     def samples(self) -> Iterator[tuple[str, str, Sequence[float], Sequence[float | None]]]:
-        """Yield each series: its name, how it is taken together, and its times and values so far."""
+        """Yield for each series its name, its aggregate, and its times and values so far."""
         for series in self._series.values():
             yield series.name, series.declared.agg, series.times, series.values
 
     def series(self) -> tuple[SeriesResult, ...]:
-        """Return all that was measured."""
+        """Return the samples of all series."""
         return tuple(series.result() for series in self._series.values())
 
     def metrics(self) -> dict[str, float | None]:
-        """Return the numbers that `compare` may look at; None for those that cannot be computed.
+        """Return the numbers that `compare` may use, by name; None for a number that cannot be computed.
 
-        `CHECK.time` for each check that comes true, `SERIES.last` `.min` `.max` `.mean`, and `STEP.max`
+        `CHECK.time` for each check that can come true, `SERIES.last` `.min` `.max` `.mean`, and `STEP.max`
         `.p50` `.p90` `.p95` `.p99` for the steps that a check of latencies or a comparison names.
         """
         found: dict[str, float | None] = {}
@@ -242,7 +242,7 @@ class Judges:
         return list(dict.fromkeys([*steps, *known]))
 
     def _more(self, name: str) -> Any:
-        """Return the value of a name that is of no agent. Raises LookupError."""
+        """Return the value of a name that belongs to no agent. Raises LookupError if it has none."""
         if name.startswith("series."):
             return self._series[name[7:]].last()
         if name.startswith("network."):
@@ -262,7 +262,7 @@ def _sampler(name: str, declared: Series, context: JudgeContext) -> SeriesSample
     return SeriesSampler(name, declared, context)
 
 
-# The file of a kind of judge is imported where a run has a check of it, as few runs have checks of all kinds.
+# The module of a kind of judge is imported only for a check of it, as few runs have checks of all kinds.
 
 
 def _judge(

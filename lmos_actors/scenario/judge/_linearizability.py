@@ -1,10 +1,10 @@
 """Linearizability of a register: whether one order of its operations explains what all its callers saw.
 
 An operation takes effect at one instant between its call and its answer. A history is linearizable if its
-operations can be put in an order in which none comes before one that was over when it began, and each read
-returns what was written last. The search is that of Wing and Gong, with Lowe's memory of what has been tried:
-it goes through the history from its begin, puts any operation next that nothing unordered was over before,
-and never looks twice at the same set of ordered operations with the same value.
+operations can be put in an order in which an operation that was over when another began comes first, and each
+read returns the value written last. The search is that of Wing and Gong, with Lowe's memory of what has been
+tried: it goes through the history from its begin, puts next any operation that began before any unordered one
+was over, and never looks twice at the same set of ordered operations with the same value.
 
 What keeps the search narrow:
 
@@ -14,13 +14,13 @@ What keeps the search narrow:
   it is left out; if it is the only one of its value, it happened before the first read of it was over.
 - A set of ordered operations is the number of those at the begin of the history, and a few bits for the rest.
 
-To find an order is hard in general, so what is looked at is bounded; `linearize` returns None past the bound.
+Finding an order is hard in general, so the search is bounded; `linearize` returns None past the bound.
 
 A failing history is made small by steps that cannot make a linearizable history fail: its end is cut off
-(what was open then is of unknown outcome), reads are left out, and values are, each with all operations that
-read or write it. Where each value is written once, two values are enough, and of each the write, the
-operation that was over first and the one that began last (Gibbons and Korach): all of these are tried, so
-that no smaller history fails at that instant. Elsewhere no further step is possible.
+(operations open at that time get an unknown outcome), and reads and values are left out, each value with all
+operations that read or write it. If each value is written once, two values are enough, and for each of them
+the write, the operation over first and the one that began last (Gibbons and Korach): all of these are tried,
+so that no smaller history fails at that instant. In other histories no further step is possible.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 MOST_LOOKED_AT: Final = 200_000
-"""Sets of ordered operations that are looked at for one key."""
+"""Maximum number of sets of ordered operations that the search for one key visits."""
 
 UNKNOWN: Final = math.inf
 """The end of an operation whose outcome is unknown."""
 
 _FEW: Final = 20_000
-"""Sets of ordered operations that are looked at to see whether a smaller history fails."""
+"""Maximum number of sets of ordered operations visited to see whether a smaller history fails."""
 
 _PAIRS: Final = 64
 
@@ -52,8 +52,8 @@ Sort: TypeAlias = Literal["read", "write", "compare_and_set"]
 class Operation:
     """An operation on a register, by the places of its call and its answer in the history of all events.
 
-    `value` is what a read returned, or what is written; `expected` is what a comparison expects, and
-    `is_set` whether it held. An operation without an answer has the end `UNKNOWN`.
+    `value` is the value read or written; `expected` is the value that a comparison expects, and `is_set` says
+    whether it held. An operation without an answer has the end `UNKNOWN`.
     """
 
     sort: Sort
@@ -65,23 +65,23 @@ class Operation:
 
     @property
     def is_known(self) -> bool:
-        """Whether it has been answered."""
+        """Whether the operation has been answered."""
         return self.end != UNKNOWN
 
     @property
     def writes(self) -> bool:
-        """Whether it may change the value."""
+        """Whether the operation may change the value."""
         return self.sort == "write" or (self.sort == "compare_and_set" and (self.is_set or not self.is_known))
 
     def seen(self) -> str | None:
-        """Return the value that the register must have had, None where it is not known or any other."""
+        """Return the value that the register must have had; None if it may have had several."""
         if self.sort == "read":
             return self.value
         return self.expected if self.sort == "compare_and_set" and self.is_set else None
 
 
 def linearize(history: Iterable[Operation], initial: str, most: int = MOST_LOOKED_AT) -> bool | None:
-    """Return whether a history of one register is linearizable; None if that takes too long to find out."""
+    """Return whether a history of one register is linearizable; None if finding out would take too long."""
     operations = _narrowed(history, initial)
     tried: set[tuple[int, int, str]] = set()
     left = [(0, 0, initial)]
@@ -106,10 +106,10 @@ def linearize(history: Iterable[Operation], initial: str, most: int = MOST_LOOKE
 def _settled(
     operations: Sequence[Operation], first: int, ordered: int, value: str
 ) -> tuple[int, int, list[int]] | None:
-    """Put next all that changes nothing, and return the writes that can be next; None if all is in order.
+    """Order all operations that change nothing; return the writes that can be next, None if all is in order.
 
-    `first` is the first operation that is not in the order yet; bit n of `ordered` is that n places after it.
-    Of the writes returned, the one that has to be over first is the last.
+    `first` is the first operation that is not in order yet; bit n of `ordered` stands for the one n places
+    after it. The writes are sorted by their ends, the earliest last.
     """
     while True:
         while ordered & 1:
@@ -132,14 +132,14 @@ def _settled(
             bits >>= 1
         if not quiet:
             if soonest == UNKNOWN:
-                return None  # what is left may never have happened
+                return None  # the operations left may never have happened
             candidates.sort(key=lambda index: -operations[index].end)
             return first, ordered, candidates
         ordered |= quiet
 
 
 def _narrowed(history: Iterable[Operation], initial: str) -> list[Operation]:
-    """Return a history by the begins of its operations, with the least freedom for unknown outcomes."""
+    """Return a history sorted by calls; a write of unknown outcome ends with the first read of its value."""
     operations = sorted(
         (each for each in history if each.is_known or each.writes), key=lambda each: each.call
     )
@@ -172,8 +172,8 @@ def smallest_failing(
 ) -> tuple[Operation, ...]:
     """Return the smallest part of a history that is not linearizable, in the order of its calls.
 
-    The operations are those of the history, though of one that is over after the instant of the failure no
-    more than its call counts. The history must not be linearizable.
+    The operations are those of the history; if one ends after the instant of the failure, only its call
+    counts. The history must not be linearizable.
     """
 
     def fails(part: Sequence[Operation], looked_at: int = _FEW) -> bool:
@@ -188,7 +188,7 @@ def smallest_failing(
 def _first_failing_cut(
     history: Sequence[Operation], fails: Callable[[Sequence[Operation]], bool]
 ) -> list[Operation]:
-    """Return a history up to the first answer with which it fails."""
+    """Return a history up to the first answer that makes it fail."""
     ends = sorted(each.end for each in history if each.is_known)
     low, high = 0, len(ends) - 1
     while low < high:
@@ -209,7 +209,7 @@ def _up_to(history: Sequence[Operation], end: float) -> list[Operation]:
 def _two_values(
     cut: Sequence[Operation], initial: str, fails: Callable[[Sequence[Operation]], bool]
 ) -> list[Operation] | None:
-    """Return the smallest part of a history that fails, where each value is written once."""
+    """Return the smallest failing part of a history in which each value is written once; None for others."""
     groups: dict[str, list[Operation]] = {}
     for each in cut:
         if each.sort == "compare_and_set":
@@ -229,14 +229,14 @@ def _two_values(
 
 
 def _extremes(group: Sequence[Operation]) -> list[Operation]:
-    """Return of all operations with a value the write, the one over first, and the one begun last."""
+    """Return the write of a value, and of all its operations the first to be over and the last to begin."""
     chosen = [each for each in group if each.writes]
     chosen += [min(group, key=lambda each: each.end), max(group, key=lambda each: each.call)]
     return list({each.call: each for each in chosen}.values())
 
 
 def _fewest(part: Sequence[Operation], fails: Callable[[Sequence[Operation]], bool]) -> list[Operation]:
-    """Return a part with as few of its reads as fail."""
+    """Return a part with the fewest reads with which it still fails."""
     writes = [each for each in part if each.writes]
     reads = [each for each in part if not each.writes]
     for count in range(len(reads)):
@@ -247,7 +247,7 @@ def _fewest(part: Sequence[Operation], fails: Callable[[Sequence[Operation]], bo
 
 
 def _reduced(cut: Sequence[Operation], fails: Callable[[Sequence[Operation]], bool]) -> list[Operation]:
-    """Return a part of a history that fails, of which no read and no value can be left out."""
+    """Return a failing part of a history from which no read and no value can be left out."""
     kept = list(cut)
     size = len(kept)
     while True:
@@ -263,7 +263,7 @@ def _reduced(cut: Sequence[Operation], fails: Callable[[Sequence[Operation]], bo
 def _without_reads(
     kept: list[Operation], fails: Callable[[Sequence[Operation]], bool], size: int
 ) -> list[Operation]:
-    """Leave out as many reads at a time as `size`, wherever the rest still fails."""
+    """Leave out up to `size` reads at a time, wherever the rest still fails."""
     reads = [each for each in kept if not each.writes]
     for start in range(0, len(reads), size):
         gone = {each.call for each in reads[start : start + size]}
@@ -276,9 +276,9 @@ def _without_reads(
 def _without_values(
     kept: list[Operation], fails: Callable[[Sequence[Operation]], bool], size: int
 ) -> list[Operation]:
-    """Leave out as many values at a time as `size`, each with all that read or write it.
+    """Leave out up to `size` values at a time, each with all operations that read or write it.
 
-    A failed comparison saw any other value than the one expected, so nothing may go as long as one is there.
+    A failed comparison saw any value but the expected one, so nothing may go while one is in the history.
     """
     values = list(dict.fromkeys(each.value for each in kept if each.writes))
     for start in range(0, len(values), size):

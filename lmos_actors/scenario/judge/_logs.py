@@ -1,9 +1,9 @@
-"""Message logs read back.
+"""Reading of message logs.
 
-A file holds the runs of one call, one after the other; each begins with a head and ends with a line that has
-the number of records, and the SHA-256 of the head and of the records. Older logs, and those that the page of
-a node has saved, have one SHA-256 of all lines there. Where the call was ended before all of its runs, the
-last line of the file says why, and which runs are missing. Files are read line by line.
+A file holds the runs of one call, one after the other. Each begins with a head and ends with a line that has
+the number of records, and the SHA-256 of the head and of the records. Older logs, and logs saved by the page
+of a node, have one SHA-256 of all lines instead. If the call ended before all of its runs, the last line of
+the file says why, and which runs are missing. Files are read line by line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGEST_LINE: Final = 1 << 24
-"""Most bytes of one line."""
+"""Maximum number of bytes in one line."""
 
 _CUT: Final = b'{"cut":'
 _DECODER: Final = msgspec.json.Decoder()
@@ -35,7 +35,7 @@ CHANGED: Final = "the log was changed after it was written: its SHA-256 does not
 
 @attrs.frozen
 class LogLine:
-    """One line of a log file: its number from 1, its text without the end, and its content."""
+    """One line of a log file: its number from 1, its text without the line end, and its content."""
 
     number: int
     text: str
@@ -43,17 +43,17 @@ class LogLine:
 
     @property
     def sort(self) -> str:
-        """Which it is: `head`, `record`, `end`, `cut`, or nothing that stands in a log."""
+        """The sort of the line: `head`, `record`, `end` or `cut`; "" for any other."""
         marks = {"n": "record", "schema": "head", "end": "end", "cut": "cut"}
         return next((sort for mark, sort in marks.items() if mark in self.data), "")
 
 
 LONGEST: Final = 1e15
-"""Seconds: more no log is about, and an integer may be too large to be any."""
+"""Longest time in a log, in seconds; an integer may be too large for a float."""
 
 
 def _is_sound(data: dict[str, Any]) -> bool:
-    """Return whether the members that every head, or record, has are of the right type."""
+    """Return whether the members that every head or record has are of the right type."""
     if "n" not in data:
         return type(mapped(data.get("run")).get("seed", 0)) is int
     time = data.get("t", 0)
@@ -62,31 +62,31 @@ def _is_sound(data: dict[str, Any]) -> bool:
 
 
 class LoggedRun:
-    """One run of a log file. Its lines can be gone through once, before those of the next run."""
+    """One run of a log file. Its lines can be read once, before those of the next run."""
 
     def __init__(self, file: LogFile, head: LogLine) -> None:
         self._file = file
         self.head = head
         self.records = 0
-        """Number of records read so far."""
+        """The number of records read so far."""
         self.problem: str | None = None
-        """Why the run as a whole is invalid; known after its lines have been read."""
+        """Why the run as a whole is invalid, if it is; known once its lines have been read."""
         self._head, self._records, self._all = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
         self._over = False
         self._lines = self._read()
 
     @property
     def run(self) -> dict[str, Any]:
-        """Data of the head for repeating the run; empty if there is none."""
+        """The head's data for repeating the run; empty if it has none."""
         return mapped(self.head.data.get("run"))
 
     @property
     def place(self) -> str:
-        """The file and line where it begins: `messages.jsonl:1`."""
+        """The file and line where the run begins: `messages.jsonl:1`."""
         return f"{self._file.name}:{self.head.number}"
 
     def __iter__(self) -> Iterator[LogLine]:
-        """Return head, records and end, those not given yet. Raises FileError for a line that is none."""
+        """Yield the head, records and end that are still unread. Raises FileError for an invalid line."""
         return self._lines
 
     def _read(self) -> Iterator[LogLine]:
@@ -114,16 +114,16 @@ class LoggedRun:
             self.problem = CHANGED
 
     def skip(self) -> None:
-        """Go through the lines that are left."""
+        """Read and drop the remaining lines."""
         for _ in self._lines:
             pass
 
 
 class LogFile:
-    """A log file that is open: `with LogFile(path) as log`, then `log.runs()`.
+    """An open log file: `with LogFile(path) as log`, then `log.runs()`.
 
-    `name` is how messages call it. Raises FileError when there is no such file, it cannot be read, or is no
-    message log: at the place.
+    `name` is its name in messages. Raises FileError, with the place, if the file does not exist, cannot be
+    read, or is not a message log.
     """
 
     def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
@@ -148,9 +148,9 @@ class LogFile:
 
     @property
     def cut(self) -> str | None:
-        """The reason in the last line of the file for fewer runs than requested; None if it has none.
+        """The reason in the file's last line for fewer runs than requested; None if the line has none.
 
-        Reads the end of the file, wherever the reading of runs has come to.
+        Reads the end of the file without disturbing the reading of runs.
         """
         here = self._stream.tell()
         try:
@@ -177,7 +177,7 @@ class LogFile:
         return "is not a message log" if self._number == 1 else "is not a line of a message log"
 
     def runs(self) -> Iterator[LoggedRun]:
-        """Yield the runs one after the other; what has not been read of one is passed over."""
+        """Yield the runs one after the other; unread lines of a run are skipped."""
         while (head := self._next()) is not None:
             if head.sort == "cut":
                 continue
@@ -192,7 +192,7 @@ class LogFile:
             raise self._wrong("is empty", 0)
 
     def next_of_run(self) -> LogLine | None:
-        """Return the next line of the run that is being read, None where another begins or the file ends."""
+        """Return the next line of the run that is being read; None if another run begins or the file ends."""
         line = self._next()
         if line is not None and line.sort in ("head", "cut"):
             self._ahead = line
@@ -220,7 +220,7 @@ class LogFile:
             data: Any = _DECODER.decode(raw)
             text = raw.decode("utf-8", "surrogatepass").rstrip("\n")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            if not whole and self._number > 1:  # what writes a log has been stopped in the middle of a line
+            if not whole and self._number > 1:  # the writer of the log was stopped in the middle of a line
                 return None
             raise self._wrong(self._no_line()) from None
         if not is_mapping(data) or not _is_sound(data):

@@ -1,4 +1,4 @@
-"""Judges of agents that think: which tools were called, and what models were asked for."""
+"""Judges of agents that think: the tools called, and the amount of requests to models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ._model_talk import ModelRequestMade, ToolCallMade
 
 SHOWN: Final = 8
-"""Most calls that a result names."""
+"""Maximum number of calls that a result names."""
 
 AMOUNTS: Final = ("tokens", "input_tokens", "output_tokens", "calls", "tools")
 
@@ -40,7 +40,7 @@ class TalkJudge(Judge):
             talk.owner = self
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
-        if self.talk.owner is self:  # else another judge passes it on
+        if self.talk.owner is self:  # else another judge passes the record on
             self.talk.record(kind, path, fields, now)
 
     def nothing(self, runs: Sequence[Sequence[ModelRequestMade]]) -> str:
@@ -66,7 +66,7 @@ class ToolsJudge(TalkJudge):
             each if isinstance(each, str) else each.tool for each in (check.never or ()) if _is_any(each)
         ]
         self._sent: dict[tuple[str, str], float] = {}
-        """When an agent has first sent a message that one of the tools of `never` stands for."""
+        """When an agent first sent a message that does what a tool in `never` does."""
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
         super().record(kind, path, fields, now)
@@ -92,7 +92,7 @@ class ToolsJudge(TalkJudge):
         return self.verdict(True, expected, f"called: {_listing(every)}")
 
     def _unknown(self) -> str:
-        """Return which tool no model was offered: a name that is misspelt is never called."""
+        """Return a message on a tool that no model was offered, such as a misspelt name, else ""."""
         offered = self.talk.offered()
         for name in _names(self.check):
             if name not in offered:
@@ -189,7 +189,7 @@ def _fits(pattern: str | CalledTool, call: ToolCallMade) -> bool:
 
 
 def _is_any(pattern: str | CalledTool) -> bool:
-    """Return whether a pattern is for every call of its tool."""
+    """Return whether a pattern matches every call of its tool."""
     return isinstance(pattern, str) or (not pattern.match and pattern.failed is UNSET)
 
 
@@ -204,7 +204,7 @@ def _condition(bounds: CountBounds | CalledTool) -> Condition:
 
 
 def _names(check: Tools) -> list[str]:
-    """Return the names of all tools that a check speaks of."""
+    """Return the names of all tools in a check."""
     patterns = [*(check.called or ()), *(check.in_order or ()), *(check.never or ()), *(check.only or ())]
     return list(dict.fromkeys(each if isinstance(each, str) else each.tool for each in patterns))
 

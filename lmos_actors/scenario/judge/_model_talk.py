@@ -1,12 +1,12 @@
 """Requests of agents to language models in a run, and the outcomes of the tools that models call.
 
-A model is an agent, so all of it stands in the records of a run: a request is a message `generate`, its
-answer comes item by item, and the result of a tool is in a later request of the agent that asked. A call
-counts as carried out when its result has come back to the model, and not when the model has asked for it:
-an agent that ignores its model, or tells it that a tool has failed, has called nothing.
+A model is an agent, so the records of a run have everything: a request is a message `generate`, its answer
+comes item by item, and the result of a tool is in a later request of the asking agent. A call counts as
+carried out when its result has come back to the model, not when the model has requested it: an agent that
+ignores its model, or reports that a tool has failed, has called nothing.
 
-A hand-over has no result: it counts once what was said goes to the other agent, and no more if that hands it
-back unanswered, which the model gets as an error.
+A hand-over has no result. It counts once the message goes to the other agent, and no longer counts if that
+agent hands it back unanswered, which the model gets as an error.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     from ._judge import AgentDirectory, View
 
 GENERATE: Final = "generate"
-"""The action of models."""
+"""The action that every model has."""
 
 HANDED_OVER: Final = "handed_over"
-"""The member of the metadata of a message that is handed over; it has the reason that the model gave."""
+"""The metadata member of a handed-over message; it has the reason that the model gave."""
 
 RECORDS: Final = ("sent", "item", "answered", "cancelled", "dropped", "refused")
-"""The kinds of records that tell of models."""
+"""The kinds of records with requests to models and their answers."""
 
 CHARACTERS: Final = 4
-"""Characters of a token, where an answer has broken off before its end said how many there were."""
+"""Estimated characters per token, for an answer that broke off before its end gave the number."""
 
 MOST: Final = 100_000
-"""Most requests that are kept; a check of more fails."""
+"""Maximum number of requests that are kept; with more, a check fails."""
 
 CallState: TypeAlias = Literal["asked", "returned", "failed"]
 
 
 @attrs.define(eq=False)
 class ModelRequestMade:
-    """One request to a model. `usage` are input and output tokens, None before its end was there."""
+    """One request to a model. `usage` has its input and output tokens, None until the answer has ended."""
 
     number: int
     trace: int
@@ -61,7 +61,7 @@ class ModelRequestMade:
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """Input and output tokens; estimated where the answer has broken off after it had begun."""
+        """Input and output tokens; estimated if the answer broke off after its begin."""
         if self.usage is not None:
             return self.usage
         if not self.characters:
@@ -71,7 +71,7 @@ class ModelRequestMade:
 
 @attrs.define(eq=False)
 class ToolCallMade:
-    """One call of a tool: what a model has asked for, and whether it has got a result."""
+    """One tool call: the request of a model, and whether the model has got the result."""
 
     id: str
     name: str
@@ -94,13 +94,13 @@ class ModelTalk:
         self._view = view
         self._directory = directory
         self.owner: object = None
-        """The judge that passes the records on, of several that look at it."""
+        """The judge that passes the records on, one of those that share this object."""
         self.requests: list[ModelRequestMade] = []
         self.is_full = False
         self._open: dict[int, ModelRequestMade] = {}
         self._calls: dict[tuple[str, str], ToolCallMade] = {}
         self._latest: dict[str, ModelRequestMade] = {}
-        """The last request of each agent that asks."""
+        """The last request of each asking agent."""
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
         """Take one record."""
@@ -125,12 +125,12 @@ class ModelTalk:
         asked = mapped(plain(fields.get("input")))
         messages = asked.get("messages")
         if not is_list(messages) or not all(is_mapping(one) and "role" in one for one in messages):
-            return  # an action that has the same name
+            return  # another action of the same name
         if len(self.requests) == MOST:
             self.is_full = True
             return
         asker, trace = str(fields.get("from")), fields.get("trace")
-        for message in reversed(messages):  # ids may come again in later answers of the same turn
+        for message in reversed(messages):  # ids may repeat in later answers of the same turn
             if message["role"] == "model":
                 break
             if message["role"] == "tool":
@@ -166,7 +166,7 @@ class ModelTalk:
             self._calls[request.asker, call.id] = call
 
     def of(self, name: str) -> list[list[ModelRequestMade]]:
-        """Return the requests of each run of a step; or in one list those of an agent, or to a model."""
+        """Return the requests of each run of a step; for an agent or a model, one list with all requests."""
         steps = self._view.messages_of(name)
         if steps:
             found: dict[int, list[ModelRequestMade]] = {number: [] for number in steps}
@@ -178,7 +178,7 @@ class ModelTalk:
         return [own] if own else []
 
     def _is(self, path: str, name: str) -> bool:
-        """Return whether the agent at a path goes by a name, or is one of its children."""
+        """Return whether the agent at a path has a name, or is below the agent with that name."""
         if self._directory.is_called(path, name):
             return True
         above = self._view.path(name)
@@ -190,7 +190,7 @@ class ModelTalk:
 
 
 def _note_hand_over(request: ModelRequestMade, fields: Mapping[str, Any]) -> None:
-    """Count the hand-over that a request has led to, if this message of the same agent is one."""
+    """Mark a hand-over that a request has led to as done, if this message of the agent carries it out."""
     waiting = [call for call in request.calls if call.state == "asked"]
     if not waiting or fields.get("trace") != request.trace:
         return
@@ -205,5 +205,5 @@ def _note_hand_over(request: ModelRequestMade, fields: Mapping[str, Any]) -> Non
 
 
 def calls_of(requests: Sequence[ModelRequestMade]) -> list[ToolCallMade]:
-    """Return the calls of tools that requests have led to, in order."""
+    """Return the tool calls that requests have led to, in order."""
     return [call for request in requests for call in request.calls]

@@ -1,9 +1,9 @@
 """Judge of registers: the history of their reads and writes, and whether one order explains it.
 
-The history is that of the agents that are the register: an operation begins when the request has come to one
-of them and is over when that one has answered. An operation that did not end so, or ended with an error, may
-have happened or not, at any later time; one that was refused, or never came out of the mailbox, has not.
-What agents of the register ask of each other is how the register works, and no operation on it.
+The history is seen at the agents that form the register: an operation begins when a request reaches one of
+them, and is over when that agent has answered. Without an answer, or with an error, it may have happened at
+any later time, or not; if it was refused, or never left the mailbox, it has not happened. Requests among
+agents of the register are its implementation, and not operations on it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ._linearizability import Sort
 
 MOST_OPERATIONS: Final = 100_000
-"""Operations that are kept of one run."""
+"""Maximum number of operations that are kept of one run."""
 
 _ROWS: Final = 12
 _LONGEST_VALUE: Final = 40
@@ -38,7 +38,7 @@ _VERBS: Final = ("invoke", "tell")
 
 @attrs.define(eq=False)
 class _Request:
-    """A request for an operation, by the places of its records among those of all operations."""
+    """A request for an operation, with the positions of its records among those of all operations."""
 
     sort: Sort
     key: str
@@ -58,7 +58,7 @@ class _Request:
         return Operation(self.sort, self.value, self.call, self.end, self.expected, self.is_set)
 
     def row(self) -> tuple[str, ...]:
-        """Return what a table shows of it."""
+        """Return the cells of its row in a table."""
         until = "-" if self.until is None else instant(self.until)
         return instant(self.at), until, self.caller, self.path, self._what()
 
@@ -74,7 +74,7 @@ class _Request:
 
 
 class RegisterJudge(Judge):
-    """Judges `linearizable`, each key by itself, when the run is over."""
+    """Judges `linearizable`: each key separately, when the run is over."""
 
     records = ("sent", "delivered", "answered", *_UNBEGUN)
     check: Linearizable
@@ -116,7 +116,7 @@ class RegisterJudge(Judge):
         request = self.open.get(number)
         if request is None:
             if kind == "answered" and number in self.answered:
-                self._take_back(number)  # a durable agent could not keep what the answer rests on
+                self._take_back(number)  # a durable agent could not store the state behind the answer
             return
         if kind == "delivered":
             request.has_begun = True
@@ -155,14 +155,14 @@ class RegisterJudge(Judge):
         self.requests.setdefault(key, []).append(request)
 
     def _read_input(self, given: object) -> tuple[str, list[str]]:
-        """Return the key of a request, and its other arguments in their order."""
+        """Return the key of a request, and its other arguments in order."""
         arguments: dict[str, Any] = dict(given) if isinstance(given, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
         key = "" if self.check.key is None else _canonical(arguments.pop(self.check.key, None))
         return key, [_canonical(value) for value in arguments.values()]
 
     def _answered(self, request: _Request, fields: Mapping[str, Any], now: float) -> None:
         if fields.get("error") is not None or request.is_tell:
-            return  # nobody knows what became of it
+            return  # its outcome is unknown
         self.events += 1
         request.end, request.until = self.events, now
         if request.sort == "read":
@@ -222,7 +222,7 @@ class RegisterJudge(Judge):
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return rows of a table as lines, their cells under each other."""
+    """Return the rows of a table as lines with aligned cells."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 

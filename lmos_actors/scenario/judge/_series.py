@@ -1,8 +1,8 @@
 """Series: a number sampled over all agents of a population.
 
-Percentiles are by nearest rank over the agents of that instant, however few they are; an agent that does not
-run is left out where its state is asked for. A sample has no value when no agent is left, when the formula
-cannot be computed for one of them, or gives what cannot be taken together.
+Percentiles are by nearest rank over the agents of that instant, however few they are. An agent that does not
+run is left out if the formula uses its state. A sample has no value if no agent is left, if the formula
+cannot be computed for one of them, or if its values cannot be aggregated.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SeriesSampler:
         self.values.append(value)
 
     def last(self) -> float:
-        """Return the last value. Raises ValueMissing before the first, LookupError where there is none."""
+        """Return the last value. Raises ValueMissing before the first, LookupError for a failed sample."""
         value = self.values[-1] if self.values else None
         if value is not None:
             return value
@@ -66,13 +66,13 @@ class SeriesSampler:
         raise kind(f"series.{self.name} has no value: {self.problem}")
 
     def result(self) -> SeriesResult:
-        """Return all samples."""
+        """Return the series with all samples."""
         return SeriesResult(
             name=self.name, agg=self.declared.agg, times=tuple(self.times), values=tuple(self.values)
         )
 
     def metrics(self) -> dict[str, float | None]:
-        """Return `NAME.last`, `.min`, `.max` and `.mean`; those of a series without values are None."""
+        """Return `NAME.last`, `.min`, `.max` and `.mean`; None each for a series without values."""
         found = [value for value in self.values if value is not None]
         last = self.values[-1] if self.values else None
         numbers = (last, min(found), max(found), _mean(found)) if found else (None,) * 4
@@ -93,7 +93,7 @@ class SeriesSampler:
         if before is None or now <= before[0]:
             self.problem = "a rate needs two samples"
             return None
-        return (total - before[1]) / round(now - before[0], 6)  # whole microseconds: no noise of floats
+        return (total - before[1]) / round(now - before[0], 6)  # whole microseconds: no float noise
 
     def _of_all(self) -> list[Any]:
         agents, value_of, state = self.agents, self.formula.value, self._state
@@ -119,7 +119,7 @@ class SeriesSampler:
 def _mean(values: Sequence[float]) -> float:
     try:
         return math.fsum(values) / len(values)
-    except OverflowError:  # of the sum alone, unless one of them is too large itself
+    except OverflowError:  # only the sum is too large, unless one of them is
         return math.fsum(value / len(values) for value in values)
 
 

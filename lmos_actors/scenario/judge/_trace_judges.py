@@ -1,7 +1,7 @@
 """Judges of traces: which message caused which, by the numbers that messages carry in the log.
 
-A message carries its own number (`id`) and that of the message it all began with (`trace`). What is kept is
-a little for each trace, and for each message that is under way.
+A message carries its own number (`id`) and the number of the message that began its trace (`trace`). Judges
+keep a few facts for each trace, and for each message under way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VERBS: Final = {"action": ("invoke", "tell", "stream"), "property": ("read", "w
 def fits(
     message: Message, directory: AgentDirectory, kind: str, path: str, fields: Mapping[str, Any]
 ) -> bool:
-    """Return whether a record, `sent` or `event`, is of such a message. An event goes to all subscribers."""
+    """Return whether a record, `sent` or `event`, fits a pattern. An event goes to all subscribers."""
     if kind == "event" or message.event is not None:
         return (
             kind == "event"
@@ -54,7 +54,7 @@ def fits(
 
 
 class CausalJudge(Judge):
-    """Judges `causal`: no message `after` in a trace without a message `before`, sent earlier."""
+    """Judges `causal`: a message `after` needs a message `before`, sent earlier in its trace."""
 
     records = ("sent", "event")
     check: Causal
@@ -68,7 +68,7 @@ class CausalJudge(Judge):
 
     @property
     def so_far(self) -> bool | None:
-        """False once it has been broken."""
+        """False once the check has been broken, else None."""
         return False if self.offenders else None
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
@@ -105,7 +105,7 @@ def describe(message: Message) -> str:
 
 @attrs.define
 class _Root:
-    """A message that began a trace of its own while others were in hand, which should have caused it."""
+    """A message that began its own trace; `inside` has the traces of messages its sender was handling."""
 
     text: str
     now: float
@@ -113,10 +113,10 @@ class _Root:
 
 
 class TraceJudge(Judge):
-    """Judges `trace`: through whom the trace of a step goes, and that it is not lost on the way.
+    """Judges `trace`: which agents the trace of a step reaches, and that it is not lost on the way.
 
-    `single_trace`: no agent sends a message in a trace of its own, but for what steps send in its name; with
-    `of`, none does so while it has a message of the step's trace in hand.
+    `single_trace`: no agent begins a trace of its own, except for messages that steps send in its name; with
+    `of`, no agent does so while it handles a message of the step's trace.
     """
 
     records = ("sent", "delivered", *_OVER, *_ENDED)

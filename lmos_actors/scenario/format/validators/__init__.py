@@ -1,6 +1,6 @@
 """Checks of a scenario file before a run: of each value, with all names resolved.
 
 `_cell_check` checks one cell of a file and calls the other validators, one for each part of a file: steps,
-expectations, faults, checks, doubles, topologies. `system/_value_validator` is what all of
-them use.
+expectations, faults, checks, doubles, topologies. All of them use
+`system/_value_validator`.
 """

@@ -1,7 +1,7 @@
 """Validation of one cell of a file by all validators.
 
-All run whose part the file has, so that a mistake in one part does not hide those in others. What few files
-have is imported where a file has it.
+Every validator runs for which the file has a part, so that a mistake in one part does not hide mistakes in
+others. Validators of rare parts are imported only for files that have these.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 
 def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
-    """Check what agents take, what happens to them, and what must hold; mistakes go to `names`.
+    """Check the values for agents, the story and the checks of a cell; mistakes go to `names`.
 
-    `folder` is that of the file. Where it is not `whole`, as parts of it are wrong in themselves, these may
-    be what uses an agent.
+    `folder` is the file's folder. If the file is not `whole`, as some parts are invalid, unused agents are
+    not reported: those parts may use them.
     """
     validator, store = ValueValidator(names), StoreValidator(names)
     network = NetworkValidator(names)
@@ -76,14 +76,14 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
 
 
 def _is_identified(entry: object) -> bool:
-    """Return whether an entry says which agent it is, elsewhere or in a store."""
+    """Return whether an entry has an id, key or description, by which other places or a store know it."""
     return isinstance(entry, AgentEntry) and any(
         each is not None for each in (entry.id, entry.key, entry.description)
     )
 
 
 def _has_doubles(names: CellNames) -> bool:
-    """Return whether an agent is a mock, a replay or a bridge, or a live model, which a mock stands for."""
+    """Return whether an agent is a mock, replay or bridge, or a live model, which a mock should replace."""
     entries = names.agents.values()
     return any(isinstance(entry, Mock | Replay | Bridge) for entry in entries) or any(
         is_live(cls) for cls in names.classes.values()
@@ -91,7 +91,7 @@ def _has_doubles(names: CellNames) -> bool:
 
 
 def _check_reports(names: CellNames) -> None:
-    """Refuse two reports in one file: the second would take the place of the first."""
+    """Refuse two reports in one file: the second would overwrite the first."""
     first: dict[str, str] = {}
     for key, file in mapped(names.cell.data.get("report")).items():
         if isinstance(file, str) and file in first:
@@ -103,8 +103,8 @@ def _check_reports(names: CellNames) -> None:
 def _check_unused(names: CellNames) -> None:
     """Refuse agents that nothing in the file names and that do nothing by themselves.
 
-    Where an agent of the file looks for others, by class, topic or group, it may be these that it finds: then
-    there is a warning, but not where they are in a directory to be found.
+    If an agent of the file looks for others, by class, topic or group, it may find these: then there is only
+    a warning, and none at all if the network has a directory.
     """
     entries = mapped(names.cell.data.get("agents"))
     args = {name: mapped(mapped(entries.get(name)).get("args")) for name in names.classes}

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ._fault_validator import FaultValidator
 
 FEWEST_SAMPLES: Final = 20
-"""Fewest samples for a percentile; with fewer, the 95th is simply the largest."""
+"""Minimum number of samples for a percentile; with fewer, the 95th is simply the largest."""
 
 _MARKS: Final = ("max", "p50", "p90", "p95", "p99")
 _ANSWERED: Final = (Read, Write, Invoke, Stream, InvokeAt, WriteAt, Say, SayAt)
@@ -69,7 +69,7 @@ _ARGUMENTS: Final = {
 class CheckValidator:
     """Validates the checks, series and stop condition of one cell; mistakes go to `names`.
 
-    `ids` are the steps by their ids, and `run_counts` how many runs each has at most.
+    `ids` has the steps by their ids, `run_counts` the maximum number of runs of each.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class CheckValidator:
             self.names.report(path, f"that is more than {_MOST_SAMPLES} samples", "shape")
 
     def _define(self) -> None:
-        """Define the names of series and checks, also of those with mistakes."""
+        """Define the names of series and checks, even of those with mistakes."""
         for name in mapped(mapped(self.names.cell.data.get("measure")).get("series")):
             self.names.define(name, "series", ("measure", "series", name), key=True)
             self.series.append(name)
@@ -156,7 +156,7 @@ class CheckValidator:
     def _formula(
         self, text: str, path: DataPath, of: str | None, *, condition: bool = True, alone: bool = False
     ) -> tuple[str, ...] | None:
-        """Read a formula; return its names, None if it is wrong.
+        """Parse a formula; return its names, None if it is wrong.
 
         `alone`: it may not use series and checks.
         """
@@ -289,7 +289,7 @@ class CheckValidator:
             self._sends(name, (*path, "through", index))
 
     def _sends(self, name: str, path: DataPath) -> None:
-        """Check an agent that messages come from, or go to."""
+        """Check an agent that sends or receives messages."""
         if self.names.is_hub(name):
             why = f'"{name}" is the hub: what is said there goes from its sender to its recipients'
             self.names.report(path, why)
@@ -309,7 +309,7 @@ class CheckValidator:
         for kind in list(kinds)[1:]:
             self.names.report((*path, kind), f'"{next(iter(kinds))}" or "{kind}", not both', key=True)
         for kind, word in kinds.items():
-            # an event comes from the agent that has it, a request goes to it
+            # an event comes from the agent that offers it, a request goes to the agent that does
             self._affordance(kind, word, message.from_ if kind == "event" else message.to, (*path, kind))
 
     def _affordance(self, kind: str, word: str, owner: str | None, path: DataPath) -> None:
@@ -370,7 +370,7 @@ class CheckValidator:
                         self._operation(check, name, key, action, path)
 
     def _operation(self, check: Linearizable, name: str, key: str, action: str, path: DataPath) -> None:
-        """Check that an action takes the arguments of an operation of a register."""
+        """Check that an action takes the arguments of an operation on a register."""
         op = self.names.contract(name).table[action]
         if op.untyped:
             return

@@ -1,4 +1,4 @@
-"""Validation of conditions on values: by themselves, and against the schema of the value."""
+"""Validation of conditions on values: in themselves, and against the schema of the value."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _ABOVE: Final = ("ge", "gt")
 
 
 def contradiction(bounds: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the key of a bound that nothing can fulfil beside the others, and why; None if there is none.
+    """Return the key of a bound that contradicts another, and why; None if there is none.
 
-    `bounds` are those given of `ge`, `gt`, `le`, `lt` and of `eq` or `equals`; numbers, or times.
+    `bounds` has those given among `ge`, `gt`, `le`, `lt`, and `eq` or `equals`; numbers or times.
     """
     for low in _ABOVE:
         for high in _BELOW:
@@ -62,7 +62,7 @@ def _fulfils(value: Any, sign: str, bound: Any) -> bool:
 
 
 def given(what: Any, *keys: str) -> dict[str, Any]:
-    """Return the keys of a struct that were given."""
+    """Return the given keys of a struct, with their values."""
     return {key: value for key in keys if (value := getattr(what, key)) not in (UNSET, None)}
 
 
@@ -73,7 +73,7 @@ class ConditionValidator:
         self.names = names
 
     def match(self, match: Mapping[str, Any], schema: Schema, path: DataPath) -> None:
-        """Check JSON paths with what is to be there, rooted at something of that schema."""
+        """Check JSON paths into data of a schema, and the conditions on the values there."""
         for where, condition in match.items():
             here = (*path, where)
             found, problem = along(where, schema)
@@ -108,7 +108,7 @@ class ConditionValidator:
             self.names.report((*path, "regex"), message, "shape", key=True)
 
     def expected(self, what: Any, schema: Schema, path: DataPath, *, root: Schema) -> None:
-        """Check what is expected of a value, and by `match` of the answer that it is in, which is `root`."""
+        """Check the expectations of a value, and those of `match` for its whole answer, of schema `root`."""
         bounds = given(what, "ge", "le")
         if what.equals is not UNSET:
             bounds["equals"] = what.equals

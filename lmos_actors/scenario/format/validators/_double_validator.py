@@ -1,4 +1,4 @@
-"""Validation of mocks and replays: rules, answers, and the classes they stand for."""
+"""Validation of mocks and replays: rules, answers, and the classes that they replace."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _ANSWERS: Final = ("output", "reply", "fail", "crash")
 _OF_OTHERS: Final = ("omnia", "relay")
-"""What is spoken by agents that stand for no class."""
+"""The protocols of agents that stand for no class."""
 
 _MESSAGE: Final = "message"
 """The action of the rules of a mock that speaks Omnia's protocol."""
@@ -75,7 +75,7 @@ class DoubleValidator:
                         self.names.report((*path, key), f'"{key}" needs "use"', "shape", key=True)
 
     def _is_no_model(self, name: str, path: DataPath) -> bool:
-        """Return whether what is to be a language model stands for another class, and report it."""
+        """Return whether the class of an agent that speaks `model` is no language model, and report that."""
         cls: Any = self.names.classes.get(name)
         if cls is None or is_model(cls):
             return False
@@ -83,7 +83,7 @@ class DoubleValidator:
         return True
 
     def _bridge(self, entry: Bridge, path: DataPath) -> None:
-        """Check that a bridge leads to a chat agent, or to an agent that others reach."""
+        """Check that a bridge leads to a chat agent, or to an agent that others can reach."""
         self.names.hub.check_follows(entry, path)
         here, to = (*path, "to"), entry.to
         if to is None or not self.names.agent(to, here, asked=True):
@@ -101,7 +101,7 @@ class DoubleValidator:
             self.names.report(here, f'"{to}" is {cls.__name__}, which is no ChatAgent')
 
     def _speaks(self, entry: Mock, path: DataPath) -> None:
-        """Check the keys of a mock that only those have that speak as agents do."""
+        """Refuse keys of a mock that do not go with the protocol that it speaks."""
         if entry.speaks in ("omnia", "model") and entry.use is not None:
             what = "chat agent" if entry.speaks == "omnia" else "language model"
             why = f'a mock that speaks {entry.speaks} stands for any {what}: leave out "use"'
@@ -112,7 +112,7 @@ class DoubleValidator:
                 self.names.report((*path, key), why, "shape", key=True)
 
     def _reached(self, entry: Mock, path: DataPath) -> None:
-        """Report rules that are never reached, as an earlier one matches all their requests."""
+        """Report rules that no request can reach because an earlier rule matches all their requests."""
         if entry.speaks == "relay":
             entry = on_hub(entry)
         for index, rule in enumerate(entry.rules):
@@ -179,7 +179,7 @@ class DoubleValidator:
             self.conditions.equal(when.equals, schema, (*path, "equals"))
 
     def _asked(self, name: str, action: str | None, path: DataPath) -> Mapping[str, Any]:
-        """Return the schema of the requests that a rule is for."""
+        """Return the schema of the requests that a rule matches."""
         if self._speech_of(name) == "omnia":
             return input_schema(self.names.contract(name).table["chat"])
         if self._speech_of(name) == "model":
@@ -189,7 +189,7 @@ class DoubleValidator:
         return ANYTHING
 
     def _not_of_model(self, rule: Rule, path: DataPath) -> None:
-        """Refuse what only a language model has."""
+        """Refuse keys of a rule that only a language model has."""
         if rule.when.after is not UNSET:
             why = '"after" is for a mock with "speaks: model"'
             self.names.report((*path, "when", "after"), why, "shape", key=True)
@@ -204,7 +204,7 @@ class DoubleValidator:
         return entry.speaks if isinstance(entry, Mock) else "lmos"
 
     def _stranger_rule(self, rule: Rule, path: DataPath) -> None:
-        """Check what is particular to a mock on the hub."""
+        """Check the parts of a rule that are special for a mock on the hub."""
         for index, part in enumerate(() if rule.reply is UNSET else rule.reply):
             if isinstance(part, Progressed):
                 self.names.report(
@@ -222,7 +222,7 @@ class DoubleValidator:
             self.conditions.equal(rule.output, VOTE, (*path, "output"))
 
     def _chat_rule(self, rule: Rule, path: DataPath) -> None:
-        """Check what is particular to a mock that speaks Omnia's protocol: its only action, and texts."""
+        """Check the parts of a rule that are special for Omnia's protocol: the only action, and texts."""
         action = rule.when.action
         if action not in (None, _MESSAGE):
             near = did_you_mean(str(action), [_MESSAGE])

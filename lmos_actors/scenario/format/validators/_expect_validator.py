@@ -32,7 +32,7 @@ _STATUS: Final[Schema] = {"type": "string", "enum": list(STATUSES)}
 
 
 def answer_of(names: CellNames, step: Any) -> tuple[str, Schema]:
-    """Return under which key the answer of a step stands, and its schema: that of one item of a stream."""
+    """Return the key that holds the answer of a step, and its schema: for a stream that of one item."""
     if isinstance(step, Query):
         return "status", _STATUS
     if isinstance(step, Say):
@@ -48,7 +48,7 @@ def answer_of(names: CellNames, step: Any) -> tuple[str, Schema]:
 
 
 def root_of(names: CellNames, step: Any) -> Schema:
-    """Return the schema of the whole answer of a step: what `save` and `match` begin at."""
+    """Return the schema of the whole answer of a step, at which `save` and `match` begin."""
     if isinstance(step, Say):
         return answer_to(step)
     key, schema = answer_of(names, step)
@@ -58,7 +58,7 @@ def root_of(names: CellNames, step: Any) -> Schema:
 
 
 def _judged_by(step: Any) -> str | None:
-    """Return what `that` names where the answer of a step is judged, None for one without an answer."""
+    """Return the value of `that` for judging the answer of a step, None for a step without an answer."""
     answers = {that: kinds for that, (kinds, _) in ASKED_OF.items() if that != "status"}
     return next((that for that, kinds in answers.items() if isinstance(step, kinds)), None)
 
@@ -100,7 +100,7 @@ class ExpectValidator:
         return found
 
     def _schemas(self, step: Expect, asked: Any, scope: StepScope) -> tuple[Schema, Schema]:
-        """Return the schemas of what is judged, and of what `match` begins at."""
+        """Return the schemas of the judged value, and of the answer at which `match` begins."""
         if step.that == "value":
             schema = scope.schema_of(step.of)
             return schema, schema
@@ -158,7 +158,7 @@ class ExpectValidator:
 
 
 def has_reference(value: Any) -> bool:
-    """Return whether anything in plain data is a reference."""
+    """Return whether some part of plain data is a reference."""
     if isinstance(value, str):
         return "$(" in value and bool(references(value))
     return any(has_reference(inner) for _, inner in inside(value))

@@ -1,4 +1,4 @@
-"""Validation of `explore`: what may be drawn, on whom, and when."""
+"""Validation of `explore`: the faults that may be drawn, their targets and times."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _HERE: Final[DataPath] = ("explore",)
 _SECOND: Final = Duration(1.0)
 _LEAST: Final = {"factor": 1.0, "share": 0.0}
-"""The bounds that numbers have to be above, by their keys."""
+"""The exclusive lower bounds of numbers, by their keys."""
 _LEAST_RATE: Final = 0.001
 _MOST_RATE: Final = 1000.0
 
@@ -58,7 +58,7 @@ _MOST_RATE: Final = 1000.0
 class ExploreValidator:
     """Validates `explore`; mistakes go to `names`.
 
-    What it may draw is checked as a fault would be that stands in the file.
+    A fault that may be drawn is checked like a fault in the file.
     """
 
     def __init__(self, names: CellNames, validator: ValueValidator, faults: FaultValidator) -> None:
@@ -67,7 +67,7 @@ class ExploreValidator:
         self.faults = faults
 
     def check(self) -> None:
-        """Check what may be drawn, if the file says so."""
+        """Check `explore`, if the file has it."""
         made: Any = self.names.made.get(_HERE)
         if not isinstance(made, Explore):
             return
@@ -95,7 +95,7 @@ class ExploreValidator:
                 self.names.report((*_HERE, key), f"the simulation is over before that, at {end}", "shape")
 
     def _arguments(self, explore: Explore) -> None:
-        """Check that the arguments that may be drawn are those of steps and entries."""
+        """Check that the arguments to draw belong to steps and entries."""
         here: DataPath = (*_HERE, "arguments")
         if not explore.faults and not explore.arguments:
             self.names.report(_HERE, 'nothing may be drawn: "faults" or "arguments"', "shape")
@@ -118,20 +118,20 @@ class ExploreValidator:
                 if isinstance(choices, NumberRange) and choices.max < choices.min:
                     why = f'"max" is less than "min": {choices.max} and {choices.min}'
                     self.names.report((*place, "max"), why, "shape")
-                elif name in params and "error" not in steps[id]:  # else it may be meant to be refused
+                elif name in params and "error" not in steps[id]:  # else it may be meant to fail
                     self._choices(choices, params[name].shape, place)
 
     def _choices(self, choices: Any, shape: Any, path: DataPath) -> None:
-        """Check that what may be drawn for an argument is of its type."""
+        """Check that the values to draw for an argument have its type."""
         if isinstance(choices, NumberRange):
             choices = dict(zip(("min", "max"), choices.ends, strict=True))
         for key, value in choices.items() if is_mapping(choices) else enumerate(choices):
             self.validator.value(value, shape, (*path, key))
 
-    # ---- on whom
+    # ---- targets
 
     def _whom(self, path: DataPath) -> list[tuple[str, DataPath]]:
-        """Check the names of an `of`, and return those that are right, with their places."""
+        """Check the names of an `of`, and return the valid ones with their places."""
         raw: Any = self.names.cell.data
         for part in path:
             raw = raw[part]
@@ -175,7 +175,7 @@ class ExploreValidator:
                 self.faults.fault(_sample(drawn, name), place)
 
     def _swizzled(self, whom: list[tuple[str, DataPath]]) -> None:
-        """Check that there are links among the nodes that a swizzle is drawn of."""
+        """Check that there are links among the nodes for which a swizzle is drawn."""
         links = self.faults.links
         if links.count_nodes(name for name, _ in whom) < 2:
             name, place = whom[0]
@@ -184,7 +184,7 @@ class ExploreValidator:
             self.names.report(place, why, "shape")
 
     def _likely(self, kind: str, path: DataPath) -> list[tuple[str, DataPath]]:
-        """Return an agent on whom a kind of fault is drawn where the file does not say on whom."""
+        """Return a likely target for a kind of fault, with the place to report at, if the file names none."""
         names = [name for name in self.names.names if name not in self.names.remotes]
         if kind == "provider":
             names = [name for name in names if is_model(self.names.class_of(name) or object)] or names
@@ -233,7 +233,7 @@ class ExploreValidator:
 
 
 def _asking(data: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the steps and entries with an id that ask an agent for an action, by their ids."""
+    """Yield the steps and entries with an id that request an action, with their ids."""
     if is_mapping(data):
         if isinstance(data.get("id"), str) and "action" in data:
             yield data["id"], data
@@ -248,9 +248,9 @@ def kind_of_drawn(drawn: DrawnFault) -> str:
 
 
 def _sample(drawn: DrawnFault, name: Any) -> Any:
-    """Return a fault such as may be drawn, on an agent of this name; one of the network is on nobody.
+    """Return an example of a drawn fault, on an agent with this name; a network fault has no target.
 
-    A restart is of nodes, or of the whole one without a name.
+    A restart strikes the nodes named, or the whole node if no name is given.
     """
     kind = kind_of_drawn(drawn)
     nobody: Any = UNSET
@@ -278,7 +278,7 @@ def _sample(drawn: DrawnFault, name: Any) -> Any:
 
 
 def _skewed(drawn: DrawnClockSkew, name: str) -> ClockSkew:
-    """Return a clock that is as wrong as it may be drawn; one that is never wrong is right."""
+    """Return a clock fault with the largest error that may be drawn, which may be none."""
     skew, rate = drawn.skew, drawn.rate
     if skew is UNSET and rate is UNSET:
         skew = Offset(1.0)

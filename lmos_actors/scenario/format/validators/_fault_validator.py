@@ -53,7 +53,7 @@ class FaultValidator:
         self.store = store
         self.links = links
         self.any = False
-        """True if the file has a fault, even one with mistakes."""
+        """True if the file has a fault, even a wrong one."""
 
     def fault(self, fault: Any, path: DataPath) -> None:
         """Check the fault of an `inject` step or of a timeline entry."""
@@ -93,7 +93,7 @@ class FaultValidator:
                 )
 
     def _of_processes(self, fault: Any, kind: str, path: DataPath) -> None:
-        """Check a fault that processes have, or a fault of them."""
+        """Check a fault that processes can have, or a fault of processes."""
         if self.processes.is_process:
             self.processes.fault(fault, kind, path)
             self._lasting(fault, path)
@@ -136,7 +136,7 @@ class FaultValidator:
             self.names.report(place, message, "shape")
 
     def _of_service(self, fault: Any, kind: str, path: DataPath) -> None:
-        """Refuse what means nothing for the hub, or for the directory."""
+        """Refuse a fault that means nothing for the hub or the directory."""
         is_hub = self.names.is_hub(fault.target)
         if not is_hub and not self.names.is_directory(fault.target):
             return
@@ -189,7 +189,7 @@ class FaultValidator:
             self.names.report((*path, "duration"), "a fault of no duration does nothing", "shape")
 
     def _provider(self, fault: Provider | FaultAt, path: DataPath) -> None:
-        """Report a fault of the provider of what is no language model, and a delay that has no effect."""
+        """Report a provider fault of agents that are not language models, and a delay without an effect."""
         where: DataPath = (*path, "target") if fault.target is not None else (*path, "pick", "of")
         name = fault.target if fault.target is not None else fault.pick.of if fault.pick is not None else ""
         cls = self.names.class_of(name)
@@ -204,7 +204,7 @@ class FaultValidator:
             self.names.report((*path, "delay", problem[0]), problem[1], "shape")
 
     def _slowed(self, fault: Slow | FaultAt, path: DataPath) -> None:
-        """Report a slowdown of agents without a service time, on which it would have no effect."""
+        """Report a slowdown of agents without a service time, where it would have no effect."""
         name = fault.target if fault.target is not None else fault.pick.of if fault.pick is not None else ""
         name = self.names.base_of(name)
         entry = self.names.entry(name)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 MOST_LINKS: Final = 1_000
-"""Links that one fault cuts one by one."""
+"""Maximum number of links that one fault cuts one by one."""
 
 OF_HANG: Final = 'a connection is reset, or half open, in an instant: "duration" goes with "how: hang"'
 
@@ -63,7 +63,7 @@ class LinkFaultValidator:
             self.names.report((*path, "duration"), OF_HANG, "shape", key=True)
 
     def _swizzle(self, fault: Any, path: DataPath) -> None:
-        """Check that there are links to cut, and the time to cut all of them before the first is healed."""
+        """Check that there are links to cut, and time to cut all of them before the first is healed."""
         names: tuple[str, ...] = (fault.of,) if isinstance(fault.of, str) else fault.of
         for index, name in enumerate(names):
             here: DataPath = (*path, "of") if isinstance(fault.of, str) else (*path, "of", index)
@@ -84,7 +84,7 @@ class LinkFaultValidator:
             self.names.report((*path, "duration"), why, "shape")
 
     def count_nodes(self, names: Iterable[str]) -> int:
-        """Return how many nodes names of nodes, agents and populations stand for, each counted once."""
+        """Return the number of different nodes that names of nodes, agents and populations stand for."""
         counts: dict[str, int] = {}
         for name in names:
             node = self.nodes.node_of(name)
@@ -98,7 +98,7 @@ class LinkFaultValidator:
     # ---- `kind: restart` of nodes of the network
 
     def restart(self, fault: Any, path: DataPath) -> None:
-        """Check the nodes that a restart, or a kill, is of, if it is not of the whole node."""
+        """Check the nodes that a restart or a kill names, if it does not strike the whole node."""
         given = [key for key in ("of", "pick") if getattr(fault, key, None) not in (UNSET, None)]
         if len(given) == 2:
             self.names.report(path, 'a restart has "of", or "pick", or is of the whole node', "shape")
@@ -153,7 +153,7 @@ class LinkFaultValidator:
         self.names.report((*path, "of"), why)
 
     def _after(self, step: Any, path: DataPath) -> None:
-        """Check that an entry of a timeline heals what has begun by then, and is not healed yet."""
+        """Check that a timeline entry heals a fault that has begun by then and is not healed yet."""
         for index, raw in enumerate(self.names.cell.data.get("timeline", ())):
             entry: Any = self.names.made.get(("timeline", index))
             at = getattr(entry, "at", None)
@@ -168,7 +168,7 @@ class LinkFaultValidator:
 
 
 def _lasts(fault: dict[str, Any]) -> bool:
-    """Return whether a fault lasts until it is healed."""
+    """Return whether a fault lasts until a `heal`."""
     is_over = fault.get("kind") == "disconnect" and fault.get("how", "reset") in INSTANT
     return fault.get("kind") in OF_NETWORK and "duration" not in fault and not is_over
 
@@ -181,12 +181,12 @@ class _Sides:
         self.nodes = network.nodes
         self.path = path
         self._side_of: dict[str, int] = {}
-        """The side of each node that is named, and of each population that is as a whole."""
+        """The side of each named node, and of each population named as a whole."""
         self._picked: dict[str, int] = {}
-        """The number of members of a population that are picked."""
+        """The number of picked members of each population."""
 
     def check(self, sides: Sequence[Any]) -> None:
-        """Check them."""
+        """Check the sides of the partition."""
         if len(sides) < 2:
             self.names.report(self.path, "a partition has two sides at least", "shape")
         for index, side in enumerate(sides):
@@ -231,7 +231,7 @@ class _Sides:
         self._side_of.setdefault(node, side)
 
     def pick(self, pick: Pick, place: DataPath) -> None:
-        """Check some nodes of a population, chosen by the seed."""
+        """Check a pick of nodes from a population."""
         if (pick.count is UNSET) == (pick.share is UNSET):
             self.names.report(place, 'a pick has exactly one of "count" and "share"', "shape")
             return

@@ -27,9 +27,9 @@ _PARTS: Final = ("schema", "words", "any_of", "without", "match")
 
 
 class ModelCheckValidator:
-    """Validates these checks; mistakes go to `names`. `ids` are the steps by their ids.
+    """Validates these checks; mistakes go to `names`. `ids` has the steps by their ids.
 
-    `asking` are the kinds of steps that send something to an agent, `answered` those that have an answer.
+    `asking` has the kinds of steps that send a message to an agent, `answered` those that have an answer.
     """
 
     def __init__(self, names: CellNames, ids: Mapping[str, Any], asking: Any, answered: Any) -> None:
@@ -40,7 +40,7 @@ class ModelCheckValidator:
         self.conditions = ConditionValidator(names)
 
     def check(self, check: Tools | Spending | Answer | NoSecrets, path: DataPath) -> None:
-        """Check one of them."""
+        """Check one of these checks."""
         if isinstance(check, Tools):
             self._tools(check, path)
         elif isinstance(check, Spending):
@@ -49,7 +49,7 @@ class ModelCheckValidator:
             self._answer(check, path)
 
     def _subject(self, of: str, path: DataPath) -> None:
-        """Check what models are asked by: a step, an agent, or a model."""
+        """Check the subject of a check of model requests: a step, an agent, or a model."""
         if of not in self.ids:
             if of in self.names.names or self.names.base_of(of) in self.names.names:
                 self.names.check_group(of, path)

@@ -1,4 +1,4 @@
-"""Validation of language models: mocks that are some, and live ones on virtual time."""
+"""Validation of language models: of mocks, and of live models on virtual time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ._condition_validator import ConditionValidator
 
 GENERATE: Final = "generate"
-"""The only action that a model has."""
+"""The only action of a model."""
 
 _TEXT: Final = {"type": "string"}
 _WHOLE: Final = {"type": "integer", "minimum": 0}
@@ -40,7 +40,7 @@ _SEEN: Final[Mapping[str, Any]] = {
         "answer": {},
     },
 }
-"""The schema of what rules see of a request."""
+"""The schema of the part of a request that rules see."""
 
 _END: Final[Mapping[str, Any]] = {
     "anyOf": [
@@ -57,7 +57,7 @@ _END: Final[Mapping[str, Any]] = {
         {"type": "null"},
     ]
 }
-"""The schema of what stands at the end of a reply."""
+"""The schema of the end of a reply."""
 
 _WAY_OUT: Final = (
     "it asks a provider over the network, and there is none in world: {}; take a mock (from: mock, "
@@ -71,7 +71,7 @@ class ModelValidator:
     """Validates the language models of a file; mistakes go to `names`."""
 
     seen: Mapping[str, Any] = _SEEN
-    """The schema of what rules see."""
+    """The schema of the part of a request that rules see."""
 
     def __init__(self, names: CellNames, conditions: ConditionValidator) -> None:
         self.names = names
@@ -86,7 +86,7 @@ class ModelValidator:
         for name, cls in self.names.classes.items():
             entry = self.names.entry(name)
             if entry is None:
-                continue  # it could not be read: what is wrong with it is reported already
+                continue  # it could not be read, which is reported already
             if is_live(cls) and not isinstance(entry, Mock | Replay):
                 of_tree = name not in given and name not in self.names.populations
                 path: DataPath = ("tree", "use") if of_tree else (*self.names.places[name], "use")
@@ -94,7 +94,7 @@ class ModelValidator:
                 self.names.report(path, f"{who} is {cls.__name__}, a live model: {_WAY_OUT.format(world)}")
 
     def mock(self, name: str, entry: Mock, path: DataPath) -> None:
-        """Check what it stands for, and that its rules wait for no tool that it does not call."""
+        """Check the class of a mock, and that its rules only wait for tools that it calls."""
         cls: Any = self.names.classes.get(name)
         if cls is not None and not is_model(cls):
             why = f'what takes the place of "{name}" is a {cls.__name__}, a language model is none'
@@ -117,7 +117,7 @@ class ModelValidator:
             self.names.report(path, why, key=key)
 
     def rule(self, rule: Rule, path: DataPath) -> None:
-        """Check what is particular to a model: its only action, its failures, the parts of an answer."""
+        """Check the special parts of a model's rule: its only action, failures, and parts of answers."""
         action = rule.when.action
         if action not in (None, GENERATE):
             near = did_you_mean(str(action), [GENERATE])

@@ -1,4 +1,4 @@
-"""Validation of the network of a file: what its links do, and between whom."""
+"""Validation of the network of a file: the behaviour of its links, and their ends."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 _HERE: DataPath = ("network",)
 
 SMALLEST: Final = 1_024
-"""Bytes that a queue has room for at least: those of one message that says something."""
+"""Minimum size of a queue in bytes: room for one useful message."""
 
 MESSAGE: Final = 320
-"""Bytes of the smallest message, about."""
+"""Approximate size of the smallest message, in bytes."""
 
 SILENCE: Final = 60.0
-"""Seconds without a sign of the other end that no connection outlasts."""
+"""Seconds without a sign of the other end after which every connection ends."""
 
 SHORTEST_TTL: Final = 3.0
 DAY: Final = 86_400.0
 LONGEST_TTL: Final = 366 * DAY
-"""Bounds of the time to live of a registration, as a node has them: see `Registration`."""
+"""Bounds of the time to live of a registration in seconds, as for a node: see `Registration`."""
 
 
 class NetworkValidator:
@@ -46,7 +46,7 @@ class NetworkValidator:
 
     @property
     def is_datagram(self) -> bool:
-        """Whether messages of the network are alone; a stream where nothing is known of it."""
+        """Whether the network delivers datagrams; False if the network is not known."""
         return self._network is not None and self._network.delivery == "datagram"
 
     def check(self) -> None:
@@ -82,7 +82,7 @@ class NetworkValidator:
         self._queues(network)
 
     def _check_connected(self, data: dict[str, Any]) -> None:
-        """Refuse datagrams where agents have connections of their own."""
+        """Refuse datagrams if agents have their own connections."""
         here: DataPath = (*_HERE, "delivery")
         if HUB in data:
             why = 'the agents on a hub have connections to it: "relay" needs "delivery: stream"'
@@ -94,13 +94,13 @@ class NetworkValidator:
                 )
 
     def _directory(self, ttl: float, *, is_wire: bool) -> None:
-        """Check the directory: how long registrations live, and how many there are."""
+        """Check the directory: the time to live of registrations, and their number."""
         here: DataPath = (*_HERE, "directory")
         if not SHORTEST_TTL <= ttl <= LONGEST_TTL:
             why = f"registrations live from {SHORTEST_TTL:g} s to {LONGEST_TTL / DAY:g} days"
             self.names.report((*here, "ttl"), f"{why}, not {ttl:g} s", "shape")
         populations = self.names.populations
-        one_each = len(self.names.names) - len(populations) - 1  # but for the directory itself
+        one_each = len(self.names.names) - len(populations) - 1  # without the directory itself
         agents = one_each + sum(each.count for each in populations.values())
         if agents > MOST_REGISTERED:
             why = f"{agents:,} agents register in the directory: {MOST_REGISTERED:,} are the most"
@@ -112,7 +112,7 @@ class NetworkValidator:
             self.names.report(here, f"{why}: {MOST_CONNECTIONS:,} are the most", "shape", key=True)
 
     def _connections(self) -> None:
-        """Refuse a topology of more pairs of nodes than have connections."""
+        """Refuse a topology with more pairs of nodes than there may be connections."""
         topology = self.names.made.get(("topology",))
         if not isinstance(topology, Topology):
             return
@@ -135,7 +135,7 @@ class NetworkValidator:
         from ._topology import neighbours_of
 
         nodes = [self.nodes.node_of(f"{topology.of}/{number}") for number in range(count)]
-        neighbours = neighbours_of(topology, count, seed=1)  # as many with any other, about
+        neighbours = neighbours_of(topology, count, seed=1)  # other seeds give about as many
         near = zip(nodes, neighbours, strict=True)
         between = ((here, nodes[other]) for here, others in near for other in others)
         return len({pair for pair in between if pair[0] != pair[1]})
@@ -161,7 +161,7 @@ class NetworkValidator:
             self._queue(rules, path)
 
     def _bandwidth(self, bandwidth: float, path: DataPath) -> None:
-        """Refuse a bandwidth at which the run or a connection ends before the smallest message has come."""
+        """Refuse a bandwidth so low that the run or a connection ends before the smallest message arrives."""
         if not bandwidth:
             self.names.report(path, "a line without bandwidth carries nothing", "shape")
             return
@@ -174,7 +174,7 @@ class NetworkValidator:
             self.names.report(path, f"{why} after {SILENCE:g} s in which nothing comes", "shape")
 
     def _end(self) -> float | None:
-        """Return the time of the run; None where there are mistakes in it."""
+        """Return the duration of the run in seconds; None if it is wrong or missing."""
         stop: Any = self.names.made.get(("stop",))
         if stop is not None:
             return float(stop.at)
@@ -192,9 +192,9 @@ class NetworkValidator:
             self.names.report((*path, "queue"), why, "shape", key=True)
 
     def _queues(self, network: Network) -> None:
-        """Refuse queues without a bandwidth, which a link may have by default, or from an earlier one."""
+        """Refuse queues without a bandwidth; it may come from the default, or from earlier links."""
         if not self.is_datagram:
-            return  # no queue has a place there
+            return  # every queue is refused elsewhere
         several = (network.default, *network.links)
         if network.default.queue is not UNSET and all(links.bandwidth is UNSET for links in several):
             self._no_bandwidth((*_HERE, "default", "queue"))
@@ -209,12 +209,12 @@ class NetworkValidator:
         self.names.report(path, why, "shape", key=True)
 
     def time(self, value: Any, path: DataPath) -> None:
-        """Check the time that messages take, or a distribution of it."""
+        """Check a delay of messages, or its distribution."""
         problem = problem_of_delay(value)
         if problem is not None:
             self.names.report((*path, problem[0]), problem[1], "shape")
 
-    # ---- between whom
+    # ---- ends
 
     def _ends_of(self, links: LinksBetween, path: DataPath) -> None:
         one_way = links.from_ is not UNSET and links.to is not UNSET

@@ -1,7 +1,7 @@
-"""Validation of what a file may have in `world: process`, and of the faults of processes.
+"""Validation of the parts that a file may have in `world: process`, and of the faults of processes.
 
-Steps consume agents from outside there. What looks into agents, or turns them off one by one, is refused: it
-could be judged by nobody, and must not pass for it.
+There, steps consume agents from outside. A part that looks into agents, or turns single ones off, is refused:
+nothing could judge it, and it must not pass for that reason.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from lmos_actors.system import CellNames
 
 KINDS: Final = ("kill", "stop", "cont", "restart")
-"""The kinds of faults that processes have."""
+"""The kinds of faults that processes can have."""
 
 OUTSIDE: Final = "in world: process steps are outside of the agents"
 ELSEWHERE: Final = "memory, wire and websocket have it"
 VIRTUAL: Final = "memory and wire have it"
 
 SIMULATED: Final = ("clock_skew", "full_disk", "slow_disk")
-"""Kinds of faults of what is simulated: clocks, and disks."""
+"""The kinds of faults of simulated things: clocks and disks."""
 
 
 class ProcessValidator:
@@ -38,14 +38,14 @@ class ProcessValidator:
 
     @property
     def is_process(self) -> bool:
-        """Whether the cell is run in that world."""
+        """Whether the cell runs in `world: process`."""
         return bool(self.names.cell.data.get("world") == PROCESS)
 
     def _report(self, path: DataPath, why: str, *, key: bool = False) -> None:
         self.names.report(path, why, "shape", key=key)
 
     def check(self) -> None:
-        """Check the parts of a cell, but for its faults."""
+        """Check all parts of a cell except its faults."""
         data = self.names.cell.data
         if not self.is_process:
             return
@@ -86,7 +86,7 @@ class ProcessValidator:
     # ---- faults
 
     def fault(self, fault: Any, kind: str, path: DataPath) -> None:
-        """Check a fault in that world."""
+        """Check a fault in `world: process`."""
         if kind in KINDS:
             self._of_processes(fault, path)
             return

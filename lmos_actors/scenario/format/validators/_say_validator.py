@@ -1,4 +1,4 @@
-"""Validation of what `user` says on the hub of a file: steps and entries of a timeline."""
+"""Validation of messages of `user` on the hub of a file: in steps and timeline entries."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ RECEIPT: Final[Schema] = {
     },
     "additionalProperties": False,
 }
-"""The receipt of a message without an answer."""
+"""The receipt for a message without an answer."""
 
 _VOTING: Final = ("vote", "proposal")
 _NEEDED: Final = {"query": ("semantic",), "command": ("history", "semantic")}
-"""The extensions of which a command needs one."""
+"""For each command, the extensions of which it needs one."""
 
 _TO_HUB: Final = (*COMMANDS, "vote")
 _OWN: Final = ("id", "from", "ts", "to", "type", "ref", "payload", "receipt", "traceparent", "tracestate")
@@ -58,12 +58,12 @@ _TERMS: Final = ("deadline", "quorum")
 
 
 def answer_to(step: Saying) -> Schema:
-    """Return the schema of the answer of a step that says something."""
+    """Return the schema of the answer to a step that sends a message on the hub."""
     return MESSAGE if is_answered(step) else RECEIPT
 
 
 class SayValidator:
-    """Validates what is said; mistakes go to `names`."""
+    """Validates messages on the hub; mistakes go to `names`."""
 
     def __init__(self, names: CellNames) -> None:
         self.names = names
@@ -126,7 +126,7 @@ class SayValidator:
             self.names.report((*path, "deadline"), "a proposal is open for a time", "shape")
 
     def _command(self, step: Saying, path: DataPath) -> None:
-        """Check what is said to the hub itself."""
+        """Check a command to the hub itself."""
         here, kind = (*path, "type"), step.type
         if kind is None:
             self.names.report(
@@ -148,7 +148,7 @@ class SayValidator:
             self.conditions.equal(step.payload, VOTE, (*path, "payload"))
 
     def check_saving(self, step: Say, path: DataPath) -> None:
-        """Check what a step saves of its answer."""
+        """Check the parts of its answer that a step saves."""
         here = (*path, "save")
         for name, where in step.save.items():
             if problem := path_problem(where) or along(where, answer_to(step))[1]:

@@ -26,8 +26,8 @@ class BrokenStep:
 class StepScope:
     """The scope of a step. Steps of a parallel branch are not part of it.
 
-    `every` are all ids of the file, `saved` values with the schemas they are of, `run_counts` how many runs a
-    step has had at most, `subscribed` who subscribed to which event with whom.
+    `every` has all ids of the file, `saved` the schemas of saved values, `run_counts` the maximum number of
+    runs of each step so far, `subscribed` the agents subscribed to, by subscriber and event.
     """
 
     every: frozenset[str]
@@ -48,7 +48,7 @@ class StepScope:
         self.subscribed.update(other.subscribed)
 
     def step(self, names: CellNames, name: str, path: DataPath, kinds: Any, called: str) -> Any:
-        """Check that an id is that of an earlier step of some kinds; return the step, if it is right."""
+        """Check that an id belongs to an earlier step of some kinds; return the step if it does."""
         found = self.ids.get(name)
         if name not in self.ids:
             hint = ", it comes later or beside this one" if name in self.every else ""
@@ -58,6 +58,6 @@ class StepScope:
         return found if isinstance(found, kinds) else None
 
     def schema_of(self, value: Any) -> Schema:
-        """Return the schema of a value that is `$(saved.NAME)` and nothing else."""
+        """Return the schema of a value that is exactly `$(saved.NAME)`."""
         found = _SAVED.fullmatch(value) if isinstance(value, str) else None
         return ANYTHING if found is None else self.saved.get(found[1], ANYTHING)

@@ -1,4 +1,4 @@
-"""Validation of the store of a file, and of what only a file with durable agents can have."""
+"""Validation of the store of a file, and of parts that only go with durable agents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HERE: DataPath = ("store",)
 
 
 class StoreValidator:
-    """Validates `store`, and knows whether there is anything to keep; mistakes go to `names`."""
+    """Validates `store`, and knows whether any agent keeps state; mistakes go to `names`."""
 
     def __init__(self, names: CellNames) -> None:
         self.names = names
@@ -38,19 +38,19 @@ class StoreValidator:
 
     @property
     def takes_time(self) -> bool:
-        """Whether a commit takes time."""
+        """Whether commits take time."""
         made = self.names.made.get(_HERE)
         return "store" in self.names.cell.data and (made is None or made.latency not in (0, UNSET))
 
     def check_world(self, what: str, path: DataPath, *, key: bool = False) -> None:
-        """Refuse what needs a simulated node in a world where node and disk are real."""
+        """Refuse a part (`what`) that needs a simulated node in a world where node and disk are real."""
         world = self.names.cell.data.get("world", "memory")
         if world in WORLDS and is_real(world):
             message = f"{what} is for simulated nodes and disks: world: memory or wire, not {world}"
             self.names.report(path, message, "shape", key=key)
 
     def check_durable(self, what: str, path: DataPath, *, key: bool = False) -> None:
-        """Refuse what is about kept state where no agent keeps any, as far as their classes are known."""
+        """Refuse a part (`what`) about stored state if no agent stores any, as far as classes are known."""
         names = self.names
         known = names.fitted and all(name in names.classes for name in names.places)
         if known and not names.has_durable_agents and not names.keeps_turns:

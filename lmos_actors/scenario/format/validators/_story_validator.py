@@ -46,7 +46,7 @@ _VERBS: Final[dict[type[Any], str]] = {Read: "read", Write: "write", Observe: "o
 
 
 class StoryValidator:
-    """Validates the steps of one cell; mistakes go to `names`. `scope` is that after the last step."""
+    """Validates the steps of one cell; mistakes go to `names`. `scope` is the scope after the last step."""
 
     def __init__(self, names: CellNames, validator: ValueValidator, faults: FaultValidator) -> None:
         self.names = names
@@ -99,7 +99,7 @@ class StoryValidator:
         for end in ends:
             scope.join(end)
 
-    # --- what is behind a step
+    # --- the effects of a step
 
     def _remember(self, raw: dict[str, Any], step: Any, path: DataPath, scope: StepScope, times: int) -> None:
         name = raw.get("id")

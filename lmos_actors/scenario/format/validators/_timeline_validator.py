@@ -1,4 +1,4 @@
-"""Validation of the timeline of a simulation, its end and its starts."""
+"""Validation of the timeline, the end and the starts of a simulation."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def allows(step: Any, error: type[Exception]) -> bool:
 
 
 class TimelineValidator:
-    """Validates a timeline; mistakes go to `names`. `ids` are the entries by their ids.
+    """Validates a timeline; mistakes go to `names`. `ids` has the entries by their ids.
 
-    `say` checks an entry that says something.
+    `say` checks an entry that sends a message on the hub.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class TimelineValidator:
 
 
 def check_asking(validator: ValueValidator, step: Any, path: DataPath) -> None:
-    """Check what a step, or an entry of a timeline, asks of an agent against its class."""
+    """Check a request to an agent, in a step or timeline entry, against the agent's class."""
     if isinstance(step, (TellAt, InvokeAt)):
         check_action(validator, step, path, stream=False)
     elif isinstance(step, WriteAt):
@@ -117,7 +117,7 @@ def check_asking(validator: ValueValidator, step: Any, path: DataPath) -> None:
 
 
 def check_member(validator: ValueValidator, step: Any, kind: str, word: str, path: DataPath) -> bool:
-    """Check the name of an affordance, unless the step is about its not being there."""
+    """Check the name of an affordance, unless the step expects that it does not exist."""
     contract = validator.names.contract(step.target)
     if contract is None:
         return False
@@ -161,7 +161,7 @@ def check_action(validator: ValueValidator, step: Any, path: DataPath, *, stream
 
 
 def _wrong_input(validator: ValueValidator, step: Any, op: Any, path: DataPath) -> None:
-    """Check that an error is to be at a place that the input has, or should have."""
+    """Check that the place of an expected error is one that the input has, or should have."""
     problem = along(step.error.path, place_schema(op))[1]
     if problem and not select(step.error.path, None if step.input is UNSET else step.input):
         validator.report((*path, "error", "path"), problem)

@@ -1,7 +1,7 @@
 """Topologies of populations: the neighbours of every agent by number, in order.
 
-Networks left to chance are made by networkx from a number of the run's seed; the others are simple enough
-to be written out. All are undirected: neighbours have refs to each other.
+networkx makes the random networks, from a number derived from the run's seed; the others are simple enough to
+be written out. All are undirected: neighbours have refs to each other.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from lmos_actors.system.model import Topology
 
 MOST_COMPLETE: Final = 5_000
-"""The largest complete topology: the number of pairs grows with the square."""
+"""The size of the largest complete topology: the number of pairs grows with its square."""
 
 Neighbours: TypeAlias = "list[tuple[int, ...]]"
 
 
 def topology_problem(topology: Topology, count: int) -> tuple[str, str] | None:
-    """Return which key is wrong for a population of that size, and why; None if all is well.
+    """Return a key that is wrong for a population of that size, and why; None if all are right.
 
-    That the keys are those of the kind is known already; edges are validated one by one elsewhere.
+    The keys must already fit the kind; edges are validated one by one elsewhere.
     """
     kind, degree = topology.kind, topology.degree
     if kind == "complete" and count > MOST_COMPLETE:
@@ -43,7 +43,7 @@ def neighbours_of(topology: Topology, count: int, seed: int) -> Neighbours:
     return _KINDS[topology.kind](topology, count, seed)
 
 
-# --- as drawn
+# --- regular
 
 
 def _complete(topology: Topology, count: int, seed: int) -> Neighbours:
@@ -91,11 +91,11 @@ def _distinct(me: int, others: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(dict.fromkeys(other for other in others if other != me)))
 
 
-# --- left to chance
+# --- random
 
 
 def _small_world(topology: Topology, count: int, seed: int) -> Neighbours:
-    """Rewire a ring of near neighbours. What has come apart is joined again: a rumour is to reach all."""
+    """Rewire a ring of near neighbours, and join separate parts again: a rumour must reach everyone."""
     networkx = _networkx()
     graph = networkx.watts_strogatz_graph(count, topology.degree, topology.rewire, seed=seed)
     first = [min(component) for component in networkx.connected_components(graph)]
@@ -114,7 +114,7 @@ def _scale_free(topology: Topology, count: int, seed: int) -> Neighbours:
 
 
 def _networkx() -> Any:
-    return import_module("networkx")  # late: it takes long, and most files need none
+    return import_module("networkx")  # late: the import takes long, and most files do not need it
 
 
 def _from_graph(graph: Any, count: int) -> Neighbours:

@@ -67,7 +67,7 @@ class TopologyValidator:
                 self.names.report((*path, index), f"no agent {number}, the last is {count - 1}")
 
     def _field(self, topology: Topology, population: Population, path: DataPath) -> None:
-        """Check the field for the neighbours: refs to agents of that class."""
+        """Check the field for the neighbours: it must take refs to agents of the population's class."""
         self.validator.given[topology.of] = topology.field
         if topology.field in population.args:
             message = f'"{topology.field}" is given in args too'
@@ -77,7 +77,7 @@ class TopologyValidator:
             return
         fields = fields_of_agent(cls)
         field = fields.get(topology.field)
-        # a wrong default is not in the file: reported where the topology begins
+        # a wrong default is not in the file, so it is reported at the begin of the topology
         here = (*path, "field") if "field" in self._raw() else path
         if field is None:
             near = did_you_mean(topology.field, list(fields))
