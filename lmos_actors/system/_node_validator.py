@@ -87,7 +87,7 @@ class NodeValidator:
             self._by_name = self.names.tree.supervisor_names
             self._places |= dict.fromkeys(self.names.tree.supervisors, USED)
 
-    # ---- what is asked of it
+    # ---- questions about nodes
 
     def node_of(self, name: str) -> str:
         """Return the node that a name stands for: one of the file, or the own node of an agent."""

@@ -82,7 +82,7 @@ def judge_match(match: Mapping[str, Condition | Scalar], answer: object) -> list
 
 
 def judge_condition(condition: Condition, value: object, where: str = "") -> list[Verdict]:
-    """Judge one value by a condition; `where` is put before what is expected."""
+    """Judge one value by a condition; `where` is put before the expectation in the verdict."""
     seen = show(value)
     verdicts: list[Verdict] = []
 

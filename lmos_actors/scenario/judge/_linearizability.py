@@ -139,7 +139,7 @@ def _settled(
 
 
 def _narrowed(history: Iterable[Operation], initial: str) -> list[Operation]:
-    """Return a history sorted by calls; a write of unknown outcome ends with the first read of its value."""
+    """Return a history sorted by calls, in which reads narrow down the writes of unknown outcome."""
     operations = sorted(
         (each for each in history if each.is_known or each.writes), key=lambda each: each.call
     )

@@ -17,7 +17,7 @@ class Check(Closed, frozen=True, kw_only=True, tag_field="check"):
 
 
 class NeverWhen(Closed, frozen=True, kw_only=True):
-    """A state that must never occur: one of `dead_letter` and `expr`. `fault_free`: only without faults."""
+    """A state that must never occur: one of `dead_letter` and `expr`. `fault_free`: except during faults."""
 
     dead_letter: Literal[True] | UnsetType = UNSET
     expr: Expression | UnsetType = UNSET

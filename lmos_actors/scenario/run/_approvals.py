@@ -1,6 +1,6 @@
-"""Approvals of a run: the story answers what agents ask people, and one that nobody answers fails the run.
+"""Approvals of a run: the story answers questions of agents to people; an unanswered one fails the run.
 
-People are no part of the network of a file: they decide in the process of the run, whatever its links are. Of
+People are not part of a file's network: they decide in the process of the run, whatever its links do. For
 agents in processes they decide as clients do, over the network and with the rights of the run.
 """
 
@@ -28,31 +28,31 @@ if TYPE_CHECKING:
 
 
 LOOK: Final = 0.05
-"""Seconds between two looks at what agents ask in real time."""
+"""Seconds between two looks at the questions of agents, in real time."""
 
 MOST: Final = 10_000
-"""Approvals of one process that are looked at."""
+"""Maximum number of approvals of one process that are looked at."""
 
 
 @attrs.define
 class RunApprovals:
-    """The approvals that the agents of one run ask people for.
+    """The approvals that the agents of one run request from people.
 
-    `find` returns the agent `approvals`, None if there is none. `far` returns those of the processes in which
-    the agent at a path is, None where agents are in none.
+    `find` returns the agent `approvals`, None if there is none. `far` returns the agents `approvals` of all
+    processes that have the agent at a path, None if agents are not in processes.
     """
 
     find: Callable[[], Slot | None]
     far: Callable[[str], list[Ref[Approvals]] | None]
     _left: set[str] = attrs.Factory(set[str])
-    """The ids of those that the story leaves to their deadline."""
+    """The ids of approvals that the story leaves to their deadline."""
 
     async def decide(
         self, step: Decision, agent: str, watch: Watch, deadline: float, *, real: bool
     ) -> str | None:
-        """Answer what an agent asks, once it does. Return what was seen instead, None if it is answered.
+        """Wait for an agent's question and answer it. Return None, or a text on what was seen instead.
 
-        In real time, a question may be kept a while after the last message that `watch` hears of.
+        In real time, a question may appear some time after the last message that `watch` gets.
         """
         late = isinstance(step, (Refuse, RefuseAt)) and step.by == "deadline"
         state = "expired" if late else "waiting"
@@ -68,7 +68,7 @@ class RunApprovals:
                 return self._seen(agent)
         approval = self._asked(agent, step.key, state)
         slot = self.find()
-        if approval is None or slot is None:  # decided, or the node has ended, in this instant
+        if approval is None or slot is None:  # decided in this instant, or its node has ended
             return self._seen(agent)
         if late:
             self._left.add(approval.id)
@@ -77,7 +77,7 @@ class RunApprovals:
         return await _answered(found, step, approval.id)
 
     async def _decide_far(self, step: Decision, agent: str, state: str, deadline: float) -> str | None:
-        """Answer what an agent asks in one of its processes, as `decide` does."""
+        """Answer a question that an agent asks in one of its processes, as `decide` does."""
         from lmos_actors.approvals import Approvals
 
         saw = "no process of it is ready"
@@ -101,7 +101,7 @@ class RunApprovals:
         return saw
 
     def unanswered(self) -> Iterator[Approval]:
-        """Yield what nobody has answered: what waits, and what the deadline has refused unasked."""
+        """Yield the unanswered approvals: those that wait, and those refused by an unplanned deadline."""
         for each in self._all():
             if each.state in ("waiting", "gone") or (each.state == "expired" and each.id not in self._left):
                 yield each
@@ -109,7 +109,7 @@ class RunApprovals:
     def _all(self) -> tuple[Approval, ...]:
         slot = self.find()
         if slot is None or slot.status != "running":
-            return ()  # it reads its store, which takes time in `world: websocket`
+            return ()  # it still reads its store, which takes time in `world: websocket`
         from lmos_actors.approvals import Approvals  # few files have such an agent
 
         return slot.agent.kept() if isinstance(slot.agent, Approvals) else ()
@@ -120,7 +120,7 @@ class RunApprovals:
     def _among(
         self, approvals: Iterable[Approval], agent: str, key: str | None, state: str
     ) -> Approval | None:
-        """Return the oldest approval of an agent in that state that has not been left to its deadline."""
+        """Return the oldest approval of an agent in that state, except those left to their deadline."""
         for each in approvals:
             fits = each.agent == agent and each.state == state and key in (None, each.key)
             if fits and each.id not in self._left:
@@ -132,7 +132,7 @@ class RunApprovals:
 
 
 async def _answered(approvals: Ref[Approvals], step: Decision, id: str) -> str | None:
-    """Decide, and return what is wrong with that, None if nothing is."""
+    """Decide an approval; return a text on what went wrong, None if nothing did."""
     from lmos_actors.approvals import Approvals
 
     verb = Approvals.refuse if isinstance(step, (Refuse, RefuseAt)) else Approvals.accept

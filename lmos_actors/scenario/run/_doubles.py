@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 class Doubles:
     """Makes the classes of a run's mocks and replays, and collects their failures.
 
-    `paths` are those of agents in the tree, by name. A replay that is being recorded anew is the real agent.
-    What a double needs is imported where one is made: few files have doubles of all kinds.
+    `paths` has the tree paths of agents, by name. A replay that is being recorded anew is the real agent. The
+    code for a double is imported where one is made, as few files have doubles of all kinds.
     """
 
     def __init__(self, cell: Cell, document: Document, paths: Mapping[str, str]) -> None:
         self._acting: list[MockScript | ReplayScript] = []
         self._missed: set[int] = set()
         self.classes: dict[str, type[Agent]] = {}
-        """The class that stands for an agent in this run, by name."""
+        """The class that replaces each agent in this run, by name."""
         for name, entry in cell.scenario.agents.items():
             cls = cell.system.classes.get(name)
             if isinstance(entry, Mock) and cls is not None:
@@ -70,7 +70,7 @@ class Doubles:
         self.classes[name] = _replay_class(name, cls, replay, entry.speaks)
 
     def failures(self, *, complete: bool) -> list[Failure]:
-        """Return the failures; those of unused rules and requests only where the story came to its end."""
+        """Return the failures; unused rules and requests count only if the story reached its end."""
         return [failure for one in self._acting for failure in one.failures(complete=complete)]
 
 
@@ -112,7 +112,7 @@ def _replay_class(name: str, cls: type[Agent], script: ReplayScript, speaks: str
 
 
 def live_replays(cell: Cell) -> tuple[str, ...]:
-    """Return the replays of a cell that stand for a model that asks a provider, where time is not real."""
+    """Return the replays of a cell that replace a model that asks a provider, if time is virtual."""
     if is_real(cell.scenario.world):
         return ()
     classes = cell.system.classes
@@ -122,6 +122,6 @@ def live_replays(cell: Cell) -> tuple[str, ...]:
 
 
 def recordings_of(resolved: Resolved, cell: Cell) -> tuple[Path, ...]:
-    """Return the paths of the logs that the replays of a cell are made of."""
+    """Return the paths of the logs that the replays of a cell use."""
     replays = replays_among(cell.scenario.agents).values()
     return tuple(dict.fromkeys(log_path(resolved.document, entry) for entry in replays))

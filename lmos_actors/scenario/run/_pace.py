@@ -1,8 +1,8 @@
-"""The pace of a run that somebody watches: how fast its virtual time goes by, and whether it goes at all.
+"""The pace of a watched run: how fast its virtual time passes, and whether it passes at all.
 
-Virtual time jumps from instant to instant, as fast as the machine can. A `PaceKeeper` stands where records
-are made, and holds up the thread, in real time, before the first record of an instant that is not due yet.
-Nothing of the world sees that: no task, timer or message is added, and the log is the same.
+Virtual time jumps from instant to instant, as fast as the machine can. A `PaceKeeper` works where records are
+made, and holds up the thread, in real time, before the first record of an instant that is not due yet. The
+world does not notice: no task, timer or message is added, and the log is the same.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from .._guard import Guard
 
 BEAT: Final = 0.2
-"""Seconds of real time between two signs of life of a run that is held up."""
+"""Seconds of real time between two signs of life from a run that is held up."""
 
 BEHIND: Final = 0.25
-"""Seconds of real time that a slow run may catch up; what is more is not made good."""
+"""Seconds of real time that a slow run may catch up; a longer delay is not made up for."""
 
 
 @attrs.frozen
 class PaceOrder:
-    """The pace of a run: virtual seconds in a second of real time, None for as fast as it goes.
+    """The pace of a run: virtual seconds per second of real time, None for as fast as possible.
 
-    The live view has a class of its own for it, whose import is not for every process that runs.
+    The live view has its own class for this, which not every process of a run should import.
     """
 
     speed: float | None = 1.0
@@ -38,13 +38,13 @@ class PaceOrder:
 
 
 NOISE: Final = 1e-9
-"""Seconds by which sums of floats may be wrong."""
+"""Maximum error of sums of floats, in seconds."""
 
 
 class PaceKeeper:
     """Keeps the pace of one run; `set` and `step` are called from another thread.
 
-    `now` returns real time in seconds; `wait` waits for a change of the pace, so many seconds at most.
+    `now` returns real time in seconds; `wait` waits for a change of the pace, up to a number of seconds.
     """
 
     def __init__(
@@ -59,23 +59,23 @@ class PaceKeeper:
         self._changed = threading.Condition()
         self._steps = 0
         self._reached = 0.0
-        """The last instant that the run was let go on to."""
+        """The last instant that the run was allowed to reach."""
         self._next: float | None = None
-        """The instant before which it is held up."""
+        """The instant before which the run is held up, None if it is not."""
         self._from = (0.0, now())
         """An instant of the run, and the real time at which it was due."""
 
     def set(self, order: PaceOrder) -> None:
-        """Go on at another pace, from where the run is."""
+        """Change the pace from the run's present instant on."""
         with self._changed:
             if self._next is not None and not self._order.is_paused and self._due() >= self._next - NOISE:
-                self._steps += 1  # it is due, and shown as reached: its thread has not woken up yet
+                self._steps += 1  # it is due and shown as reached, but its thread has not woken up yet
             self._from = self._here(), self._now()
             self._order = order
             self._changed.notify_all()
 
     def _here(self) -> float:
-        """Return how far the time of the run has gone: between two instants, where it is held up."""
+        """Return the run's present time, which is between two instants while the run is held up."""
         if self._next is None:
             return self._reached
         return max(self._reached, min(self._due(), self._next))
@@ -87,16 +87,16 @@ class PaceKeeper:
             self._changed.notify_all()
 
     def is_due(self, instant: float) -> bool:
-        """Return whether the run may go on to an instant now; `hold_up` waits until it may."""
+        """Return whether the run may go on to an instant now (`hold_up` waits for that)."""
         if instant <= self._reached:
             return True
         with self._changed:
             return self._let_go(instant)
 
     def hold_up(self, instant: float, guard: Guard, beat: Callable[[float], None]) -> None:
-        """Wait until the run may go on to an instant.
+        """Wait until the run may go on to an instant. Blocks the thread.
 
-        `beat` is called again and again with the instant that is due by then, and may block.
+        `beat` is called repeatedly with the run's present time, and may block.
         """
         with guard.held_up():
             while True:

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from ._run_agents import RunAgents
 
 INDEX = "index"
-"""The one name in the namespace `population`: the number of the agent."""
+"""The only name in the namespace `population`: the number of the agent."""
 
 
 class Member(partial[Agent]):
-    """Factory of the agents of one population; its keyword arguments are the shared ones."""
+    """The factory of the agents of one population; its keyword arguments are shared by all of them."""
 
     recipe: MemberRecipe
 
@@ -53,7 +53,7 @@ def _itself(ref: Ref[Any]) -> Ref[Any]:
 
 @attrs.define
 class MemberRecipe:
-    """Individual arguments of the agents of one population."""
+    """The individual arguments of the agents of one population."""
 
     entropy: Entropy
     numbered: list[tuple[str, Callable[[int], Any]]] = attrs.Factory(list[Any])
@@ -62,11 +62,11 @@ class MemberRecipe:
     """Random arguments: name, distribution, conversion."""
     service_time: float = 0.0
     field: str = ""
-    """Name of the argument for the neighbours."""
+    """The name of the argument for the neighbours."""
     neighbours: list[tuple[int, ...]] | None = None
     refs: Sequence[Ref[Any]] = ()
     crossing: Callable[[Ref[Any]], Ref[Any]] = _itself
-    """Returns a ref to another agent as agents are given it."""
+    """Turns a ref to another agent into the ref that agents get."""
 
     def given(self, slot: Any) -> dict[str, Any]:
         """Return the arguments of the agent of a slot."""
@@ -85,7 +85,7 @@ class MemberRecipe:
 class Populations:
     """The populations of one run as supervisor specs, and the `Staging` that makes their agents.
 
-    The file has been validated; nothing is raised for its values.
+    The file has been validated, so its values raise nothing.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Populations:
         return len(self._simulation.population)
 
     def spec_of(self, index: int, agents: RunAgents) -> BulkSpec:
-        """Make the spec of the population that stands at this place in the file."""
+        """Return the spec of the population at this index in the file."""
         entry = self._simulation.population[index]
         self._agents = agents
         restarts = entry.max_restarts if isinstance(entry.max_restarts, int) else entry.count
@@ -154,7 +154,7 @@ class Populations:
     def _add_argument(
         self, name: str, field: AgentField, value: Any, shared: dict[str, Any], recipe: MemberRecipe
     ) -> None:
-        """Share an immutable value among all agents; compute any other for each agent."""
+        """Share an immutable value among all agents; compute any other value for each agent."""
         take = _unchanged if has_ref(value) else _check_of(field)
         if _is_numbered(value):
             recipe.numbered.append((name, lambda number: take(_with_number(value, number))))
@@ -182,7 +182,7 @@ class Populations:
             recipe.crossing = self._agents.crossing
         recipe.neighbours = neighbours_of(topology, entry.count, seed)
 
-    # ---- the runtime's side
+    # ---- the side of the runtime
 
     def make(self, slot: Any) -> Any:
         """Make the agent object of a slot."""
@@ -194,7 +194,7 @@ class Populations:
         return factory.make(slot)
 
     def table(self, slot: Any, agent: Any) -> dict[str, Operation]:
-        """Return the operations of a slot: those of its class."""
+        """Return the operations of a slot, which are those of its class."""
         operations: dict[str, Operation] = agent.__contract__.table
         return operations
 

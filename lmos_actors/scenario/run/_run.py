@@ -1,4 +1,4 @@
-"""State of one run, shared by its steps, judges and observers."""
+"""The state of one run, shared by its steps, judges and observers."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from .wire import NodeClient
 
 Progress: TypeAlias = "Callable[[int, int, str], None]"
-"""Callback for progress: done, total, current place."""
+"""A callback for progress: done, total, current place."""
 
 
 @attrs.define(eq=False)
 class Run:
-    """One run. `at` is the current place as text; `latencies` are in seconds, by step id."""
+    """One run. `at` is the current place as text; `latencies` has durations in seconds, by step id."""
 
     cell: Cell
     document: Document
@@ -49,38 +49,38 @@ class Run:
     step_log: StepLog
     progress: Progress
     access: RemoteAccess
-    """The access to remote agents whose entries say nothing of it."""
+    """The access to remote agents whose entries give none."""
     at: str = ""
     failures: list[Failure] = attrs.Factory(list[Failure])
     latencies: dict[str, list[float]] = attrs.Factory(dict[str, list[float]])
     answers: list[StepAnswer] = attrs.Factory(list["StepAnswer"])
-    """The answers that checks look at."""
+    """The answers that checks judge."""
     sent: dict[str | None, list[int]] = attrs.Factory(dict[Any, list[int]])
-    """The numbers of the messages that a step has sent, by its id; of all steps under None."""
+    """The numbers of the messages sent by a step, by its id; under None those of all steps."""
     faults: Faults | None = None
     judges: Judges | None = None
     stop: StopInstrument | None = None
     """The instrument that stops the run at its stop point, if there is one."""
     states: StateSampler | None = None
-    """The instrument that takes digests of its states, if they are asked for."""
+    """The instrument that takes digests of the run's states, if requested."""
     crashes: Crashes = attrs.Factory(lambda: Crashes())
     machine: Machine | None = None
-    """The machine of its node; there from the begin of its world on."""
+    """The machine of the run's node; it exists from the begin of the world on."""
     client: NodeClient | None = None
-    """The connection to the node, in worlds where agents are reached over one."""
+    """The connection to the node, in worlds where steps reach agents over one."""
     processes: Processes | None = None
     """The processes, in the world of processes."""
     hub: RunHub | None = None
-    """The hub, where the file has one."""
+    """The hub, if the file has one."""
     network: RunNetwork | None = None
-    """The network, where the file has one."""
+    """The network, if the file has one."""
     approvals: RunApprovals = attrs.field(
         init=False,
         default=attrs.Factory(
             lambda self: RunApprovals(self._find_approvals, self._far_approvals), takes_self=True
         ),
     )
-    """The approvals that agents ask people for."""
+    """The approvals that agents request from people."""
     _agents: RunAgents | None = None
     _places: dict[tuple[DataPath, bool], str] = attrs.Factory(dict[Any, str])
 
@@ -92,7 +92,7 @@ class Run:
 
     @property
     def deaths(self) -> int:
-        """The number of times that its node was killed."""
+        """How often the run's node was killed."""
         return 0 if self.machine is None else self.machine.deaths
 
     def _find_approvals(self) -> Slot | None:
@@ -106,9 +106,9 @@ class Run:
         self._agents = agents
 
     async def wait_until_delivered(self) -> None:
-        """Wait until all sent messages have been delivered; without any connection they are at once.
+        """Wait until all sent messages have been delivered; without a connection that is at once.
 
-        In the world of processes: until it is known which of these have ended by now.
+        In the world of processes, wait until it is known which processes have ended by now.
         """
         if self.processes is not None:
             await self.processes.settle()
@@ -122,7 +122,7 @@ class Run:
         return round(trio.current_time(), 6)
 
     def report_progress(self) -> None:
-        """Report progress: in steps, or for a simulation in microseconds of virtual time."""
+        """Report progress in steps, or for a simulation in microseconds of virtual time."""
         scenario = self.cell.scenario
         if isinstance(scenario, Simulation):
             self.progress(round(trio.current_time() * 1e6), round(scenario.stop.at * 1e6), self.at)
@@ -130,26 +130,26 @@ class Run:
             self.progress(self.step_log.done, self.step_log.total, self.at)
 
     def place(self, path: DataPath, *, key: bool = False) -> str:
-        """Return the place in the file."""
+        """Return the place of a path in the file, as text."""
         found = self._places.get((path, key))
         if found is None:
             found = self._places[path, key] = self.document.place(path, key=key)
         return found
 
     def note_sent(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
-        """Take a record of a message that was sent: note which step has sent it."""
+        """Take the record of a sent message, and note which step has sent it."""
         if STEP.get() is not None and "id" in fields:
             self.note_number(fields["id"])
 
     def note_number(self, number: int) -> None:
-        """Take the number of a message that is being sent: note which step has sent it."""
+        """Take the number of a message that is being sent, and note which step sends it."""
         step = STEP.get()
         if step is not None:
             for name in (None, step) if step else (None,):
                 self.sent.setdefault(name, []).append(number)
 
     def is_answer_judged(self, step: str | None) -> bool:
-        """Return whether a check looks at the answers of a step."""
+        """Return whether a check judges the answers of a step."""
         return any(
             isinstance(check, NoSecrets) or (isinstance(check, Answer) and check.of == step)
             for check in self.cell.scenario.checks
@@ -161,7 +161,7 @@ class Run:
 
 
 class RunObserver:
-    """Read-only view of a run for progress displays."""
+    """A read-only view of a run for progress displays."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -171,19 +171,19 @@ class RunObserver:
         return trio.current_time()
 
     def tree(self) -> Sequence[str]:
-        """Draw the tree as it stands, a large one in part."""
+        """Return the present tree as lines of text, cut if it is large."""
         return self._run.agents.draw()
 
     def counts(self) -> dict[str, int]:
-        """Count the records so far by their kind: `delivered`, `crashed` and so on."""
+        """Return the number of records so far by kind: `delivered`, `crashed` and so on."""
         return dict(self._run.watch.counts)
 
 
 class Crashes:
     """The crashes of a run, expected or not.
 
-    Expected are crashes by faults, and those in the trace of a step whose `error` is AgentDied. Others fail
-    the run, unless a rule, a recording or a check of restarts covers them (`is_crash_expected`).
+    Crashes by faults, and crashes in the trace of a step whose `error` is AgentDied, are expected. Others
+    fail the run, unless a rule, a recording or a check of restarts covers them (`is_crash_expected`).
     """
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ class Crashes:
         self._seen[agent, str(fields["reason"]), trace] += 1
 
     def expect(self, trace: int) -> None:
-        """Expect the crashes of this trace."""
+        """Expect all crashes in this trace."""
         self._expected.add(trace)
 
     def unexpected(self) -> list[tuple[str, str, int]]:
@@ -212,7 +212,7 @@ class Crashes:
 
 
 STEP: Final[ContextVar[str | None]] = ContextVar("lmos_actors_step", default=None)
-"""The id of the step on whose behalf a task does something, "" for one without; None in all other tasks."""
+"""The id of the step for which a task works, "" for a step without an id; None in all other tasks."""
 
 MOST_CRASHES: Final = 10_000
-"""Most crashes that are distinguished by their traces."""
+"""Maximum number of crashes that are distinguished by their traces."""

@@ -1,8 +1,8 @@
-"""Agents of a run by the names of its file: refs, slots and supervisors; and the tree as a drawing.
+"""The agents of a run by their names in the file: refs, slots and supervisors; and a drawing of the tree.
 
 A name is `weather` (one agent), `peer` (all of a population or pool), `peer/3` (one of them) or `*`. In the
-worlds `wire` and `websocket` steps and arguments get remote refs, which lead through the node's own server,
-while judges and faults always use the slots themselves.
+worlds `wire` and `websocket`, steps and arguments get remote refs, which lead through the node's own server;
+judges and faults always use the slots themselves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .wire import NodeClient
 
 SHOWN: Final = 16
-"""Most rows of a drawn tree; the last line counts the others."""
+"""Maximum number of rows of a drawn tree; the last line counts the others."""
 
 
 class RunAgents:
@@ -69,13 +69,13 @@ class RunAgents:
         self._things: dict[str, Thing | ConsumedThing] = {}
         self._remotes: dict[str, ConsumedThing] = {}
         self._slots: dict[str, tuple[Slot, ...]] = {}
-        self._members: dict[str, tuple[Slot, ...]] = {}  # of populations, by number
+        self._members: dict[str, tuple[Slot, ...]] = {}  # the members of populations, by number
         self.given = _GivenRefs(self, (*paths, *cell.system.remotes), self._counts)
-        """Values of `$(agents.NAME)`: a ref, or the refs of a population."""
+        """The values of `$(agents.NAME)`: a ref, or the refs of a population."""
         self._machine = machine
 
     def move(self, node: Node, client: NodeClient | None) -> None:
-        """Look at the agents of another node from now on: the one before it was killed."""
+        """Use the agents of another node from now on, as the previous one was killed."""
         self._node, self._client = node, client
         for found in (self._refs, self._population_refs, self._remote_refs, self._things):
             found.clear()
@@ -86,20 +86,20 @@ class RunAgents:
     # ---- refs
 
     def add_remote(self, name: str, other: ConsumedThing) -> None:
-        """Register the agent of another node."""
+        """Register an agent of another node."""
         self._remotes[name] = self._things[name] = other
 
     @property
     def is_remote(self) -> bool:
-        """True where all agents are reached over one connection."""
+        """Whether all agents are reached over one connection."""
         return self._client is not None and self._network is None
 
     def crossing(self, ref: Ref[Any]) -> Ref[Any]:
-        """Return a ref as agents are given it: one that crosses the network of the file, if it has one."""
+        """Return a ref as other agents get it: it crosses the network of the file, if there is one."""
         return ref if self._network is None else self._network.ref(ref)
 
     def given_ref(self, target: str) -> Ref[Any]:
-        """Return the ref that other agents are given of an agent: a remote one where `is_remote`."""
+        """Return the ref to an agent that other agents get: a remote ref if `is_remote`."""
         if self._client is None and self._network is None:
             return self.ref(target)
         found = self._remote_refs.get(target)
@@ -136,7 +136,7 @@ class RunAgents:
         return self._cell.system.agent_class(target)
 
     def path(self, target: str) -> str:
-        """Return the path in the tree."""
+        """Return the path of an agent in the tree."""
         found = self._paths.get(target)
         if found is not None:
             return found
@@ -146,7 +146,7 @@ class RunAgents:
         return target if above else f"{target}/0"
 
     def path_of_one(self, name: str) -> str | None:
-        """Return the path of the agent of a name; None for a name of several, or that is none in the file."""
+        """Return the path of the agent with a name; None for a name of several, or not in the file."""
         several = name in self._pools or name in self._counts
         return None if several else self._paths.get(name)
 
@@ -166,23 +166,23 @@ class RunAgents:
         return found
 
     def thing(self, target: str) -> Thing | ConsumedThing:
-        """Return the untyped view of an agent that steps use.
+        """Return the untyped view of an agent, for steps.
 
         Raises AgentUnavailable while its node is down.
         """
         if self._machine.is_down:
             raise AgentUnavailable(self.path(target), "its node is down")
         if self._processes is not None and target not in self._remotes:
-            return self._processes.client.thing(self.path(target))  # in the process that is reached
+            return self._processes.client.thing(self.path(target))  # in the process that `reach` has chosen
         found = self._things.get(target)
         if found is None:
             found = self._things[target] = self._made_thing(target)
         return found
 
     async def reach(self, target: str, *, is_chosen: bool = False) -> None:
-        """Have a connection to a process of an agent, where agents are in processes: to the next one.
+        """Wait for a connection to the next process of an agent, if agents are in processes.
 
-        With `is_chosen` to the one that this task has chosen. Raises AgentUnavailable while there is none.
+        With `is_chosen`, use the process that this task has chosen. Raises AgentUnavailable if none is ready.
         """
         if self._processes is not None and target not in self._remotes:
             await self._processes.client.reach(self.path(target), is_chosen=is_chosen)
@@ -194,7 +194,7 @@ class RunAgents:
         return Thing(near, None if self._network is None else self.crossing(near))
 
     def link(self, target: str) -> Link:
-        """Return the link of an agent whose class is known, which takes sources of input streams.
+        """Return the link of an agent of a known class; it takes sources of input streams.
 
         Raises AgentUnavailable while its node is down.
         """
@@ -208,13 +208,13 @@ class RunAgents:
         return link
 
     def _used(self, target: str) -> Ref[Any]:
-        """Return the ref that steps use: one that crosses the network, for steps that are as an agent."""
+        """Return the ref that steps use, which crosses the network if a step acts as an agent."""
         return self.crossing(self.ref(target))
 
     # ---- slots
 
     def approvals(self) -> Slot | None:
-        """Return the agent that what agents ask people goes to; None while there is none."""
+        """Return the slot of the agent that takes questions to people; None while there is none."""
         resolver = self._node.root.rt.resolver
         if not self._machine.has_node or self._processes is not None or resolver is None:
             return None
@@ -222,7 +222,7 @@ class RunAgents:
         return found if isinstance(found, Slot) else None
 
     def far_approvals(self, path: str) -> list[Ref[Approvals]] | None:
-        """Return the agents `approvals` of the processes of an agent; None outside the world of processes."""
+        """Return refs to the agents `approvals` of an agent's processes; None in other worlds."""
         return None if self._processes is None else self._processes.client.approvals(path)
 
     def slot(self, target: str) -> Slot:
@@ -237,13 +237,13 @@ class RunAgents:
                 if members:
                     self._members[population] = members
             if members and int(number) < len(members):
-                return members[int(number)]  # without a ref and a search for each of very many
+                return members[int(number)]  # saves a ref and a search for each of very many agents
         return slot_of(self.ref(target))
 
     def slots(self, of: str) -> tuple[Slot, ...]:
-        """Return the slots of an agent, a population, a pool, of what is below a supervisor, or all (`*`).
+        """Return the slots of an agent, a population, a pool, all agents below a supervisor, or all (`*`).
 
-        There are none while the node is down.
+        While the node is down there are none.
         """
         if not self._machine.has_node:
             return ()
@@ -253,7 +253,7 @@ class RunAgents:
         return found
 
     def _find_slots(self, of: str) -> tuple[Slot, ...]:
-        if of == ALL_AGENTS:  # of the file: what agents start themselves belongs to them
+        if of == ALL_AGENTS:  # those of the file: agents that other agents start belong to these
             own = {path: None for name, path in self._paths.items() if name not in self._hub}
             return tuple(
                 slot
@@ -271,7 +271,7 @@ class RunAgents:
         return (self.slot(of),)
 
     def size(self, of: str) -> int:
-        """Return the number of agents of a name, or of all (`*`), started or not."""
+        """Return the number of agents with a name, or of all (`*`), started or not."""
         if of == ALL_AGENTS:
             members = sum(self._pools.values()) - len(self._pools)
             return len(self._paths) - len(self._hub) + members + sum(self._counts.values())
@@ -282,7 +282,7 @@ class RunAgents:
         return None if supervisor is None else supervisor.numbered
 
     def supervisor(self, name: str) -> Supervisor | None:
-        """Return the supervisor of that name, None if there is none, or its node is down."""
+        """Return the supervisor with a name or path; None if there is none, or the node is down."""
         if not self._machine.has_node:
             return None
         there = list(supervisors_of(self._node.root))
@@ -290,12 +290,12 @@ class RunAgents:
         return found or next((each for each in there if each.path == name), None)
 
     def member_names(self, path: str) -> tuple[str, ...]:
-        """Return the names of one of a population or pool by its path: `peer/3`, `peer`; none for others."""
+        """Return the names of a member of a population or pool, `peer/3` and `peer`; none for other paths."""
         pool = self._pool_at.get(path.rpartition("/")[0])
         if pool is not None:
             return (f"{pool}/{path.rpartition('/')[2]}", pool)
         population, _, number = path.partition("/")
-        # what a member starts is below it, and no member
+        # an agent that a member starts is below it, and is not a member
         return (path, population) if population in self._counts and number and "/" not in number else ()
 
     def _members_of_pool(self, pool: str) -> tuple[Slot, ...]:
@@ -309,7 +309,7 @@ class RunAgents:
     # ---- the tree
 
     def draw(self) -> tuple[str, ...]:
-        """Draw the tree as it stands, with mailboxes and counts; a large one in part. Or the processes."""
+        """Return the present tree as text, with mailboxes and counts, cut if large; or the processes."""
         if self._processes is not None:
             return self._processes.draw()
         if not self._machine.has_node:
@@ -320,7 +320,7 @@ class RunAgents:
 
 
 class _GivenRefs(Mapping[str, Any]):
-    """Refs by name, made on first use; for a population a tuple, also of one."""
+    """Refs by name, made on first use; for a population always a tuple."""
 
     def __init__(self, agents: RunAgents, names: Iterable[str], populations: Iterable[str]) -> None:
         self._agents = agents
@@ -346,14 +346,14 @@ class _GivenRefs(Mapping[str, Any]):
 
 
 class _TreeDrawing:
-    """The rows of a drawn tree; those past the bound are counted only."""
+    """The rows of a drawn tree; rows past the bound are only counted."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[str, str, str, str, str]] = []
         self._left_out = 0
 
     def add(self, above: Supervisor, indent: str) -> None:
-        """Add a supervisor and what is below it."""
+        """Add a supervisor and everything below it."""
         spec = above.spec
         limit = (
             f"{above.statistics().restarts} restarts, {spec.max_restarts} allowed in {spec.max_seconds:g} s"

@@ -1,7 +1,7 @@
-"""Environment of one run: the node, its agents and populations, and the observers of their records.
+"""The environment of one run: the node, its agents and populations, and the observers of their records.
 
-Order matters in `open`: the judges and other observers are connected before the first agent starts, so that
-they see its first record; remote agents are looked up before agents that get refs to them.
+Order matters in `open`: judges and other observers are connected before the first agent starts, so that they
+get its first record; remote agents are looked up before the agents that get refs to them start.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ if TYPE_CHECKING:
     from .processes import OwnProcesses, Processes
 
 ADDRESS: Final = "ws://world"
-"""Where a node listens for bridges, and as a hub, in `world: memory`; the network is in memory too."""
+"""The address for bridges and the hub in `world: memory`; its network is in memory, too."""
 
 
 class RunEnvironment:
-    """Node, agents and observers of one run."""
+    """The node, agents and observers of one run."""
 
     def __init__(self, run: Run, doubles: Doubles, root: Path) -> None:
         self._run = run
@@ -96,7 +96,7 @@ class RunEnvironment:
             return
         network: MemoryNetwork | None = None
         if world in LISTEN_ADDRESSES:
-            from .wire import node_network, node_options  # what speaks over wires: few files need it
+            from .wire import node_network, node_options  # for worlds with wires: few files need it
 
             network = self._wires = node_network(world)
             self._options = node_options(world, network)
@@ -110,7 +110,7 @@ class RunEnvironment:
             yield
 
     def _speak(self, network: MemoryNetwork | None) -> MemoryNetwork | None:
-        """Have the node speak what bridges and a hub of the file need, and return its network in memory."""
+        """Set the node's options for bridges and a hub of the file; return its network in memory, if any."""
         run, cell = self._run, self._run.cell
         bridges = [entry for entry in cell.scenario.agents.values() if isinstance(entry, Bridge)]
         if any(entry.speaks == "omnia" and entry.to is not None for entry in bridges):
@@ -136,19 +136,19 @@ class RunEnvironment:
         return network
 
     def _lines_between(self, to: str, name: str) -> LineNetwork | None:
-        """Return the lines from an agent to another one; None without a network, or on one node."""
+        """Return the lines from agent `name` to agent `to`; None without a network, or on one node."""
         network, node = self._run.network, self._node
         return None if network is None or node is None else network.lines_between(node, name, to)
 
     def _chat_network(self, name: str, to: str) -> LineNetwork | None:
-        """Return the network by which a bridge reaches a chat agent, None for that of the node."""
+        """Return the network over which a bridge reaches a chat agent, None for the node's own."""
         lines = self._lines_between(to, name)
         if lines is not None:
-            lines.stands()  # it connects for each turn
+            lines.stands()  # the bridge connects anew for each turn
         return lines
 
     def _store(self, machine: Machine) -> Store | str | None:
-        """Return what the node keeps the states of agents in."""
+        """Return the store for the states of the node's agents, None if none is needed."""
         if machine.disk is None:
             return "memory:" if self._run.cell.system.has_durable_agents else None
         from lmos_actors.persistence import SimulatedStore
@@ -198,7 +198,7 @@ class RunEnvironment:
 
     @asynccontextmanager
     async def _running_own_processes(self) -> AsyncGenerator[None]:
-        """Let agents of the file be in processes of their own, and end these."""
+        """Allow agents `from: process` in this block, and end their processes after it."""
         if not any(isinstance(entry, OwnProcess) for entry in self._run.cell.system.remotes.values()):
             yield
             return
@@ -210,7 +210,7 @@ class RunEnvironment:
 
     @asynccontextmanager
     async def _in_processes(self) -> AsyncGenerator[None]:
-        """Have the groups of the deployment run as processes, and open a node that consumes their agents."""
+        """Run the groups of the deployment as processes, and open a node that consumes their agents."""
         from lmos_actors.transport import TcpNetwork
 
         from .processes import Processes, ProcessNetwork  # few files need it
@@ -224,7 +224,7 @@ class RunEnvironment:
             groups = tuple(cell.deployed.deployment.groups)
             entropy = change_environment().entropy
             network = processes.network = ProcessNetwork(cell, groups, entropy, processes.group_at_address)
-        # processes end first: nobody can say goodbye to one that is stopped
+        # processes end first: the node cannot say goodbye to a stopped process
         async with (
             nullcontext() if network is None else network.open(),
             open_node(
@@ -265,12 +265,12 @@ class RunEnvironment:
             self._agent_faults.providers.guard(failing)
 
     def _access(self, entry: Bridge) -> RemoteAccess:
-        """Return the access of a bridge to the server that its entry names."""
+        """Return the access of a bridge to the server in its entry."""
         path = self._run.document.path
         return self._run.access.of(entry, Path() if path is None else path.parent)
 
     def _line(self, node: Node, name: str) -> HubLine:
-        """Return the line of an agent of the file to the hub, or to the relay that its entry names."""
+        """Return the line of an agent of the file to the hub, or to the relay in its entry."""
         run = self._run
         entry = run.cell.scenario.agents[name]
         if isinstance(entry, Bridge) and entry.url is not None:
@@ -287,7 +287,7 @@ class RunEnvironment:
 
     @asynccontextmanager
     async def _restartable(self) -> AsyncGenerator[None]:
-        """Keep a node open in a task of its own, and start another one whenever it was killed."""
+        """Keep a node open in its own task, and start another one whenever it is killed."""
         over = trio.Event()
         try:
             async with trio.open_nursery(strict_exception_groups=True) as nursery:
@@ -308,7 +308,7 @@ class RunEnvironment:
                     task_status.started()
                 await first_of(machine.wait_killed, over.wait)
                 if machine.is_down:
-                    await wait_until_idle()  # callers elsewhere see that the connection is gone
+                    await wait_until_idle()  # callers elsewhere must see that the connection is gone
             self._run.watch.muted = False
             with trio.move_on_at(machine.back_at):
                 await over.wait()
@@ -326,7 +326,7 @@ class RunEnvironment:
             run.stop.follow(node)
 
     def _before_death(self, slots: Collection[Slot] | None) -> None:
-        """Note what is lost with a node that is killed next; `slots` are the agents of one of the network."""
+        """Note the losses of a node just before it is killed; `slots` has the agents of a network node."""
         judges, faults = self._run.judges, self._agent_faults
         assert judges is not None
         assert faults is not None
@@ -337,7 +337,7 @@ class RunEnvironment:
             faults.agents_end({slot.path for slot in slots})
 
     def _after_return(self, node: str, slots: Collection[Slot]) -> None:
-        """Note that the agents of a node of the network have begun again."""
+        """Note that the agents of a network node have begun again."""
         run = self._run
         if run.judges is not None:
             run.judges.agents_are_back(slots)
@@ -352,7 +352,7 @@ class RunEnvironment:
             run.faults.node_came_up()
 
     async def _find(self, name: str, entry: Elsewhere, remotes: RemoteAgents) -> ConsumedThing:
-        """Connect to an agent of another node. Raises StartFailed."""
+        """Connect to an agent elsewhere, or start its process. Raises StartFailed."""
         path = self._run.document.path
         folder = path.parent if path is not None else Path()
         try:
@@ -369,7 +369,7 @@ class RunEnvironment:
             raise StartFailed(name, str(error)) from error
 
     def _connect_observers(self, node: Node) -> None:
-        """Connect judges, faults and counters to the records, before the first agent starts."""
+        """Connect judges, faults and counters to the records; call this before the first agent starts."""
         run, scenario = self._run, self._run.cell.scenario
         places = run.cell.system.paths if scenario.relay is None else {**run.cell.system.paths, HUB: HUB}
         if scenario.world in LISTEN_ADDRESSES:
@@ -404,7 +404,7 @@ class RunEnvironment:
             self._connect_faults(node, machine)
 
     def _connect_faults(self, node: Node, machine: Machine) -> None:
-        """Let faults strike agents, the machine, and the network if there is one."""
+        """Set up faults of agents, of the machine, and of the network if there is one."""
         run = self._run
         faults = run.faults = Faults(run.watch, node.root.rt.entropy)
         agents = self._agent_faults = AgentFaults(faults, run.agents.refs)
@@ -417,7 +417,7 @@ class RunEnvironment:
             faults.worlds += [nodes, LinkFaults(faults, run.network, machine.call_at)]
 
     def _connect_process_faults(self, processes: Processes, places: dict[str, str]) -> None:
-        """Let faults strike processes, and the links between them if there is a network."""
+        """Set up faults of processes, and of links between them if there is a network."""
         from .processes import ProcessFaults  # few files need it
 
         faults = self._run.faults = Faults(self._run.watch, change_environment().entropy)
@@ -434,18 +434,18 @@ class RunEnvironment:
                     set_service_time(Ref[Any](slot), float(entry.service_time))
 
     async def judge_final_state(self) -> None:
-        """Judge the state after the last step, while the agents still exist."""
+        """Judge the state after the last step. The agents must still exist."""
         await self._run.wait_until_delivered()
         assert self._run.judges is not None
         self._run.judges.judge_final_state(self._run.now())
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the secrets of the run, while its agents still exist."""
+        """Return the secrets of the run. Its agents must still exist."""
         view = RunView(self._run, self._run.cell.system.paths)
         return tuple(view.secrets(()).values())
 
     def end_simulation(self) -> None:
-        """Kill the agents without recording it: what they would do while stopping is not part of the run."""
+        """Kill the agents without records: their actions while stopping are not part of the run."""
         assert self._node is not None
         self._run.watch.end()
         self._node.root.kill()
@@ -460,19 +460,19 @@ def _is_restarted(scenario: Scenario | Simulation) -> bool:
 
 
 def _all_kinds() -> tuple[str, ...]:
-    from .records import KINDS  # few runs have what takes records of all kinds
+    from .records import KINDS  # few runs have an observer for records of all kinds
 
     return KINDS
 
 
 def _failing_models(scenario: Scenario | Simulation) -> list[str]:
-    """Return the names of the models whose providers a fault of the file lets fail."""
+    """Return the names of the models that a provider fault of the file may strike."""
     found = [fault for fault in faults_in(scenario) if kind_of_fault(fault) == "provider"]
     return list(dict.fromkeys(str(each.target or each.pick.of) for each in found))
 
 
 def _open_to_anyone(cell: Cell, names: Sequence[str]) -> Security:
-    """Return the access rules of a node whose agents of these names are called by anybody."""
+    """Return the access rules of a node on which anybody may call the agents with these names."""
     from lmos_actors.bindings import public_name
     from lmos_actors.security import Access, Security
 
@@ -489,17 +489,17 @@ def _chat_url(node: Node, agents: RunAgents, name: str) -> str:
 
 
 def is_crash_expected(cell: Cell, path: str) -> bool:
-    """Return whether the file asks for crashes of an agent: by a rule, a recording, or a check of restarts.
+    """Return whether a rule, a recording, or a check of restarts in the file allows crashes of an agent.
 
-    A check of restarts counts if it is of the agent, its population, or a supervisor above it other than the
-    root, which is never restarted. A temporary agent is not restarted either, so no count shows its crash.
+    A check of restarts counts if it is about the agent, its population, or a supervisor above it other than
+    the root, which never restarts. A temporary agent does not restart either, so no count shows its crash.
     """
     places = {place: name for name, place in cell.system.paths.items()}
     name, above = places.get(path, path), path.rpartition("/")[0]
     entry = _entry_of(cell, name)
     if isinstance(entry, (Mock, Replay)) or isinstance(
         _entry_of(cell, above), Mock | Replay
-    ):  # a turn of a chat agent
+    ):  # for a turn of a chat agent
         return True
     if entry is not None and entry.restart == "temporary":
         return False
@@ -513,7 +513,7 @@ def is_crash_expected(cell: Cell, path: str) -> bool:
 
 
 def way_to_expect(cell: Cell, path: str) -> str:
-    """Return how a file allows crashes of an agent, in words; empty for one that is never restarted."""
+    """Return how a file can allow crashes of an agent, in words; "" if the agent never restarts."""
     from ..doubles import named_sender
 
     name = named_sender(path, cell.system.paths).partition(" ")[0]
@@ -524,7 +524,7 @@ def way_to_expect(cell: Cell, path: str) -> str:
 
 
 def _entry_of(cell: Cell, name: str) -> Any:
-    """Return the entry of the file for a name or path; None for agents that agents start."""
+    """Return the file's entry for a name or path; None for agents started by agents."""
     scenario = cell.scenario
     if cell.system.used is not None and name in cell.system.used.agents and name not in scenario.agents:
         return cell.system.used.agents[name]

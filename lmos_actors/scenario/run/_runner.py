@@ -1,8 +1,8 @@
 """Execution of one run of one cell, from its empty world to its RunResult.
 
-`run_cell` never raises for what a file or its agents do: every error becomes a failure of the result. The
+`run_cell` never raises because of a file or its agents: every error becomes a failure of the result. The
 verdict is "passed" only if every step and every check is counted as done (`_result` compares the numbers), so
-that a step or check that was skipped by mistake cannot pass.
+that a run with a step or check skipped by mistake cannot pass.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from .steps import Timeline
 
 AGENTS_PER_SECOND = 1_000
-"""Agents of populations for which a run may take one second more."""
+"""The number of agents in populations for which a run may take one second longer."""
 
 SHOWN_CAUSES = 3
 SHOWN_CRASHES = 5
@@ -62,13 +62,13 @@ SHOWN_APPROVALS = 5
 MOST_FAILURES = 200
 TAIL = 200
 SLOW = "the run, on this machine"
-"""The failure of a run past its limit that may only be slow."""
-"""Log lines that are kept without `whole_log`."""
+"""The failure of a run past its limit that may just be slow."""
+"""Number of log lines that are kept without `whole_log`."""
 
 
 @attrs.define(eq=False)
 class _RunState:
-    """A run in progress, with what its result will need."""
+    """A run in progress, with the data for its result."""
 
     run: Run
     root: Path
@@ -78,13 +78,13 @@ class _RunState:
     on_start: Callable[[RunObserver], None]
     hide_secrets: bool
     watched: WatchedLog | None = None
-    """What stands before its log, where somebody watches."""
+    """The part in front of the log, if the run is watched."""
     secrets: tuple[str, ...] = ()
-    """The secrets that its log is not to have, with `hide_secrets`."""
+    """The secrets that its log must not contain, with `hide_secrets`."""
     ended: Ended = "failed"
     completed: bool = False
     clock: trio.abc.Clock | None = None
-    """The clock of the world, once that is there."""
+    """The clock of the world, once the world exists."""
     virtual: float = 0.0
     tree: tuple[str, ...] = ()
     faults: tuple[FaultResult, ...] = ()
@@ -96,7 +96,7 @@ class _RunState:
 
 
 def real_limit_of(cell: Cell) -> float:
-    """Return the seconds of real time that a run of a cell may take where no limit is given."""
+    """Return the default limit for a run of a cell, in seconds of real time."""
     scenario = cell.scenario
     populations = scenario.population if isinstance(scenario, Simulation) else ()
     begin = 0.0
@@ -122,19 +122,19 @@ def run_cell(
     onlooker: Onlooker | None = None,
     of_processor: bool = False,
 ) -> RunResult:
-    """Run a cell once in a world of its own, in the main thread. Blocks. Raises KeyboardInterrupt only.
+    """Run a cell once in its own world, in the main thread. Blocks. Raises only KeyboardInterrupt.
 
-    Agents print to standard error. Past `real_limit` seconds of real time (None: `real_limit_of` the cell)
-    the run is ended; if it cannot be, `on_stuck` is called with why and what the run does, and the process
-    ends with 124; with 130 if it cannot be ended by Ctrl-C.
+    Agents print to standard error. A run that exceeds `real_limit` seconds of real time (None:
+    `real_limit_of` the cell) is ended. If that fails, `on_stuck` is called with the reason and the run's
+    activity, and the process exits with 124, or with 130 if Ctrl-C cannot end the run.
 
     `progress` is called with the steps done, or microseconds of a simulation; `on_start` once, with a
-    read-only view of the run. Without `whole_log` the result has only the last lines; with `hide_secrets` no
-    secret stands in those that agents have handed on as if it were none. `stop` takes a snapshot at its stop
-    point and ends the run there; the result is then incomplete. `states` takes digests of what the run
-    reaches. `of_processor`: the limit is one of processor time, see `Guard`. Where the world's time is real,
-    `speed` of its seconds go by in one while no task can run. `onlooker` gets the log while it is
-    written, and may hold virtual time up.
+    read-only view of the run. Without `whole_log` the result has only the last lines; `hide_secrets` removes
+    secrets from log lines, even those that agents passed on as plain data. `stop` takes a snapshot at its
+    stop point and ends the run there; the result is then incomplete. `states` takes digests of the states
+    reached. `of_processor`: the limit is processor time, see `Guard`. If the world has real time, `speed` of
+    its seconds pass per second while no task can run. `onlooker` gets the log while it is written, and may
+    hold up virtual time.
     """
     to = None if onlooker is None else onlooker.writer
     log = TraceLog(to, run=log_header(resolved, cell, trial), keep=None if whole_log else TAIL)
@@ -168,7 +168,7 @@ def _guard(
     *,
     of_processor: bool,
 ) -> Guard:
-    """Return the guard of a run, which says what it does where it cannot be ended."""
+    """Return the guard of a run, which reports the run's activity if it cannot be ended."""
 
     def say(why: str, where: str) -> None:
         on_stuck(SLOW if guard.is_slow else why, stuck_at(where))
@@ -178,7 +178,7 @@ def _guard(
 
 
 def _end(state: _RunState, limit: float) -> None:
-    """End the log of a run, and note whether it has been ended at its time limit."""
+    """End the log of a run, and note whether the time limit has ended the run."""
     if state.guard.fired:
         state.ended = "time limit"
         expected = f"an end within {limit:g} s of real time"
@@ -190,17 +190,17 @@ def _end(state: _RunState, limit: float) -> None:
 
 
 def _busy_at(state: _RunState) -> str:
-    """Return where a run was that has been ended at its time limit, and how far it had come."""
+    """Return what a run was doing when its time limit ended it, and how far it was, as text."""
     run, where = state.run, state.guard.where
     if where == RUNTIME and run.at and isinstance(run.cell.scenario, Scenario):
-        where = run.at  # of a timeline it is the last entry, however long ago
+        where = run.at  # for a timeline it would be the last entry, however long ago
     far = _progress_at(run.cell, state.virtual)
     doing = "running" if where == RUNTIME else f"busy at {where}"
     return f"it was still {doing}, at {far}"
 
 
 def _stuck_at(state: _RunState, where: str) -> str:
-    """Return what a run does that has not ended after interrupts. Called from the thread of the guard."""
+    """Return what a run does that interrupts did not end, as text. Called in the thread of the guard."""
     if where != RUNTIME:
         return f"it hangs at {where}"
     at = 0.0 if state.clock is None else state.clock.current_time()
@@ -209,7 +209,7 @@ def _stuck_at(state: _RunState, where: str) -> str:
 
 
 def _progress_at(cell: Cell, at: float) -> str:
-    """Return how far a run has come at an instant, as text."""
+    """Return the progress of a run at an instant, as text."""
     scenario = cell.scenario
     of = f" of {float(scenario.stop.at):g} s" if isinstance(scenario, Simulation) else ""
     return f"{round(at, 3):g} s{of} of virtual time" if not is_real(scenario.world) else f"{at:.1f} s{of}"
@@ -298,7 +298,7 @@ async def _run_story(state: _RunState) -> None:
 
 
 def _note_unanswered(state: _RunState) -> None:
-    """Record what agents have asked people and nobody has answered as failures of the run."""
+    """Record unanswered questions of agents to people as failures of the run."""
     found = list(state.run.approvals.unanswered())
     for each in found[:SHOWN_APPROVALS]:
         what = f'approval "{each.text}" of {each.agent}'
@@ -317,7 +317,7 @@ def _of_time(state: _RunState) -> str:
 
 
 def _judge(state: _RunState) -> None:
-    """Take the verdicts, once the last agent has stopped."""
+    """Take the verdicts. The last agent must have stopped."""
     judges = state.run.judges
     assert judges is not None
     state.judged = judges.end()
@@ -340,7 +340,7 @@ def _note_crashes(state: _RunState) -> None:
         state.add_problem("other agents", "no crash that the file does not ask for", f"{others} more crashes")
 
 
-# --- what went wrong around the story
+# --- errors outside the story
 
 
 def _interrupted(error: BaseException) -> bool:
@@ -349,7 +349,7 @@ def _interrupted(error: BaseException) -> bool:
 
 
 def _note_error(state: _RunState, error: BaseException) -> None:
-    """Record an exception that ended the world as a failure, and what mocks and replays have to say."""
+    """Record an exception that ended the world as a failure, and add the failures of mocks and replays."""
     _note_end(state, error)
     state.problems += state.doubles.failures(complete=False)
 
@@ -369,7 +369,7 @@ def _note_end(state: _RunState, error: BaseException) -> None:
 
 
 def _note_failed_start(state: _RunState, error: StartFailed) -> None:
-    path = error.path  # of a supervisor, whose child could not start
+    path = error.path  # from a supervisor whose child could not start
     for inner in re.findall(r"(\S+) could not start", str(error)):
         path = inner if inner.startswith(f"{path}/") else path
     if not state.tree or state.run.agents.never_started(path):
@@ -385,7 +385,7 @@ def _note_failed_start(state: _RunState, error: StartFailed) -> None:
 
 
 def _declared(run: Run, path: str) -> str:
-    """Return the place in the file of an agent, a population, a group, or the tree."""
+    """Return the place in the file that declares a path: an agent, a population, a group, or the tree."""
     scenario, names, deployed = run.cell.scenario, path.split("/"), run.cell.deployed
     if deployed is not None and scenario.world == PROCESS and names[0] in deployed.deployment.groups:
         return run.place(("nodes", names[0]), key=True)
@@ -399,7 +399,7 @@ def _declared(run: Run, path: str) -> str:
 
 
 def describe_error(error: BaseException, root: Path) -> str:
-    """Return what was raised, and where in the project."""
+    """Return an exception as text, with its place in the project."""
     error = _unwrap_single(error)
     frames = [
         frame
@@ -413,7 +413,7 @@ def describe_error(error: BaseException, root: Path) -> str:
 
 
 def _unwrap_single(error: BaseException) -> BaseException:
-    """Return the one exception of a group, through all its levels; a group of several as it is."""
+    """Return the only exception in nested groups; a group of several is returned as it is."""
     group = group_of(error)
     return _unwrap_single(group.exceptions[0]) if group is not None and len(group.exceptions) == 1 else error
 
@@ -437,7 +437,7 @@ def _result(state: _RunState, trial: int, real: float, whole_log: bool) -> RunRe
     passed = sum(check.ok for check in state.judged)
     done, whole = (run.step_log.done, passed), (run.step_log.total, len(checks))
     if state.ended == "passed" and (done != whole or not (any(whole) or scenario.measure)):
-        state.ended = "failed"  # nothing passes by accident
+        state.ended = "failed"  # so that nothing passes by accident
         wanted = f"{whole} steps and checks" if any(whole) else "something to do, to check or to measure"
         failures.append(Failure("", "the run", wanted, f"{done}" if any(whole) else "nothing"))
     lines = _log_lines(state)

@@ -1,7 +1,7 @@
-"""The secrets of a run: values that must stand in no answer, in no request to a model, and in no recording.
+"""The secrets of a run: values that must not appear in an answer, a request to a model, or a recording.
 
-Secret is what is declared so: fields of agents, and inputs of actions that steps give. So is what the
-arguments of the file refer to, as `env:NAME` or `file:PATH`: keys of models, above all.
+Secrets are values declared as such: fields of agents, and inputs of actions in steps. So are the values that
+arguments in the file refer to, as `env:NAME` or `file:PATH`: above all keys of models.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from ..format import Cell
 
 SHORTEST: Final = 4
-"""Fewest characters of a secret that is looked for: a shorter text stands anywhere by chance."""
+"""Minimum length of a secret that is searched for: shorter texts appear anywhere by chance."""
 
 
 def secrets_of(cell: Cell, folder: Path, slots: Iterable[Any], values: Sequence[str]) -> dict[str, str]:
-    """Return the secrets of a run, by what they are of. Blocks on the disk.
+    """Return the secrets of a run, by the names of their sources. Blocks on the disk.
 
-    `slots` are those of its agents, `values` are further references, relative to `folder` as all others.
+    `slots` has the slots of its agents, `values` further references. All references are relative to `folder`.
     """
     found: dict[str, str] = {}
 
@@ -65,7 +65,7 @@ def secrets_of(cell: Cell, folder: Path, slots: Iterable[Any], values: Sequence[
 
 
 def _references(value: Any) -> Iterator[str]:
-    """Find the texts in plain data that refer to secrets."""
+    """Yield the texts in plain data that refer to secrets."""
     if isinstance(value, str) and value.startswith(("env:", "file:")):
         yield value
     for _, part in inside(value):
@@ -84,7 +84,7 @@ def _read(reference: str, folder: Path) -> Iterator[str]:
 
 
 def _steps(steps: Iterable[Any]) -> Iterator[Any]:
-    """Yield the steps that give an input to an action, those inside others too."""
+    """Yield the steps that give an input to an action, also nested ones."""
     for step in steps:
         yield from _steps(getattr(step, "steps", ()))
         for branch in getattr(step, "branches", ()):
@@ -94,7 +94,7 @@ def _steps(steps: Iterable[Any]) -> Iterator[Any]:
 
 
 def _of_input(cell: Cell, step: Any) -> Iterator[str]:
-    """Return what of the input of a step is secret for the class that gets it."""
+    """Yield the texts in a step's input that are secret for the class that gets it."""
     contract: Any = cell.system.contract(step.target)
     op = None if contract is None else contract.table.get(step.action)
     if op is None or op.secrecies is None:
@@ -102,14 +102,14 @@ def _of_input(cell: Cell, step: Any) -> Iterator[str]:
     try:
         args, kwargs = op.spread(step.input)
         bound = op.bind(args, kwargs)
-    except (LmosActorsError, TypeError):  # as the step expects
+    except (LmosActorsError, TypeError):  # the step expects the refusal
         return
     for value, shown in zip(bound, conceal_all(bound, op.secrecies), strict=True):
         yield from _hidden(plain(value), plain(shown))
 
 
 def _of_agent(agent: Any) -> Iterator[tuple[str, str]]:
-    """Return the secret texts in the fields of an agent, with the names of the fields."""
+    """Yield the secret texts in the fields of an agent, with the names of the fields."""
     contract = agent.__contract__
     properties = {made.attribute: (wire, made.hidden) for wire, made in contract.properties.items()}
     for field in attrs.fields(agent.__class__):
@@ -121,7 +121,7 @@ def _of_agent(agent: Any) -> Iterator[tuple[str, str]]:
 
 
 def _hidden(value: Any, shown: Any) -> Iterator[str]:
-    """Find the texts of a value that are hidden in what may be shown of it."""
+    """Yield the texts of a value that are hidden in `shown`, the form of it that may be shown."""
     if shown == HIDDEN:
         yield from _texts(value)
     elif is_mapping(value) and is_mapping(shown):
@@ -139,14 +139,14 @@ def _texts(value: Any) -> Iterator[str]:
         yield from _texts(part)
 
 
-# --- logs without them
+# --- logs without secrets
 
 _SHOWING: Final = ("input", "value", "output", "error", "data", "progress", "reason", "report")
-"""The members of records that tell of what agents have said."""
+"""The members of records that hold data from agents."""
 
 
 def without_secrets(lines: Sequence[str], secrets: Iterable[str]) -> tuple[str, ...]:
-    """Return the lines of the log of a run with `***` in place of secrets, and with the digests of that."""
+    """Return the lines of the log of a run with `***` in place of secrets, and with new digests."""
     forms = {form for text in secrets for form in _forms(text)}
     if not forms or not lines:
         return tuple(lines)
@@ -163,7 +163,7 @@ def _sum_of(lines: Iterable[str]) -> str:
 
 
 def _forms(text: str) -> Iterator[str]:
-    """Return a text as it stands in others: as it is, and in JSON, once and twice."""
+    """Yield the forms of a text inside other texts: as it is, and in JSON, once and twice."""
     yield text
     once = json.dumps(text, ensure_ascii=False)[1:-1]
     yield once

@@ -61,7 +61,7 @@ Steps: TypeAlias = "Sequence[Any]"
 
 
 def count_steps(steps: Steps) -> int:
-    """Return the number of steps of a story, rounds and branches included."""
+    """Return the number of steps of a story, counting rounds and branches."""
     total = 0
     for step in steps:
         if isinstance(step, Repeat):
@@ -125,7 +125,7 @@ def faults_in(scenario: Scenario | Simulation) -> list[Any]:
 
 
 def fault_of(entry: FaultAt) -> AnyFault:
-    """Return the fault that an entry of a timeline stands for, as a step would have it."""
+    """Return the fault of a timeline entry, in the form that a step has."""
     if entry.kind in OF_NETWORK:
         return _network_fault_of(entry)
     if entry.kind == "crash":

@@ -1,11 +1,11 @@
-"""A run that somebody watches: its log goes out while it is written, with what the log does not have.
+"""A watched run: its log goes out while it is written, with news that the log does not have.
 
-`WatchedLog` stands in front of the log of a run. It holds records up by the pace, passes the lines of the log
-on in batches, and with them news: steps, checks, samples, and what the links of a network carry. All of it is
-taken from what the run keeps anyway, in the step in which a record is made: the world has no task, timer or
-message more, and its log is that of a run that nobody watches.
+`WatchedLog` stands in front of the log of a run. It holds up records by the pace, and passes the lines of the
+log on in batches, together with news: steps, checks, samples, and the traffic on the links of a network. All
+news come from data that the run keeps anyway, in the step in which a record is made: the world has no further
+task, timer or message, and its log is that of an unwatched run.
 
-Where the other end reads slowly, passing on blocks; that takes no virtual time.
+If the other end reads slowly, passing on blocks; that takes no virtual time.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from .network import RunNetwork
 
 EACH: Final = 0.1
-"""Seconds of real time after which what has been recorded is passed on, while there are records."""
+"""Seconds of real time after which new lines are passed on, while there are records."""
 
 LOOK: Final = 16
 """Records between two looks at real time."""
 
 MOST_ON_WAY: Final = 300
-"""Messages on links that are named in one piece of news; the others are counted."""
+"""Maximum number of messages on links named in one piece of news; further ones are only counted."""
 
 MOST_STEPS: Final = 200
 MOST_SAMPLES: Final = 500
@@ -47,9 +47,9 @@ _WRITE: Final = msgspec.json.Encoder()
 
 
 class Onlooker:
-    """The watcher of a run: `send` passes on lines of its log, and news, and may block.
+    """The watcher of a run: `send` passes on lines of its log and news, and may block.
 
-    `pace` holds the run up, None where its time is real.
+    `pace` holds up the run, None if its time is real.
     """
 
     def __init__(self, send: Callable[[bytes, bytes], None], pace: PaceKeeper | None) -> None:
@@ -58,7 +58,7 @@ class Onlooker:
         self.writer = LogWriter(send)
 
     def before(self, log: TraceLog, run: Run, guard: Guard) -> WatchedLog:
-        """Return what stands before the log of a run; its records go there from now on."""
+        """Put a `WatchedLog` in front of the log of a run, and return it; further records go to it."""
         watched = WatchedLog(log, run, guard, self._send, self._pace)
         run.watch.divert(watched.record, watched.reach)
         return watched
@@ -82,12 +82,12 @@ class WatchedLog:
         self._pace = pace
         self._is_first = True
         self._at = 0.0
-        """The instant that the run has reached, where it is held up by the pace."""
+        """The instant that the run has reached, if it has a pace."""
         self._left = LOOK
         self._due = monotonic() + EACH
 
     def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
-        """Take one record: once it is due, where the run is held up."""
+        """Take one record; if the run has a pace, wait until the record is due."""
         if self._pace is not None:
             self.reach(trio.current_time())
         if self._is_first:
@@ -100,7 +100,7 @@ class WatchedLog:
             self.pass_on(unless_young=True)
 
     def open(self) -> None:
-        """Begin, in the world of the run."""
+        """Begin to watch; called in the world of the run."""
         if self._pace is None:
             trio.lowlevel.add_instrument(IdleFlush(self))
 
@@ -117,7 +117,7 @@ class WatchedLog:
         self._send(b"", _WRITE.encode(RunNews(at=round(at, 6), waits=True)))
 
     def pass_on(self, *, unless_young: bool = False, waits: bool = False) -> None:
-        """Pass on what was recorded, and the news; `unless_young`: unless that was done just now."""
+        """Pass on new lines and the news. `unless_young`: only if the last time is long enough ago."""
         if unless_young and monotonic() < self._due:
             return
         self._log.flush()
@@ -127,7 +127,7 @@ class WatchedLog:
 
 
 class LogWriter:
-    """The target of the log of a watched run: passes lines on as they are written."""
+    """The target of a watched run's log, which passes lines on."""
 
     def __init__(self, send: Callable[[bytes, bytes], None]) -> None:
         self._send = send
@@ -138,7 +138,7 @@ class LogWriter:
 
 
 class IdleFlush(trio.abc.Instrument):
-    """Passes on what was recorded whenever a run in real time has nothing to do."""
+    """Passes on new lines whenever a run in real time has nothing to do."""
 
     def __init__(self, log: WatchedLog) -> None:
         self._log = log
@@ -149,7 +149,7 @@ class IdleFlush(trio.abc.Instrument):
 
 
 class _News:
-    """The news of one run, since they were last taken."""
+    """The news of one run since they were last taken."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -164,7 +164,7 @@ class _News:
             self._links = LinkWatch(self._run.network)
 
     def take(self, at: float, *, waits: bool) -> RunNews:
-        """Return it; `at` is the instant of the run."""
+        """Return the news; `at` is the instant of the run."""
         run = self._run
         news = RunNews(at=at, waits=waits, steps_done=run.step_log.done, steps_total=run.step_log.total)
         news.steps = [
@@ -194,9 +194,9 @@ _STATUS: Final = {None: "running", True: "passed", False: "failed"}
 
 
 class LinkWatch:
-    """The traffic on the links of a network: counts and, of the last messages, their names.
+    """The traffic on the links of a network: counts, and the names of the last messages.
 
-    Of a network with many nodes, those of one population stand as one.
+    In a network with many nodes, the nodes of one population count as one.
     """
 
     def __init__(self, network: RunNetwork) -> None:
@@ -241,7 +241,7 @@ class LinkWatch:
                 self._on_way.append(MessageOnLink(link.source, link.target, what, round(now, 6), due))
 
     def take(self) -> tuple[list[LinkNews], list[MessageOnLink]]:
-        """Return what is new."""
+        """Return the links with changes, and the new messages."""
         if self._version != self._links.version:
             self._version = self._links.version
             self._look_at_cuts()
@@ -251,7 +251,7 @@ class LinkWatch:
         return [link.news() for link in changed[:MOST_LINKS]], on_way
 
     def _look_at_cuts(self) -> None:
-        """Count the lines that are cut, after a fault has begun or ended."""
+        """Count the cut lines after a fault has begun or ended."""
         for link in self._seen.values():
             link.cut = 0
         for line in self._links:
@@ -265,7 +265,7 @@ class LinkWatch:
 
 @attrs.define(eq=False)
 class _LinkSeen:
-    """A link as it is shown, of one line or of several; `sent` and `lost` are those since the last news."""
+    """A link as it is shown: one line or several. `sent` and `lost` count from the last news on."""
 
     source: str
     target: str
@@ -278,7 +278,7 @@ class _LinkSeen:
     delay: float | None = None
 
     def news(self) -> LinkNews:
-        """Return what is new of it."""
+        """Return the news of the link, and begin to count anew."""
         found = LinkNews(
             self.source,
             self.target,

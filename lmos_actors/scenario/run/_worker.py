@@ -1,7 +1,7 @@
 """Worker processes that run cells: several at a time, or a second time to prove determinism.
 
 The same file with the same seed must give the same message log. A second run in a process with another
-PYTHONHASHSEED shows results that depend on the order of a set.
+PYTHONHASHSEED reveals results that depend on the order of a set.
 
 `Worker` is the handle in the parent, `main` the worker process. Orders and messages are lines of JSON over
 the standard streams; agents that read or print get other streams, so that they cannot disturb the protocol.
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from ._watched import Onlooker
     from .records import StateSampler
 
-# The import path as this process started: folders that were added for agents' modules must not shadow the
+# The import path at the start of this process: folders added later for agents' modules must not shadow the
 # modules that the worker itself needs.
 _PATH = tuple(sys.path)
 _BEGIN = (
     "import sys; sys.path[:] = sys.argv[1:]; import lmos_actors.scenario.run._worker as worker; worker.main()"
 )
-# a worker whose parent is gone exits at once; bound now, as agents may replace it
+# a worker without a parent exits at once; bound now because agents may replace it
 _exit_process = os._exit
 _REFRESH = 0.1
 """Seconds of real time between two progress messages."""
@@ -60,7 +60,7 @@ def _sampler() -> StateSampler:
 
 
 def _access(given: RemoteAccess | dict[str, Any]) -> RemoteAccess:
-    """Return the access of an order, also of one that was read from JSON."""
+    """Return the access of an order, also if it was read from JSON."""
     return RemoteAccess(**given) if isinstance(given, dict) else given
 
 
@@ -70,11 +70,11 @@ def _pace(given: PaceOrder | dict[str, Any] | None) -> PaceOrder | None:
 
 @attrs.frozen(kw_only=True)
 class RunOrder:
-    """One run for a worker: which file, as it was read; which of its cells, by number and label; which trial.
+    """One run for a worker: the file and how it was read, the cell by its number and label, and the trial.
 
-    `log` asks for the message log, `draw` for the tree as the run goes on. `text` is what the file has in
-    this run, as JSON: the run is one of a search, and has an `ExploredRun`. `changed`: the file may have been
-    written since an order before.
+    `log` asks for the message log, `draw` for the tree during the run. `text` is the content of the file in
+    this run as JSON, for a run of a search, whose result is an `ExploredRun`. `changed`: the file may have
+    changed since the previous order.
     """
 
     file: str
@@ -92,13 +92,13 @@ class RunOrder:
     text: str | None = None
     changed: bool = False
     pace: PaceOrder | None = attrs.field(default=None, converter=_pace)
-    """The pace of a run that somebody watches."""
+    """The pace of a watched run, None for other runs."""
     of_processor: bool = False
-    """Whether the limit is one of processor time."""
+    """Whether the limit is processor time."""
 
     @property
     def longest(self) -> float:
-        """The seconds of real time that the run may take."""
+        """The maximum duration of the run in seconds of real time."""
         return longest_of(self.real_limit) if self.of_processor else self.real_limit
 
 
@@ -119,9 +119,9 @@ class RunProgress:
 
 @attrs.frozen
 class RunLost:
-    """A run without a result. `why` is the reason as text, `where` what it was doing: `it hangs at ...`.
+    """A run without a result. `why` is the reason, `where` its last activity, such as `it hangs at ...`.
 
-    `late`: the time limit; `slow`: too, and the machine may be the reason; `refused`: the file is wrong.
+    `late`: the time limit; `slow`: the time limit, perhaps due to the machine; `refused`: the file is wrong.
     """
 
     why: str
@@ -133,7 +133,7 @@ class RunLost:
 
 @attrs.frozen
 class ExploredRun:
-    """The result of a run of a search, with the digests of its states, and their instants in microseconds."""
+    """The result of a run of a search, with the digests of its states and their instants in microseconds."""
 
     result: RunResult
     states: tuple[int, ...]
@@ -142,7 +142,7 @@ class ExploredRun:
 
 @attrs.frozen
 class WorkerMessage:
-    """Message of a worker about its current order. `died`: the last message, as the process is gone."""
+    """A message of a worker about its current order. `died`: the last message, as the process has ended."""
 
     worker: Worker
     what: WorkerReady | RunProgress | RunLost | RunResult | ExploredRun
@@ -150,13 +150,13 @@ class WorkerMessage:
 
 
 class Worker:
-    """Handle of one worker process; its messages are put into `inbox`.
+    """The handle of one worker process; its messages are put into `inbox`.
 
-    It has the hash seed given, and a process group of its own: Ctrl-C is not for it, its parent ends it, and
-    it ends by itself when that is gone. What agents print goes to `errors`, our standard error unless given.
+    The process has the given hash seed and its own process group: Ctrl-C does not reach it, its parent ends
+    it, and it exits when the parent is gone. Agents print to `errors` (default: our standard error).
 
-    What comes of runs that somebody watches goes to `watched`, in a thread of the worker: lines of a log, and
-    a piece of `RunNews`. While that blocks, the run does.
+    For watched runs, `watched` is called with lines of a log and a piece of `RunNews`, in a thread of the
+    worker. While it blocks, the run does.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class Worker:
     ) -> None:
         self._watched = watched
         self.heard_at = monotonic()
-        """When it was last heard of, in real time."""
+        """The real time of the last message of the process."""
         self._inbox = inbox
         self._lock = threading.Lock()
         self._ended = False
@@ -185,7 +185,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The id of the process."""
         return self._process.pid
 
     def begin(self, order: RunOrder) -> None:
@@ -193,7 +193,7 @@ class Worker:
         self._tell(attrs.asdict(order))
 
     def set_pace(self, pace: PaceOrder, *, step: bool = False) -> None:
-        """Have the run that is watched go on at another pace; `step`: to its next instant.
+        """Change the pace of the watched run; `step`: let it go on to its next instant.
 
         May be called from any thread.
         """
@@ -202,7 +202,7 @@ class Worker:
     def _tell(self, message: dict[str, Any]) -> None:
         assert self._process.stdin is not None
         line = json.dumps(message).encode() + b"\n"
-        with suppress(BrokenPipeError, ValueError), self._lock:  # dead; `_read_messages` reports that
+        with suppress(BrokenPipeError, ValueError), self._lock:  # it is dead, as `_read_messages` reports
             self._process.stdin.write(line)
             self._process.stdin.flush()
 
@@ -212,11 +212,11 @@ class Worker:
         self._process.kill()
         self._process.wait()
         if self._process.stdin is not None:
-            with suppress(OSError):  # an order that it has not read
+            with suppress(OSError):  # the process has not read an order
                 self._process.stdin.close()
 
     def _read_messages(self) -> None:
-        """Read messages until the process ends; runs in a thread of its own."""
+        """Read messages until the process ends; runs in its own thread."""
         assert self._process.stdout is not None
         with self._process.stdout as stream, suppress(OSError, ValueError):
             while line := stream.readline():
@@ -306,19 +306,19 @@ def _streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 class _OrderHandler:
-    """Carries out orders one after the other. Orders for the same file share one reading of it."""
+    """Carries out orders one after the other. Orders for the same file read it only once."""
 
     def __init__(self, output: BinaryIO) -> None:
         self._output = output
         self._lock = threading.Lock()
         self._read: tuple[object, Resolved] | None = None
         self._pace: PaceOrder | None = None
-        """The last one that was set: newer than that of any order, which may have waited for its turn."""
+        """The pace that was set last. It is newer than the pace of any order, which may have been queued."""
         self._keeper: PaceKeeper | None = None
         self._pace_lock = threading.Lock()
 
     def set_pace(self, pace: PaceOrder, *, step: bool) -> None:
-        """Go on at another pace; called in the thread that reads."""
+        """Change the pace; called in the reading thread."""
         with self._pace_lock:
             self._pace = pace
             if self._keeper is not None:
@@ -327,10 +327,10 @@ class _OrderHandler:
                     self._keeper.step()
 
     def _onlooker(self, order: RunOrder, cell: Cell) -> Onlooker | None:
-        """Return who watches a run, None if nobody does."""
+        """Return the watcher of a run, None if there is none."""
         if order.pace is None:
             return None
-        from ._watched import Onlooker  # most runs need none of what it imports
+        from ._watched import Onlooker  # most runs do not need its imports
 
         with self._pace_lock:
             is_paced = not is_real(cell.scenario.world)
@@ -411,7 +411,7 @@ class _Observer(Protocol):
 
 
 class _ProgressReporter:
-    """Progress callback that sends at most one message per `_REFRESH`, with the tree where `drawn`."""
+    """A progress callback that sends at most one message per `_REFRESH`, with the tree if `drawn`."""
 
     def __init__(self, say: Callable[[dict[str, Any]], None], drawn: bool) -> None:
         self._send = say
@@ -423,7 +423,7 @@ class _ProgressReporter:
         if (now := monotonic()) < self._due:
             return
         tree = self._observer.tree() if self._drawn and self._observer is not None else ()
-        # drawing a large tree is not to slow the run
+        # drawing a large tree must not slow the run
         self._due = now + _REFRESH + 100 * (monotonic() - now)
         self._send({"going": [done, total, text, list(tree)]})
 

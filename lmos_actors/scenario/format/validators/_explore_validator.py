@@ -71,7 +71,7 @@ class ExploreValidator:
         made: Any = self.names.made.get(_HERE)
         if not isinstance(made, Explore):
             return
-        self.faults.any = True  # in what is explored
+        self.faults.any = True  # the runs of the search have faults
         world = self.names.cell.data.get("world", "memory")
         if world in WORLDS and is_real(world):
             why = f"time is real in world: {world}, and no run is like another: explore memory or wire"

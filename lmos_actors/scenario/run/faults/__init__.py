@@ -1,4 +1,4 @@
-"""Faults of a run, whatever world they strike: what is in force, and how the log says so."""
+"""Faults of a run in any world: those in force, and their records in the log."""
 
 from lmos_actors._late import late
 

@@ -1,4 +1,4 @@
-"""Faults as the log of a run has them, and as cuts of its network, whatever they were done to."""
+"""The form of faults in the log of a run, and as cuts of its network."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from ...model import AnyFault
 
 MOST_NAMED: Final = 10
-"""Nodes of each side that the records of a fault of links name; of the others they say how many there are."""
+"""Maximum number of nodes per side that records of link faults name; the others are only counted."""
 
 
 class LoggedFault(Protocol):
-    """The entry of a fault of links in the log."""
+    """A fault of links, with the data that the log needs."""
 
     kind: str
     key: str
@@ -30,12 +30,12 @@ class LoggedFault(Protocol):
 
 
 def ends_of_cut(targets: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Return the ends of a cut as its sides; none where it is of the whole network."""
+    """Return the ends of a cut as its sides; none if the whole network is cut."""
     return () if targets == (NETWORK,) else tuple((target,) for target in targets)
 
 
 def named_in_log(injected: LoggedFault) -> dict[str, object]:
-    """Return who a fault of links is about, for the log: the nodes of its sides, or the ends of the links."""
+    """Return the targets of a link fault for the log: the nodes of its sides, or the ends of the links."""
     if injected.kind in ("partition", "swizzle"):
         one_way: dict[str, object] = {"one_way": True} if injected.one_way else {}
         return {"sides": [_few(side) for side in injected.sides], **one_way}

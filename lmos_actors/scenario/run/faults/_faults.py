@@ -1,4 +1,4 @@
-"""The faults of one run: each is applied by the world that it strikes, and kept here while it is in force.
+"""The faults of one run: the world that a fault strikes applies it, and this module keeps those in force.
 
 Random choices come from streams named after the fault, so that adding a fault does not change another.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class FaultFailed(Exception):
-    """A fault cannot be injected into its target."""
+    """Raised when a fault cannot be injected into its target."""
 
     def __init__(self, expected: str, saw: str) -> None:
         super().__init__(f"expected {expected}, saw {saw}")
@@ -35,34 +35,34 @@ class FaultFailed(Exception):
 
 @attrs.define(eq=False)
 class StruckFault:
-    """A fault that has struck, in force until `left`, what has not recovered yet by its place, is empty."""
+    """A fault that has struck. It is in force until `left`, the places that have not recovered, is empty."""
 
     id: str
     kind: str
     targets: tuple[str, ...]
     begin: float
     left: dict[str, Slot | None]
-    """None for what is no agent, and for agents of a node that has been killed."""
+    """The value is None for other things than agents, and for agents of a killed node."""
     end: float | None = None
     key: str = ""
-    """The name of a fault of links for the network."""
+    """The name of a link fault in the network."""
     sides: tuple[tuple[str, ...], ...] = ()
     one_way: bool = False
     ends: dict[str, Callable[[], object]] = attrs.field(factory=dict[str, "Callable[[], object]"])
-    """What undoes it on each agent, by path, where that is not its own affair."""
+    """Functions that undo the fault on each agent, by path, if the agent does not recover by itself."""
     lift: Callable[[], object] | None = None
-    """What ends one that lasts until that is asked for."""
+    """A function that ends a fault that lasts until a `heal`."""
     agents: dict[str, tuple[str, ...]] = attrs.field(factory=dict[str, tuple[str, ...]])
-    """What is on each node of the network that a restart has ended, by the node."""
+    """The paths on each network node that a restart has ended, by the node."""
     back_at: dict[str, float] = attrs.field(factory=dict[str, float])
-    """When each of them was there again."""
+    """The instant when each of these nodes was back."""
 
 
 class FaultWorld(Protocol):
-    """The target of faults of some kinds: agents, a machine, nodes, links or processes."""
+    """A target for faults of some kinds: agents, a machine, nodes, links or processes."""
 
     async def strike(self, fault: AnyFault | ProcessFault, id: str, *, wait: bool) -> bool:
-        """Inject a fault if it is of this world, and return whether it is; see `Faults.inject`."""
+        """Inject a fault if it belongs to this world, and return whether it does; see `Faults.inject`."""
         ...
 
 
@@ -73,7 +73,7 @@ class Faults:
         self.worlds: list[FaultWorld] = []
         """The worlds of the run, each of which applies the faults that strike it."""
         self.before_look: Callable[[], object] = _do_nothing
-        """Called before somebody looks at what is in force."""
+        """Called before the faults in force are read."""
         self._watch = watch
         self._entropy = entropy
         self._struck: list[StruckFault] = []
@@ -83,8 +83,8 @@ class Faults:
     async def inject(self, fault: AnyFault | ProcessFault, id: str, *, wait: bool = True) -> None:
         """Inject a fault and wait for its immediate effects, such as restarts by supervisors.
 
-        `id` is its name, or its place in the file. `wait=False` does not wait for what it has ended. Raises
-        FaultFailed, and then has changed nothing.
+        `id` is its name, or its place in the file. `wait=False` does not wait for restarts. Raises
+        FaultFailed before any change.
         """
         for world in self.worlds:
             if await world.strike(fault, id, wait=wait):
@@ -92,24 +92,24 @@ class Faults:
         raise AssertionError(f"no world has faults such as {fault}")  # the file should have been refused
 
     def stream(self, name: str) -> RandomStream:
-        """Return the chance of this name."""
+        """Return the random stream with this name."""
         if name not in self._streams:
             self._streams[name] = self._entropy.stream(name)
         return self._streams[name]
 
     def begin(self, id: str, kind: str, left: dict[str, Slot | None]) -> StruckFault:
-        """Take a fault that strikes now."""
+        """Add a fault that strikes now."""
         struck = StruckFault(id, kind, tuple(left), trio.current_time(), left)
         self._struck.append(struck)
         self._in_force[struck] = None
         return struck
 
     def log(self, struck: StruckFault, place: str, fields: dict[str, object]) -> None:
-        """Record the begin of a fault at a place."""
+        """Log the begin of a fault at a place."""
         self._watch.record("fault", place, {"fault": struck.kind, "id": struck.id, **fields})
 
     def heal(self, struck: StruckFault, places: Sequence[str]) -> None:
-        """End a fault at some of its places, and altogether at the last of them."""
+        """End a fault at some of its places, and the fault itself with the last of them."""
         for place in places:
             struck.left.pop(place, None)
             if place in struck.agents:
@@ -122,7 +122,7 @@ class Faults:
             self._watch.record("healed", place, fields)
 
     def lift(self, id: str) -> None:
-        """End a fault that lasts until then. Raises FaultFailed if there is none in force."""
+        """End a fault that lasts until a `heal`. Raises FaultFailed if none is in force."""
         lasting = (each.lift for each in self._in_force if each.id == id and each.lift is not None)
         lift = next(lasting, None)
         if lift is None:
@@ -130,13 +130,13 @@ class Faults:
         lift()
 
     def node_came_up(self, node: str | None = None) -> None:
-        """All agents of a node that was killed have been started again; or those of one of the network."""
+        """Note that all agents of the killed node, or of one node of the network, have started again."""
         for struck in self.present():
             if struck.kind == "restart":
                 self.heal(struck, [each for each in struck.left if node in (None, each)])
 
     def present(self) -> tuple[StruckFault, ...]:
-        """Return what is in force, the oldest first."""
+        """Return the faults in force, the oldest first."""
         return tuple(self._in_force)
 
     @property
@@ -160,13 +160,13 @@ class Faults:
         )
 
     def healed(self, id: str) -> float | None:
-        """Return the instant when the last fault of an id ended; None if one is in force, or none came."""
+        """Return when the last fault of an id ended; None if one is in force, or none has struck."""
         self.before_look()
         ends = [struck.end for struck in self._struck if struck.id == id]
         return max((end for end in ends if end is not None), default=None) if None not in ends else None
 
     def results(self) -> tuple[FaultResult, ...]:
-        """Return all faults that have struck, in that order; `end` is None for those still in force."""
+        """Return all faults in the order in which they struck; `end` is None for those still in force."""
         self.before_look()
         return tuple(
             FaultResult(
@@ -187,4 +187,4 @@ class Faults:
 
 
 def _do_nothing() -> None:
-    """Be what is called before a look, until a world of faults sets it."""
+    """Do nothing before a look, until a world of faults sets another function."""

@@ -1,4 +1,4 @@
-"""The hub of a run: who is on it, and what is said there."""
+"""The hub of a run: its members and their messages."""
 
 from lmos_actors._late import late
 

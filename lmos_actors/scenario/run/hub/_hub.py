@@ -1,8 +1,8 @@
-"""The hub of one run, where the file has one: who is on it, and `user`, who says and hears things there.
+"""The hub of one run, if the file has one: the agents on it, and `user`, who sends and gets messages there.
 
 The node of the run is the hub. Its agents are bridges and mocks of the file, with identities that are made
-before the first of them starts; they outlive the node where its store does. `user` is no agent but a session
-on the hub, as its requests elsewhere are those of no agent: what it says is in the trace of its step.
+before the first of them starts; the identities outlive the node if its store does. `user` is not an agent but
+a session on the hub, as its requests elsewhere come from no agent: its messages are in the trace of its step.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     Fail: TypeAlias = Callable[[DataPath | None, str, str, str], None]
 
 LOOK_AGAIN: Final = 0.01
-"""Seconds until it is looked at again whether an agent is on the hub."""
+"""Seconds between two checks whether an agent is on the hub."""
 
 MILLISECONDS: Final = 1_000
 
 
 def names_on_hub(cell: Cell) -> list[str]:
-    """Return the agents of a file that are on its hub."""
+    """Return the names of the agents of a file that are on its hub."""
     return [
         name
         for name, entry in cell.scenario.agents.items()
@@ -69,13 +69,13 @@ def _has_user(cell: Cell) -> bool:
 
 @attrs.define(eq=False)
 class _Saying:
-    """Something that is said, until the hub has taken it, or its answer is there."""
+    """A message to the hub, until the hub has taken it or has answered it."""
 
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     error: AgentError | None = None
 
     def fail(self, error: AgentError) -> None:
-        """Have it end in an error."""
+        """End the message in an error."""
         self.error = error
         self.scope.cancel(str(error))
 
@@ -83,7 +83,7 @@ class _Saying:
 class HubLines:
     """A `Network` for the connections of one agent to the hub, over the lines between their nodes.
 
-    What connects before the run begins is there at once, whatever the lines are.
+    Connections before the begin of the run are there at once, whatever the lines are.
     """
 
     def __init__(self, lines: LineNetwork, *, has_begun: bool) -> None:
@@ -109,22 +109,22 @@ class HubLines:
         return await self._lines.listen(endpoint)
 
     def begin(self) -> None:
-        """Have all take its time from now on."""
+        """Let connections and messages take their time from now on."""
         self._was_connected = True
         self._has_begun = True
         self._lines.stands()
 
     def end(self) -> None:
-        """Note no more what becomes of connections, as the run is over."""
+        """Ignore what happens to connections from now on, as the run is over."""
         self._was_connected = self._has_begun = False
 
 
 class RunHub:
     """The hub of one run, over all lives of its node.
 
-    `fail` records a failure of the run, `noticed` takes the numbers of messages that are said, and `notify`
-    wakes those who wait for something that is heard. `lines` returns the lines of an agent to the hub by its
-    name, None where it needs none.
+    `fail` records a failure of the run, `noticed` takes the numbers of sent messages, and `notify` wakes
+    steps that wait for messages. `lines` returns the lines of an agent to the hub by its name, None if it
+    needs none.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class RunHub:
         lines: Callable[[str], LineNetwork | None],
     ) -> None:
         self.heard: list[dict[str, Any]] = []
-        """The messages that `user` has heard."""
+        """The messages that `user` has got."""
         self.names = names_on_hub(cell)
         self._has_user = _has_user(cell)
         self._open: dict[_Saying, None] = {}
@@ -153,11 +153,11 @@ class RunHub:
         self._relay: Relay | None = None
         self._node: Node | None = None
 
-    # ---- its life
+    # ---- begin and end
 
     @asynccontextmanager
     async def open(self, node: Node) -> AsyncGenerator[None]:
-        """Make identities, and be on the hub as `user`, while a node is there. Raises StartFailed."""
+        """Register identities, and connect `user` to the hub while a node is open. Raises StartFailed."""
         connections: Any = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
         self._server, self._node, self._url = node.service(RelayServer), node, relay_url(node.urls[0])
         self._lines.clear()
@@ -174,7 +174,7 @@ class RunHub:
 
     @asynccontextmanager
     async def _being_user(self, node: Node, connections: Any) -> AsyncGenerator[None]:
-        before = RUNTIME.set(node.root.rt)  # whose chance makes the ids of the session
+        before = RUNTIME.set(node.root.rt)  # its random streams make the ids of the session
         network: Network = self._network_of(USER) or connections.network
         session = open_relay(self._url, id=USER, network=network, credentials=cast("Any", self._token(USER)))
         async with session as relay, trio.open_nursery(strict_exception_groups=True) as nursery:
@@ -190,7 +190,7 @@ class RunHub:
                 nursery.cancel_scope.cancel("the run leaves the hub")
 
     async def _identify(self, name: str) -> None:
-        """Register an agent; one whose identity has outlived the node keeps its token."""
+        """Register an agent; if its identity has outlived the node, it keeps its token."""
         found = await self._server.identify(name)
         if isinstance(found, NewIdentity):
             self._tokens[name] = found.token
@@ -207,7 +207,7 @@ class RunHub:
         return made
 
     def _network_of(self, name: str) -> HubLines | None:
-        """Return the network by which an agent reaches the hub, None for that of the node."""
+        """Return the network over which an agent reaches the hub, None for the node's own."""
         lines = self._lines_of(name)
         if lines is None:
             return None
@@ -216,7 +216,7 @@ class RunHub:
         return made
 
     def begin(self) -> None:
-        """Have what is said take its time over the links of the file, as the run begins."""
+        """Begin the run: from now on messages take their time over the links of the file."""
         for line in self._lines:
             line.has_begun = line.is_own
         if not self._has_begun:
@@ -225,7 +225,7 @@ class RunHub:
                 each.begin()
 
     async def wait_ready(self) -> None:
-        """Wait until the agents that bridges lead to are there, and their events are followed."""
+        """Wait until the agents behind bridges are reachable, and their events are subscribed to."""
         for line in self._lines:
             if line.bridge is not None:
                 await line.bridge.wait_ready()
@@ -258,7 +258,7 @@ class RunHub:
             self._fail(None, "user on the hub", "to stay there", error.why)
 
     def _refused(self, fault: RelayFault) -> None:
-        """Take a refusal that does not say of what: of the oldest thing that waits for the hub's word."""
+        """Take a refusal that names no message: it ends the oldest message that waits for the hub."""
         if self._open:
             oldest = next(iter(self._open))
             oldest.fail(ActionFailed({"code": fault.code, "message": fault.message}))
@@ -271,9 +271,9 @@ class RunHub:
         self._notify()
 
     async def say(self, step: Saying, said: dict[str, Any]) -> dict[str, Any]:
-        """Send the message of a step, and return its answer. Raises AgentError.
+        """Send the message of a step and return its answer. Raises AgentError.
 
-        `said` has its `payload`, `ref` and `members`, with saved values filled in.
+        `said` has `payload`, `ref` and `members` of the message, with saved values filled in.
         """
         under_way = _Saying()
         self._open[under_way] = None
@@ -314,7 +314,7 @@ class RunHub:
         return found
 
     def _answered(self, answer: RelayMessage) -> dict[str, Any]:
-        """Return an answer, which is heard, too. Raises ActionFailed for one that is an error."""
+        """Return an answer, which also counts as heard. Raises ActionFailed if it is an error."""
         message = _message(answer)
         self._hear(message)
         payload: Any = message["payload"]
@@ -337,7 +337,7 @@ def _message(message: RelayMessage) -> dict[str, Any]:
 
 
 def _word(answer: RelayAnswer) -> dict[str, Any]:
-    """Return a word of the hub as steps see it."""
+    """Return an answer of the hub as steps see it."""
     return {
         "id": "",
         "sender": HUB,

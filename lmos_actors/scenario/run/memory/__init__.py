@@ -1,6 +1,6 @@
-"""The parts that runs of all worlds have, unless the groups of a deployment are their processes.
+"""The parts that runs have in all worlds other than `process`.
 
-A machine with a disk, on which a node is; faults of both, and of agents.
+A machine with a disk and a node, the faults of both, and the faults of agents.
 """
 
 from lmos_actors._late import late

@@ -39,24 +39,24 @@ if TYPE_CHECKING:
     from ._provider_faults import ProviderFaults
 
 INJECTED: Final = "__lmos_injected__"
-"""Attribute that marks exceptions of faults."""
+"""The attribute that marks exceptions made by faults."""
 
 
 class RefLookup(Protocol):
-    """Lookup of agents by the names of the file."""
+    """The lookup of agents by their names in the file."""
 
     def __call__(self, name: str, /) -> Sequence[Ref[Any]]:
-        """Return the ref of an agent, or those of all agents of a population, in order."""
+        """Return the ref of an agent, or the refs of all agents of a population, in order."""
         ...
 
 
 class AgentFaults:
-    """The faults of agents, and of the providers of models. `record` takes every record of the run."""
+    """The faults of agents and of model providers. `record` takes every record of the run."""
 
     def __init__(self, faults: Faults, find: RefLookup) -> None:
         self._faults = faults
         self._find = find
-        self._down: dict[str, list[StruckFault]] = {}  # by the paths of the crashed
+        self._down: dict[str, list[StruckFault]] = {}  # by the paths of the crashed agents
         self._ends: dict[str, trio.Event] = {}
         self._paces: dict[Slot, tuple[float, list[float]]] = {}
         self._providers: ProviderFaults | None = None
@@ -135,7 +135,7 @@ class AgentFaults:
             slot.die(ExitReason("error", error=error))
 
     def _schedule_comeback(self, comeback: Comeback, id: str, ref: Ref[Any], slot: Slot) -> None:
-        """Postpone the restart of an agent to the time in the file."""
+        """Postpone the restart of an agent as the file says."""
         seconds = draw(comeback.after, self._faults.stream(f"fault {id} {slot.path}"))
         supervisor_of(slot).postpone_restart(slot.label, seconds)
         if comeback.state == "kept":
@@ -154,7 +154,7 @@ class AgentFaults:
                 ended.set()
 
     def _end_unrecoverable(self) -> None:
-        """End crashes whose agents will never run again."""
+        """End the crashes of agents that will never run again."""
         for path, several in tuple(self._down.items()):
             for struck in tuple(several):
                 slot = struck.left.get(path)
@@ -168,7 +168,7 @@ class AgentFaults:
 
     @property
     def providers(self) -> ProviderFaults:
-        """The faults of providers of models, which few files have."""
+        """The faults of model providers, made on first use because few files have them."""
         if self._providers is None:
             from ._provider_faults import ProviderFaults
 
@@ -176,7 +176,7 @@ class AgentFaults:
         return self._providers
 
     def _fail_providers(self, fault: Provider, struck: StruckFault, slots: Sequence[Slot]) -> None:
-        """Have the providers of models fail; they go on to when a node is killed meanwhile."""
+        """Let model providers fail; that continues if the node is killed meanwhile."""
         from ._provider_faults import ProviderFault
 
         until = trio.current_time() + fault.duration
@@ -212,7 +212,7 @@ class AgentFaults:
         struck.ends = dict(zip(struck.targets, ends, strict=True))
 
         def heal() -> None:
-            if struck.end is None:  # else the node has been killed, and with it what was slow
+            if struck.end is None:  # else the node has been killed, which has ended the fault
                 self._undo(struck, tuple(struck.left))
 
         slots[0].rt.timers.call_at(trio.current_time() + fault.duration, heal)
@@ -231,7 +231,7 @@ class AgentFaults:
         self._change_pace(ref)
 
     def _change_pace(self, ref: Ref[Any]) -> None:
-        """Set the service time; the factors of several faults are multiplied."""
+        """Set the service time, multiplied by the factors of all faults."""
         slot = slot_of(ref)
         own, factors = self._paces[slot]
         if factors:
@@ -241,19 +241,19 @@ class AgentFaults:
             del self._paces[slot]
 
     def agents_end(self, paths: Container[str]) -> None:
-        """End what was in force on agents that are killed with their node of the network."""
+        """End the faults in force on agents that are killed with their node of the network."""
         for struck in self._faults.present():
             ended = [path for path in struck.left if path in paths and struck.left[path] is not None]
             if struck.kind in ("slow", "pause", "clock_skew"):
                 self._undo(struck, ended)
             else:
-                struck.left |= dict.fromkeys(ended)  # the crashed are to run again
+                struck.left |= dict.fromkeys(ended)  # crashed agents will run again
         for path in tuple(self._ends):
             if path in paths:
                 self._ends.pop(path).set()
 
     def node_ends(self) -> None:
-        """End what was in force on agents of a node that is killed; crashed ones are to run again."""
+        """End the faults in force on agents of a killed node; crashed agents will run again."""
         for struck in self._faults.present():
             if struck.kind in ("slow", "pause", "clock_skew"):
                 self._faults.heal(struck, struck.targets)
@@ -272,12 +272,12 @@ def _check_service(refs: list[Ref[Any]]) -> None:
 
 
 def _state(ref: Ref[Any]) -> str:
-    """Return the state of an agent; if it is down, the state that its supervisor has."""
+    """Return the state of an agent; if it is down, the state known to its supervisor."""
     try:
         slot = slot_of(ref)
     except NotFound:
         return "gone"
     state = slot.state_name
-    if state != "down" or slot.status == "running":  # its supervisor has not been notified of its end yet
+    if state != "down" or slot.status == "running":  # its supervisor does not know of its end yet
         return state
     return slot.status

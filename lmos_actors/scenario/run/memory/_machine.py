@@ -1,14 +1,14 @@
 """The machine on which the node of a run lives: its disk, and the end of the node as by `kill -9`.
 
 `Machine.kill` ends the node at one instant: its store is that of a dead process, its connections are cut, its
-agents are gone, and nothing that it does while it unwinds is a record of the run. `RunEnvironment` opens the
-next one, with the same disk, when its time has come. Callers outside the node see what callers of a dead
-process see: `OutcomeUnknown` for what they had asked, `AgentUnavailable` until it is there again.
+agents are gone, and nothing that it does while it unwinds becomes a record of the run. `RunEnvironment` opens
+the next node, with the same disk, when it is time. Callers outside the node see what callers of a dead
+process see: `OutcomeUnknown` for open requests, then `AgentUnavailable` until the next node is there.
 
 `Machine.kill_node` does the same to one node of a simulated network, which is a part of the real one: it is
-cut off, its agents are killed outside of all accounts of their supervisors, what it had handed to the store
-is forgotten, and what it does while it unwinds is no record. Its agents start again when its time has come,
-and they have unwound.
+cut off, its agents are killed without counting for their supervisors, its unsynced writes to the store are
+handled as `writes` says, and nothing that it does while it unwinds becomes a record. Its agents start again
+when it is time and they have unwound.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     Parts: TypeAlias = list[tuple[Supervisor, tuple[Slot | Supervisor, ...]]]
 
 LOOK_AGAIN = 0.01
-"""Seconds until it is looked at again whether all agents run, after a full disk."""
+"""Seconds between two checks whether all agents run again after a full disk."""
 
 
 class NetworkNodes(Protocol):
-    """The nodes of a simulated network, as they end and begin again."""
+    """The nodes of a simulated network, which can end and begin again."""
 
     ends_nodes: bool
     """Whether faults end nodes of the network."""
@@ -56,35 +56,35 @@ class NetworkNodes(Protocol):
         ...
 
     def parts_of(self, node: str, root: Supervisor, /) -> Parts:
-        """Return what is on a node: children of supervisors, whole, by the supervisor, in start order."""
+        """Return the parts on a node: whole children of supervisors, by supervisor, in start order."""
         ...
 
     def end_node(self, node: str, /) -> None:
-        """Cut a node off: nothing reaches it, or comes from it."""
+        """Cut a node off: nothing reaches it or comes from it."""
         ...
 
     def begin_node(self, node: str, /) -> None:
-        """Let a node be reached again."""
+        """Make a node reachable again."""
         ...
 
 
 class Machine:
-    """The machine of one run. `network` is that of its node, where it listens."""
+    """The machine of one run. `network` is the network on which its node listens, if any."""
 
     def __init__(self, watch: Watch, network: MemoryNetwork | None = None) -> None:
         self.disk: SimulatedDisk | None = None
-        """The disk, where agents of the file are durable."""
+        """The disk, if agents of the file are durable."""
         self.deaths = 0
-        """The number of times that the node was killed."""
+        """How often the node was killed."""
         self.is_down = False
         """Whether steps cannot use the node: it was killed, or its agents are being started again."""
         self.has_node = False
         self.back_at = 0.0
         """The instant at which the node is to be started again."""
         self.at_death: Callable[[Collection[Slot] | None], object] = _do_nothing
-        """Called before the node is killed; or with the agents of a node of the network before that is."""
+        """Called before the node is killed, or with the agents of a network node before that is killed."""
         self.at_return: Callable[[str, Collection[Slot]], object] = _do_nothing
-        """Called once the agents of a node of the network have begun again, with its name and them."""
+        """Called with the name and the agents of a network node once these have begun again."""
         self._watch = watch
         self._network = network
         self._node: Node | None = None
@@ -93,12 +93,12 @@ class Machine:
         self._full = 0
         self._factors: list[float] = []
         self._nodes: NetworkNodes | None = None
-        self._away: dict[str, trio.Event] = {}  # until all agents have begun again
-        self._unwinding: dict[str, None] = {}  # until they begin
+        self._away: dict[str, trio.Event] = {}  # nodes whose agents have not all begun again
+        self._unwinding: dict[str, None] = {}  # nodes that have not begun again
         self._boots: trio.Nursery | None = None
 
     def put_in_disk(self, declared: Store | None, entropy: Entropy) -> SimulatedDisk:
-        """Make the disk; its commits take the time that the file says."""
+        """Make the disk; its commits take as long as the file says."""
         from lmos_actors.persistence import SimulatedDisk
 
         times = entropy.stream("disk latency")
@@ -113,18 +113,18 @@ class Machine:
     # ---- the node
 
     def power_on(self, node: Node) -> None:
-        """Take in a node that has been opened; its agents may not have started yet."""
+        """Set the node that has been opened; its agents may not have started yet."""
         self._node = node
         self.has_node = True
 
     def came_up(self) -> None:
-        """All agents of the node have been started."""
+        """Note that all agents of the node have been started."""
         self.is_down = False
         self._killed = trio.Event()
         self._up.set()
 
     def kill(self, writes: WritesAtCrash, down: float) -> None:
-        """End the node now, and have it started again after so many seconds."""
+        """End the node now, and let it start again after `down` seconds."""
         assert self._node is not None
         self.at_death(None)
         self.deaths += 1
@@ -146,12 +146,12 @@ class Machine:
         await self._killed.wait()
 
     async def wait_up(self) -> None:
-        """Wait until the node is there, and its agents have been started."""
+        """Wait until the node is open and its agents have been started."""
         while self.is_down:
             await self._up.wait()
 
     def call_at(self, when: float, fn: Callable[[], object]) -> None:
-        """Have a function called at an instant, also if the node ends before that."""
+        """Call a function at an instant, even if the node ends before that."""
         clock: Any = trio.lowlevel.current_clock()
         clock.call_at(when, fn)
 
@@ -159,7 +159,7 @@ class Machine:
 
     @asynccontextmanager
     async def starting_nodes(self, network: NetworkNodes) -> AsyncGenerator[None]:
-        """Have nodes of the network begin again, while the node is open."""
+        """Let nodes of the network begin again while the node is open."""
         self._nodes = network
         self._watch.is_silent = self._is_of_dead if network.ends_nodes else None
         async with trio.open_nursery() as nursery:
@@ -171,20 +171,20 @@ class Machine:
                 nursery.cancel_scope.cancel("the node ends")
 
     def is_node_down(self, name: str) -> bool:
-        """Return whether a node of the network was killed, and its agents have not all begun again."""
+        """Return whether a network node was killed and not all of its agents have begun again."""
         return name in self._away
 
     def is_unwinding(self, path: str) -> bool:
-        """Return whether an agent is on a node of the network that was killed and has not begun again."""
+        """Return whether an agent is on a network node that was killed and has not begun again."""
         return bool(self._unwinding) and self._is_of_killed(path)
 
     @property
     def has_unwinding(self) -> bool:
-        """Whether there are agents of which `is_unwinding` is true."""
+        """Whether `is_unwinding` is true for some agent."""
         return bool(self._unwinding)
 
     def agents_on(self, name: str) -> tuple[str, ...]:
-        """Return the paths of what is on a node of the network: agents, and supervisors with all below."""
+        """Return the paths of the parts on a network node: agents, and supervisors that are whole there."""
         assert self._node is not None
         assert self._nodes is not None
         found: list[str] = []
@@ -194,12 +194,12 @@ class Machine:
         return tuple(found)
 
     async def wait_node_up(self, name: str) -> None:
-        """Wait until a node of the network is there again, or the whole node is killed."""
+        """Wait until a network node is back, or the whole node is killed."""
         while name in self._away:
             await first_of(self._away[name].wait, self._killed.wait)
 
     def kill_node(self, name: str, writes: WritesAtCrash, down: float) -> None:
-        """End a node of the network now, and have it begin again after so many seconds."""
+        """End a node of the network now, and let it begin again after `down` seconds."""
         assert self._node is not None
         assert self._nodes is not None
         assert self._boots is not None
@@ -221,7 +221,7 @@ class Machine:
         self._watch.muted = False
         boots = self._boots
 
-        def begin() -> None:  # by the clock, as of two sleeps that end at one instant none is the first
+        def begin() -> None:  # by the clock, as two sleeps that end at one instant have no order
             if self._boots is boots:
                 boots.start_soon(self._begin_again, name, parts, slots)
 
@@ -234,7 +234,7 @@ class Machine:
         if self._unwinding.pop(name, self) is self:  # the values are None
             return  # the whole node has been killed in the same instant
         self._nodes.begin_node(name)
-        with suppress(WrongState):  # a supervisor has ended: there is nobody to start them, and no node soon
+        with suppress(WrongState):  # a supervisor has ended: nobody can start them, and the node ends soon
             for supervisor, children in parts:
                 await regain(supervisor, children)
         up = self._away.pop(name, None)
@@ -243,12 +243,12 @@ class Machine:
             self.at_return(name, slots)
 
     def _is_of_dead(self, kind: Kind, agent: str, fields: dict[str, object]) -> bool:
-        """Return whether a record is of what a node does that was killed, while it unwinds."""
+        """Return whether a record comes from a killed node that unwinds."""
         if not self._unwinding or kind in ("network", "fault", "healed"):
             return False
         is_of_killed, sender = self._is_of_killed, str(fields.get("from") or USER)
         if kind == "sent" and not is_of_killed(agent):
-            return False  # it was on its way before
+            return False  # the message was on its way before
         return is_of_killed(sender if kind in ("sent", "dead_letter") else agent)
 
     def _is_of_killed(self, path: str) -> bool:
@@ -258,22 +258,22 @@ class Machine:
     # ---- the disk
 
     def fill_disk(self) -> None:
-        """Let there be no room on the disk."""
+        """Make the disk full."""
         self._full += 1
         self._change_disk()
 
     def clear_disk(self) -> None:
-        """Let there be room again, unless something else takes it too."""
+        """Make room on the disk again, unless another fault fills it, too."""
         self._full -= 1
         self._change_disk()
 
     def slow_disk(self, factor: float) -> None:
-        """Let commits take so many times as long, on top of what slows them already."""
+        """Multiply the time of commits by a factor, in addition to other factors."""
         self._factors.append(factor)
         self._change_disk()
 
     def undo_slow_disk(self, factor: float) -> None:
-        """End what `slow_disk` has begun."""
+        """Remove a factor of `slow_disk`."""
         self._factors.remove(factor)
         self._change_disk()
 
@@ -283,7 +283,7 @@ class Machine:
         self.disk.factor = math.prod(sorted(self._factors))
 
     def look_again_in(self) -> float | None:
-        """Return when to look again whether all durable agents can run; None if they do."""
+        """Return the seconds until the next check whether all durable agents run; None if they do."""
         node = self._node
         if node is None or self.is_down:
             return LOOK_AGAIN
@@ -294,11 +294,11 @@ class Machine:
 
 
 def _do_nothing(*_: object) -> None:
-    """Be what is called when nodes are killed and begin again, until the run sets it."""
+    """Do nothing when nodes are killed or begin again, until the run sets another function."""
 
 
 def _agents(part: Slot | Supervisor) -> Iterable[Slot]:
-    """Return an agent and those below it, or those below a supervisor."""
+    """Return an agent and all agents below it, or the agents below a supervisor."""
     if not isinstance(part, Slot):
         return agents_of(part)
     below = children_of(part)

@@ -1,7 +1,7 @@
 """Faults of the machine on which the node of a run lives: the node is killed, the disk is full or slow.
 
-A restart of the node lasts until its agents have been started again, a full disk until those that it stopped
-run.
+A restart of the node lasts until its agents have been started again, a full disk until the agents that it
+stopped run again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ._machine import Machine
 
 NODE: Final = "root"
-"""The path that faults of the node as a whole have in the log."""
+"""The path in the log for faults of the whole node."""
 
 
 class MachineFaults:
@@ -70,7 +70,7 @@ class MachineFaults:
         self._heal_once_all_run(struck)
 
     def _heal_once_all_run(self, struck: StruckFault) -> None:
-        """End a full disk once the agents that it has stopped run again."""
+        """End a full disk once the agents that it stopped run again."""
         seconds = self._machine.look_again_in()
         if seconds is None:
             self._faults.heal(struck, struck.targets)

@@ -1,9 +1,9 @@
-"""Faults of providers in one run: what a model answers while its provider fails.
+"""Faults of providers in one run: the answers of a model while its provider fails.
 
-A fault stands between a model and those that ask it, whatever the model is: a client of a provider, a mock, a
-replay, or a class of the project. Requests that fail at once do not come to the model: a mock does not count
-a rule as used, and a replay no recorded answer, so that the same request finds it once the provider is there
-again. An answer that is cut has begun, and its rule or recording may be used once more.
+A fault stands between a model and its callers, whatever the model is: a client of a provider, a mock, a
+replay, or a class of the project. Requests that fail at once do not reach the model: a mock does not count a
+rule as used, nor a replay a recorded answer, so that the same request finds it when the provider is back. An
+answer that is cut has begun, and its rule or recording may be used once more.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SAYS: Final[Mapping[int | str, tuple[str, str]]] = {
     "cut": ("MODEL_CUT", "the answer broke off"),
     "malformed": ("MODEL_MALFORMED", "what came is no answer"),
 }
-"""The failures of a model that its provider leads to."""
+"""The failures of a model that its provider causes, by status: code and message."""
 
 
 @attrs.frozen(eq=False)
@@ -53,7 +53,7 @@ class ProviderFault:
 
 
 class ProviderFaults:
-    """The faults of providers that are in force, by the paths of their models."""
+    """The provider faults in force, by the paths of their models."""
 
     def __init__(
         self, find: Callable[[str], Sequence[Ref[Any]]], stream: Callable[[str], RandomStream]
@@ -62,19 +62,19 @@ class ProviderFaults:
         self._stream = stream
         self._in_force: dict[str, list[ProviderFault]] = {}
         self._guarded: dict[str, str] = {}
-        """The models that a fault may strike, by path, with the names of the file."""
+        """The names in the file of models that a fault may strike, by path."""
 
     # ---- models
 
     def guard(self, names: list[str]) -> None:
-        """Stand between the models of these names and those that ask them, from now on."""
+        """Put a guard between the models of these names and their callers."""
         for name in names:
             for ref in self._find(name):
                 self._guarded[ref.path] = name
                 self._stand_before(ref)
 
     def started(self, path: str) -> None:
-        """Stand before a model that has started again."""
+        """Put the guard before a model that has started again."""
         for ref in self._find(self._guarded[path]) if path in self._guarded else ():
             if ref.path == path:
                 self._stand_before(ref)
@@ -91,27 +91,27 @@ class ProviderFaults:
     # ---- faults
 
     def begin(self, path: str, fault: ProviderFault) -> None:
-        """Have the provider of a model fail."""
+        """Begin a fault of a model's provider."""
         self._in_force.setdefault(path, []).append(fault)
 
     def end(self, path: str, fault: ProviderFault) -> None:
-        """End a fault."""
+        """End a fault of a model's provider."""
         self._in_force[path].remove(fault)
 
     def refusal(self, path: str) -> Exception | None:
-        """Return the failure of a request that begins now, None if it goes through to the model."""
+        """Return the failure of a request that begins now, None if the model gets the request."""
         for each in self._in_force.get(path, ()):
             if each.fault.status in (429, 500, "malformed"):
                 return _failure(each)
         return None
 
     def cut(self, path: str) -> Exception | None:
-        """Return the failure of an answer that goes on, None if it does."""
+        """Return the failure that cuts an answer off, None if the answer goes on."""
         cuts = (each for each in self._in_force.get(path, ()) if each.fault.status == "cut")
         return next(map(_failure, cuts), None)
 
     async def delay(self, path: str) -> None:
-        """Wait as long as the next piece of an answer is late."""
+        """Wait for the delay of the next piece of an answer."""
         for each in tuple(self._in_force.get(path, ())):
             if each.fault.status == "slow":
                 delay = LATE if each.fault.delay is UNSET else each.fault.delay
@@ -119,7 +119,7 @@ class ProviderFaults:
 
 
 class _Guarded:
-    """The function of the action of a model, behind the faults of its provider."""
+    """The function of a model's action, guarded by the faults of its provider."""
 
     def __init__(self, faults: ProviderFaults, path: str, op: Operation) -> None:
         self._faults = faults
@@ -149,11 +149,11 @@ class _Guarded:
                         yield begun  # noqa: ASYNC119 -- likewise
                     raise cut
         finally:
-            USES.set(None)  # not by a token: it may be closed by another task
+            USES.set(None)  # without a token, as another task may close it
 
 
 def _begun(item: Any) -> Any:
-    """Return the first half of a piece of text; of anything else there is nothing yet."""
+    """Return the first half of a piece of text; None for shorter texts and anything else."""
     from lmos_actors.llm import TextDelta
 
     text = getattr(item, "text", "") if isinstance(item, TextDelta) else ""

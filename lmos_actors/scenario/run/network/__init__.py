@@ -1,4 +1,4 @@
-"""The network of a file: its nodes and links, the connections of a simulated one, and the faults of all."""
+"""The network of a file: its nodes and links, the connections of a simulated network, and their faults."""
 
 from lmos_actors._late import late
 

@@ -1,15 +1,15 @@
-"""A directory in a simulated network: agents register in it, and are found by those of other nodes.
+"""A directory in a simulated network: agents register in it, and agents of other nodes find them.
 
-The directory is the agent that a real node hosts, and stands on a node as every agent does. Each node has the
-registrar and the finder of a real node, with the same constants. What they ask of the directory goes over the
-links of their node, as messages to an agent; they have the time of a request over HTTP for it.
+The directory is the agent that a real node hosts, and is on a node like every agent. Each node has the
+registrar and the finder of a real node, with the same constants. Their requests to the directory go over the
+links of their node, as messages to an agent, with the time limit of a request over HTTP.
 
 Odd but meant:
 
-- **What starts before the world is there is registered at once**, whatever the links are, as a connection is
-  there when it is first used (`has_begun`). A run begins in a network that has been there for a while.
-- **A node is not an agent**, and yet sends requests. It stands in `CURRENT` as an agent with a task does
-  (`NodePlace`), so that logs and diagrams have its name as the sender.
+- **Agents that start before the run begins are registered at once**, whatever the links are, as a connection
+  is there when it is first used (`has_begun`). A run begins in a network that has existed for a while.
+- **A node is not an agent**, and yet sends requests. It is in `CURRENT` like an agent with a task
+  (`NodePlace`), so that logs and diagrams name it as the sender.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ if TYPE_CHECKING:
     from lmos_actors.simulation.network import NodeNetwork
 
 HOST: Final = "{}.world"
-"""The host of a node in descriptions: no name of this machine."""
+"""The host of a node in descriptions, which is not a name of this machine."""
 
 
 class NodePlace:
-    """A node as the sender of what it asks itself, in place of an agent."""
+    """A node as the sender of its own requests, in place of an agent."""
 
     __slots__ = ("path",)
 
     number = math.inf
-    """After all agents, in the order of waiting graphs."""
+    """Its number in the order of waiting graphs: after all agents."""
 
     output_gate: ClassVar[None] = None
-    """It keeps nothing, so what it sends waits for no commit."""
+    """A node stores nothing, so its messages wait for no commit."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
 
 class NetworkDirectory:
-    """The registrars and finders of the nodes of a simulated network, and the directory that they ask.
+    """The registrars and finders of the nodes of a simulated network, and the directory that they use.
 
-    `ref` is that to the directory, an agent of `node`, whose registrations are in `store`; `label` returns
-    the node of the agent at a path; `start_soon` starts a task of the real node, `ttl` is the time to live of
-    registrations in seconds.
+    `ref` is the ref to the directory, an agent of `node` that keeps its registrations in `store`. `label`
+    returns the node of the agent at a path, `start_soon` starts a task of the real node, and `ttl` is the
+    time to live of registrations in seconds.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class NetworkDirectory:
         self._registrars: dict[str, Registrar] = {}
         self._scopes: dict[str, trio.CancelScope] = {}
         self._finders: dict[str, AgentFinder] = {}
-        self._known: Bounded[str, Any] = Bounded(MAX_AGENTS)  # the last links by path, of what is gone too
+        self._known: Bounded[str, Any] = Bounded(MAX_AGENTS)  # the last links by path, also of lost agents
         self._near_spread = rt.spread
         rt.seeker, rt.spread = self, self._spread
         rt.population.watchers.append(self._changed)
@@ -105,7 +105,7 @@ class NetworkDirectory:
     # ---- registering
 
     def register(self, nodes: Iterable[str]) -> None:
-        """Begin to register the agents of nodes, those that start later too."""
+        """Begin to register the agents of nodes, also those that start later."""
         for node in nodes:
             served = ServedAgents(self._descriptions(node), partial(self._is_registered, node))
             registrar = Registrar(self._rt, LinkedDirectory(self, node), served, self._ttl, node)
@@ -119,12 +119,12 @@ class NetworkDirectory:
             await registrar.run()
 
     def close(self) -> None:
-        """End without taking registrations back, as the network ends."""
+        """End without removing registrations, as the network ends."""
         for scope in self._scopes.values():
             scope.cancel("the network has ended")
 
     def end_node(self, node: str) -> None:
-        """End the registrar and the finder of a node that ends now; what it has registered expires."""
+        """End the registrar and the finder of a node that ends now; its registrations expire."""
         self._registrars.pop(node, None)
         self._finders.pop(node, None)
         scope = self._scopes.pop(node, None)
@@ -132,7 +132,7 @@ class NetworkDirectory:
             scope.cancel("its node has ended")
 
     def begin_node(self, node: str) -> None:
-        """Begin to register the agents of a node that has begun again; a directory on it is empty."""
+        """Begin to register the agents of a node that has begun again; a directory on it loses its data."""
         if node == self.place:
             self._store.wipe()
         self.register((node,))
@@ -159,7 +159,7 @@ class NetworkDirectory:
     # ---- finding
 
     def beyond(self, sought: AgentQuery) -> ReplicaLink | None:
-        """See `RemoteLookup`: for agents, which look from their node."""
+        """See `RemoteLookup`; serves agents only, each from its own node."""
         return None if sought.node is None else self._finder(sought.node).beyond(sought)
 
     def _spread(self, sought: AgentQuery, by: Spread, key: str | None) -> Any:
@@ -195,7 +195,7 @@ class NetworkDirectory:
 
 
 class LinkedDirectory:
-    """The directory of a simulated network as one node asks it: near on its own node, else over links."""
+    """The directory of a simulated network as one node sees it: near on its own node, else over links."""
 
     def __init__(self, shared: NetworkDirectory, node: str) -> None:
         self._shared = shared
@@ -205,7 +205,7 @@ class LinkedDirectory:
 
     @property
     def url(self) -> str:
-        """URL of the directory, for messages."""
+        """The URL of the directory, for messages."""
         return self._shared.url
 
     def _there(self) -> OwnDirectory:
@@ -238,11 +238,11 @@ class LinkedDirectory:
         return await self._there().find(query, most)
 
     async def aclose(self) -> None:
-        """Return at once: connections are those of the nodes."""
+        """Do nothing: the connections belong to the nodes."""
 
 
 async def _of_node(node: str, async_fn: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
-    CURRENT.set(OwnTask(NodePlace(node)))  # of this task alone
+    CURRENT.set(OwnTask(NodePlace(node)))  # in this task alone
     await async_fn(*args)
 
 

@@ -1,4 +1,4 @@
-"""Faults of links between nodes, which a network applies: a simulated one, or that of processes."""
+"""Faults of links between nodes, applied by a simulated network or by the network of processes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class LinkNetwork(Protocol):
-    """The network of a run, as faults of its links need it."""
+    """The interface of a run's network for faults of its links."""
 
     def strike(self, fault: OfNetwork, key: str, /) -> tuple[tuple[str, ...], ...]:
-        """Put a fault into force by a name of its own; return the nodes of each side that it is about."""
+        """Put a fault into force under its own key; return the affected nodes of each side."""
         ...
 
     def heal(self, key: str, /) -> None:
-        """End the fault of a name that began first."""
+        """End the oldest fault with this key."""
         ...
 
     def nodes(self, of: str | tuple[str, ...], /) -> list[str]:
@@ -39,7 +39,7 @@ class LinkNetwork(Protocol):
 
 
 class LinkFaults:
-    """The faults of the links of one run. `call_at` has a function called at an instant of its time."""
+    """The faults of the links of one run. `call_at` calls a function at an instant of the run."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class LinkFaults:
         return True
 
     def _strike(self, fault: OfNetwork, id: str, *, kind: str = "", key: str = "") -> None:
-        """Inject a fault of links now. `kind` and `key` are those of one that is part of another."""
+        """Inject a fault of links now. `kind` and `key` are given for a fault that is part of another."""
         kind, key = kind or kind_of_fault(fault), key or id
         nodes = self._network.strike(fault, key)
         struck = self._faults.begin(id, kind, {NETWORK: None})
@@ -83,7 +83,7 @@ class LinkFaults:
             self._faults.heal(struck, (NETWORK,))
 
     def _cut_one_by_one(self, fault: Swizzle, id: str) -> None:
-        """Cut links one after the other, and heal them in another order: each is a partition of two nodes."""
+        """Cut links one by one, and heal them in another order; each cut is a partition of two nodes."""
         links = list(combinations(self._network.nodes(fault.of), 2))
         random, now = self._faults.stream(f"fault {id}"), trio.current_time()
         random.shuffle(links)

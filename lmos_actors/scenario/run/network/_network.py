@@ -1,8 +1,8 @@
-"""The network of one run: which agents are on which node, what links do, and the faults of both.
+"""The network of one run: the nodes of its agents, the behaviour of links, and the faults of both.
 
 In `world: memory` the messages of agents go through a `SimulatedNetwork`, in `wire` over the connections of a
-`WireNetwork`, one for each pair of nodes that talk. Steps, and what no agent sends, are of the node `user`,
-whose links are perfect unless the file names them.
+`WireNetwork`, one for each pair of nodes that talk. Steps, and messages that no agent sends, belong to the
+node `user`, whose links are perfect unless the file names them.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ class RunNetwork:
         self.ends_nodes = any(map(_ends_nodes, faults_in(cell.scenario)))
         """Whether faults end nodes of the network."""
         self.has_user = self._rules.names_user or (self.ends_nodes and network.delivery == "stream")
-        """Whether steps cross the network: links or faults name those of the user, or connections end."""
+        """Whether steps cross the network: if links or faults name `user`, or faults end connections."""
         self.links = Links(self._rules.between, entropy.stream)
         self._network: SimulatedNetwork | WireNetwork | None = None
-        self._before: Counter[str] = Counter()  # of the networks of nodes that were killed
+        self._before: Counter[str] = Counter()  # the counts of networks whose nodes were killed
         self._in_force: dict[str, list[int]] = {}
         self._on_sent: OnSent | None = None
 
     def open(self, node: Node, network: MemoryNetwork | None) -> None:
         """Carry the messages between the agents of a node from now on.
 
-        `network` is that on which the node listens, in `world: wire`.
+        `network` is the network on which the node listens in `world: wire`, else None.
         """
         if self._network is not None:
             self._before += self._network.counts
         rt, label = node.root.rt, self.names.of_path
-        rt.nodes = self  # what agents look for ends at their node
+        rt.nodes = self  # lookups of agents are for their own node only
         if network is None:
             near_user = not self.has_user
             self._network = SimulatedNetwork(
@@ -75,7 +75,7 @@ class RunNetwork:
             )
             self._watch()
             return
-        from ..wire import place_of  # what speaks over wires: few files need it
+        from ..wire import place_of  # for worlds with wires: few files need it
 
         place = place_of(node, network)
         self._network = WireNetwork(
@@ -84,7 +84,7 @@ class RunNetwork:
         self._watch()
 
     def watch(self, on_sent: OnSent) -> None:
-        """Have a function take note of each message on a line from now on, also of later nodes."""
+        """Call a function for each further message on a line, also after the node has been replaced."""
         self._on_sent = on_sent
         self._watch()
 
@@ -94,7 +94,7 @@ class RunNetwork:
 
     @asynccontextmanager
     async def registering(self, node: Node) -> AsyncGenerator[None]:
-        """Start the directory of the network on a node, if there is one, and have all agents use it."""
+        """Start the network's directory, if it has one, on a node, and make all agents use it."""
         if self._directory is None:
             yield
             return
@@ -124,7 +124,7 @@ class RunNetwork:
             self._discovery.close()
 
     async def wait_registered(self) -> None:
-        """Wait until the agents that have started are registered, where they are as the run begins."""
+        """Wait until the started agents are registered, if the run begins now and there is a directory."""
         if self._discovery is not None and not self._discovery.has_begun:
             await wait_until_idle()
             self._discovery.has_begun = True
@@ -136,21 +136,21 @@ class RunNetwork:
     # ---- nodes that end and begin again
 
     def end_node(self, node: str) -> None:
-        """Cut a node off, as the end of its process does: nothing reaches it, or comes from it."""
+        """Cut a node off, as the end of its process does: nothing reaches it or comes from it."""
         assert self._network is not None
         self._network.end_node(node)
         if self._discovery is not None:
             self._discovery.end_node(node)
 
     def begin_node(self, node: str) -> None:
-        """Let a node be reached again, whose agents start now."""
+        """Make a node reachable again, as its agents start now."""
         assert self._network is not None
         self._network.begin_node(node)
         if self._discovery is not None:
             self._discovery.begin_node(node)
 
     def parts_of(self, node: str, root: Supervisor) -> list[tuple[Supervisor, tuple[Slot | Supervisor, ...]]]:
-        """Return what is on a node: children of supervisors, whole, by the supervisor, in start order."""
+        """Return the parts on a node: whole children of supervisors, by supervisor, in start order."""
         found: list[tuple[Supervisor, tuple[Slot | Supervisor, ...]]] = []
         top: list[Slot | Supervisor] = []
         for child in root.children:
@@ -163,7 +163,7 @@ class RunNetwork:
         return [(root, tuple(top)), *found] if top else found
 
     def _place_of(self, child: Slot | Supervisor) -> str:
-        """Return the node of an agent, or of what is below a supervisor: all of it is on one."""
+        """Return the node of an agent, or of the agents below a supervisor, which are all on one node."""
         first = child if isinstance(child, Slot) else next(agents_of(child), child)
         return self.names.of_path(first.path)
 
@@ -173,9 +173,9 @@ class RunNetwork:
         return self._network.ref(ref)
 
     def lines_between(self, node: Node, name: str, to: str) -> LineNetwork | None:
-        """Return the lines from the node of an agent, or `user`, to that of another; None if that is near.
+        """Return the lines from the node of an agent, or `user`, to another agent's; None if that is near.
 
-        What connects by them connects to the real `node`, by its network.
+        Connections over them lead to the real `node`, through its network.
         """
         assert self._network is not None
         (source,), (target,) = self.names.named(name), self.names.named(to)
@@ -191,7 +191,7 @@ class RunNetwork:
     # ---- faults
 
     def strike(self, fault: OfNetwork, id: str) -> tuple[tuple[str, ...], ...]:
-        """Put a fault into force, and return the nodes that it is about: those of each side."""
+        """Put a fault into force, and return the affected nodes of each side."""
         assert self._network is not None
         if isinstance(fault, Disconnect) and fault.how in INSTANT:
             self._network.disconnect(self._rules.where(fault.between), half_open=fault.how == "half_open")
@@ -205,7 +205,7 @@ class RunNetwork:
         return self._rules.nodes(of)
 
     def heal(self, id: str) -> None:
-        """End the fault of an id that began first and is in force; it may have ended by itself."""
+        """End the oldest fault of an id that is in force, if it has not ended by itself."""
         numbers = self._in_force.get(id)
         if numbers and self._network is not None:
             self._network.heal(numbers.pop(0))

@@ -1,6 +1,6 @@
-"""The links of a file, as rules and faults of lines between nodes; no messages, no time.
+"""The links of a file, as rules and faults of lines between nodes; without messages and time.
 
-The same in every world that has a network: simulated, or real between processes.
+They are the same in every world with a network: simulated, or real between processes.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class NetworkRules:
-    """The links of one file."""
+    """The rules and faults of the links of one file."""
 
     def __init__(self, cell: Cell, entropy: Entropy) -> None:
         network = cell.scenario.network
         assert network is not None
         self.names = NodeNames(cell)
         self.names_user = _names_user(cell.scenario)
-        """Whether the links of the user are anywhere in the file."""
+        """Whether the file names links of the user anywhere."""
         self._entropy = entropy
         self._default = _rules(network.default, PERFECT)
         self._declared = [(self._selected(each), each) for each in network.links]
@@ -59,7 +59,7 @@ class NetworkRules:
         return lambda source, target: (first(source) and second(target)) or (second(source) and first(target))
 
     def between(self, source: str, target: str) -> LinkRules:
-        """Return the rules of a line: those by default, changed by what is declared for it, in order."""
+        """Return the rules of a line: the default ones, changed by the file's links for it, in order."""
         rules = PERFECT if USER in (source, target) else self._default
         for selects, declared in self._declared:
             if selects(source, target):
@@ -67,7 +67,7 @@ class NetworkRules:
         return rules
 
     def fault(self, fault: OfNetwork, id: str) -> tuple[LinkFault, tuple[tuple[str, ...], ...]]:
-        """Return a fault as it is of lines, and the nodes that it is about: those of each side."""
+        """Return a fault as a fault of lines, and the affected nodes of each side."""
         if isinstance(fault, Partition):
             sides = self._sides(fault.sides, self._entropy.stream(f"fault {id}"))
             about = tuple(map(tuple, sides))
@@ -80,13 +80,13 @@ class NetworkRules:
         return LinkFault(selects=where, cuts=True), about
 
     def where(self, between: Any) -> Callable[[str, str], bool]:
-        """Return which lines a fault is of."""
+        """Return a test for the lines that a fault strikes."""
         if between is not UNSET:
             return self._both_ways(between)
         return _everywhere if self.names_user else _among_nodes
 
     def ends(self, between: Any) -> tuple[str, ...]:
-        """Return the names of the ends of the lines of a fault."""
+        """Return the names of the ends of a fault's lines."""
         return (NETWORK,) if between is UNSET else tuple(between)
 
     def _sides(self, sides: Sequence[Side], stream: RandomStream) -> list[list[str]]:
@@ -113,12 +113,12 @@ def _everywhere(source: str, target: str) -> bool:
 
 
 def _among_nodes(source: str, target: str) -> bool:
-    """Select all lines but those of the user."""
+    """Select all lines except those of the user."""
     return USER not in (source, target)
 
 
 def _names_user(scenario: Scenario | Simulation) -> bool:
-    """Return whether the links of the user are anywhere in a file."""
+    """Return whether a file names links of the user anywhere."""
     assert scenario.network is not None
     ends = [end for links in scenario.network.links for end in _named_in(links)]
     for fault in faults_in(scenario):
@@ -136,7 +136,7 @@ def _named_in(links: LinksBetween) -> tuple[object, ...]:
 
 
 def _rules(declared: Rules, below: LinkRules) -> LinkRules:
-    """Return rules with what a file declares in place of what is below."""
+    """Return the rules `below`, replaced where a file declares others."""
     given: dict[str, Any] = {}
     for name in ("latency", "jitter"):
         value = getattr(declared, name)

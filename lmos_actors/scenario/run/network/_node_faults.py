@@ -1,4 +1,4 @@
-"""Restarts of nodes of a simulated network: each ends as a killed process does, and begins again."""
+"""Restarts of nodes of a simulated network: each ends like a killed process, and begins again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NodeFaults:
-    """The faults of nodes of the network of one run."""
+    """The faults of the nodes of one run's network."""
 
     def __init__(self, faults: Faults, machine: Machine, network: RunNetwork) -> None:
         self._faults = faults

@@ -1,8 +1,8 @@
 """The nodes of the network of a file, by their names.
 
-A node is one of `nodes:`, or has the name of an agent that stands in none of them. Agents that an agent
-starts are on its node, as are the members of a pool on that of the pool, and a bridge to a relay on that of
-its agent.
+A node is one of `nodes:`, or has the name of an agent that is in none of them. Agents started by an agent are
+on its node; the members of a pool are on the node of the pool, and a bridge to a relay is on the node of its
+agent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NodeNames:
-    """The nodes of one file: those of `nodes:`, and agents that are in none of them."""
+    """The nodes of one file: those of `nodes:`, and each agent that is in none of them."""
 
     def __init__(self, cell: Cell) -> None:
         scenario = cell.scenario
@@ -68,7 +68,7 @@ class NodeNames:
         return tuple([slot for slot in members if self.of_path(slot.path) == node])
 
     def named(self, name: str) -> list[str]:
-        """Return the nodes that a name stands for: a node, that of an agent, all of a population."""
+        """Return the nodes that a name stands for: a node itself, an agent's, or all of a population."""
         if name in self._nodes or name == USER:
             return [name]
         count = self._populations.get(name)
@@ -77,7 +77,7 @@ class NodeNames:
         return [self.of_path(self._paths.get(name, name))]
 
     def selects(self, name: str) -> Callable[[str], bool]:
-        """Return which nodes a name stands for, as a test; a population need not be looked through."""
+        """Return a test for the nodes that a name stands for; it need not search a population."""
         if name in self._populations and name not in self._node_of:
             prefix = f"{name}/"
             return lambda node: node.startswith(prefix)

@@ -1,4 +1,4 @@
-"""Processes: the groups of a deployment in `world: process`, faults of these, and agents `from: process`."""
+"""Processes: the groups of a deployment in `world: process`, their faults, and agents `from: process`."""
 
 from lmos_actors._late import late
 

@@ -1,4 +1,4 @@
-"""The consumer of agents in processes: steps reach them at the addresses that the launcher knows."""
+"""The consumer of agents in processes: steps reach them at the addresses known to the launcher."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
 
 CONNECT: Final = 5.0
-"""Seconds that a connection may take; then a request finds that there is none."""
+"""Seconds that connecting may take; after that, a request fails for lack of a connection."""
 
 _CHOSEN: Final[ContextVar[tuple[str, str] | None]] = ContextVar("process", default=None)
-"""The path of an agent, and the URL of the process in which the task uses it."""
+"""The path of an agent, and the URL of the process in which this task uses it."""
 
 
 class ProcessClient:
-    """Client of the processes of one run. `sent` is called with the number of each message it sends.
+    """The client of the processes of one run. `sent` is called with the number of each message it sends.
 
-    `urls_of` returns the URLs of the processes that have the agent at a path and are ready; `next_url` one of
-    them, in turn, or raises AgentUnavailable. A request goes to the process that its task has reached.
+    `urls_of` returns the URLs of the ready processes that have the agent at a path; `next_url` returns one of
+    them, in turn, or raises AgentUnavailable. A request goes to the process that its task has chosen.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class ProcessClient:
         self._next_url = next_url
         self._things: dict[tuple[str, str], ConsumedThing] = {}
         self.remotes = RemoteAgents(node)
-        """The agents of others that the file names."""
+        """The agents of other nodes that the file names."""
         trace_context(node.root.rt).noticed = sent
 
     def choose(self, path: str) -> str:
-        """Have this task use the agent at a path in the process whose turn it is, and return its URL.
+        """Choose the next process of the agent at a path for this task, and return its URL.
 
         Raises AgentUnavailable while no process is ready.
         """
@@ -69,7 +69,7 @@ class ProcessClient:
         return self._next_url(path)
 
     def ref(self, cls: type[Any], path: str) -> Ref[Any]:
-        """Return a ref to the agent at a path, in the process that is used. Raises AgentUnavailable."""
+        """Return a ref to the agent at a path in the chosen process. Raises AgentUnavailable."""
         url = self._url_of(path)
         return remote_ref(self._peers, cls, f"{url}/ws", _id(url, path))
 
@@ -82,16 +82,16 @@ class ProcessClient:
         return found
 
     def approvals(self, path: str) -> list[Ref[Approvals]]:
-        """Return refs to the agents `approvals` of the processes that have the agent at a path, if ready."""
+        """Return refs to the agents `approvals` of all ready processes that have the agent at a path."""
         return [
             remote_ref(self._peers, Approvals, f"{url}/ws", _id(url, APPROVALS))
             for url in self._urls_of(path)
         ]
 
     async def reach(self, path: str, *, is_chosen: bool) -> None:
-        """Choose a process of the agent at a path, unless one is, and have a connection to it, or not.
+        """Choose a process of the agent at a path, unless `is_chosen`; wait up to `CONNECT` to connect to it.
 
-        Raises AgentUnavailable while no process is ready.
+        Raises AgentUnavailable if no process is ready.
         """
         if not is_chosen:
             self.choose(path)

@@ -1,4 +1,4 @@
-"""Faults of processes: killed, stopped and continued by signals, or drained and started again."""
+"""Faults of processes: signals kill, stop and continue them, or they drain and start again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ProcessFaults:
-    """The faults of the processes of one run. `paths` are those of agents, by name."""
+    """The faults of the processes of one run. `paths` has the paths of agents, by name."""
 
     def __init__(self, faults: Faults, processes: Processes, paths: dict[str, str]) -> None:
         self._faults = faults
@@ -25,7 +25,7 @@ class ProcessFaults:
         self._paths = paths
 
     async def strike(self, fault: AnyFault | ProcessFault, id: str, *, wait: bool) -> bool:
-        """See `FaultWorld`: with `wait` until processes that it has ended are there again, and ready."""
+        """See `FaultWorld`; `wait` waits until the processes that it has ended are ready again."""
         if not isinstance(fault, Kill | StopProcess | Continue | Restart):
             return False
         targets = self._targets_of(fault)
@@ -42,7 +42,7 @@ class ProcessFaults:
         return True
 
     def _targets_of(self, fault: Any) -> list[str]:
-        """Return the groups, and the single processes, that a fault is of. Raises FaultFailed."""
+        """Return the groups and single processes that a fault strikes. Raises FaultFailed."""
         names: tuple[str, ...] = (fault.of,) if isinstance(fault.of, str) else fault.of
         known = self._processes.launcher.groups
         targets: dict[str, None] = {}

@@ -1,11 +1,11 @@
 """The network of processes: the links of the file, applied to real connections.
 
 Each group has a gateway, through which its processes reach all others (`lmos_actors.deployment.faults`), and
-so has `user`, where the file names it. All of them share the lines of one `Links`: those of a simulated
-network, with the same rules, faults and chance, of which each pair of groups has its own.
+so has `user`, if the file names it. They share the lines of one `Links`, as in a simulated network, with the
+same rules, faults and random streams; each pair of groups has its own line.
 
-What is no node of the network is reached without a line: a process of the same group, the group with the
-directory unless the file has that in its network, and whatever is no process of the run.
+Other targets are reached without a line: processes of the same group, the group with the directory (unless
+the file has that in its network), and everything that is not a process of the run.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 HERE: Final = endpoint_of("ws://127.0.0.1:0")
 
 UNHEARD: Final = 0.5
-"""Seconds in which the launcher hears of the address of a process, at most, that another one has heard of."""
+"""Maximum time in seconds until the launcher knows the address of a process that another process knows."""
 
 LOOK: Final = 0.01
-"""Seconds between two looks at whether it has."""
+"""Seconds between two checks for that."""
 
 
 class ProcessNetwork:
@@ -77,7 +77,7 @@ class ProcessNetwork:
         return attrs.evolve(HERE, host=host, port=port, target="").url
 
     def of_user(self) -> Network:
-        """Return the network by which steps reach processes."""
+        """Return the network over which steps reach processes."""
         if USER not in self._gateways:
             return TcpNetwork()
         return GatewayNetwork(endpoint_of(self.gateway_of(USER)), TcpNetwork())
@@ -104,7 +104,7 @@ class ProcessNetwork:
     # ---- faults
 
     def strike(self, fault: OfNetwork, key: str) -> tuple[tuple[str, ...], ...]:
-        """Put a fault into force, by a name of its own; return the nodes of each side that it is about."""
+        """Put a fault into force under its own key; return the affected nodes of each side."""
         if isinstance(fault, Disconnect) and fault.how in INSTANT:
             where = self._rules.where(fault.between)
             for proxy in self._gateways.values():
@@ -120,7 +120,7 @@ class ProcessNetwork:
         return lambda source, target: self._crosses(source, target) and selects(source, target)
 
     def heal(self, key: str) -> None:
-        """End the fault of a name that began first."""
+        """End the oldest fault with this key."""
         self._links.heal(self._in_force[key].pop(0))
         self._look_at_lines()
 

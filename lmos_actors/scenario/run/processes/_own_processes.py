@@ -1,7 +1,7 @@
-"""Processes with agents of a file, `from: process`: started before the first agent, and ended with the run.
+"""Processes with agents of a file (`from: process`), started before the first agent and ended with the run.
 
-A process says where its agents are as `serve` does, by a line of JSON for each. So it may be a program in any
-language, which `serve` need not be. What else it prints goes to standard error, as what agents print.
+A process prints where its agents are, as `serve` does: a line of JSON for each. So it may be a program in any
+language, and need not be `serve`. Its other output goes to standard error, like the output of agents.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from lmos_actors.system.model import OwnProcess
 
 Consume: TypeAlias = "Callable[[str, str | None], Awaitable[ConsumedThing]]"
-"""Connects to the agent at a URL; of several there, to the one of a name."""
+"""Connects to the agent at a URL; if there are several, to the one with a name."""
 
 IN_ORDER: Final = 10.0
-"""Seconds in which a process ends that is asked to; then it is killed."""
+"""Seconds that a process has to end when asked to; then it is killed."""
 
 AGAIN: Final = 0.05
 """Seconds between two attempts to reach an agent whose address the file gives."""
 
 LAST_WORDS: Final = 0.05
-"""Seconds in which the last words of a process that has ended may still come."""
+"""Seconds in which the last output of an ended process may still arrive."""
 
 MOST_LINES: Final = 1_000
-"""Agents of one process that are known, at most."""
+"""Maximum number of agents of one process that are known."""
 
 
 @attrs.define(eq=False)
@@ -58,12 +58,12 @@ class _Served:
     ready: trio.Event = attrs.Factory(trio.Event)
     ended: trio.Event = attrs.Factory(trio.Event)
     how: str = ""
-    """The way it ended."""
+    """The way the process ended."""
     last_words: str = ""
     has_begun: bool = False
 
     async def killed(self) -> None:
-        """Kill it, if it has not ended, with all that it has started, and let go of it."""
+        """Kill the process and all that it has started, unless it has ended, and release its resources."""
         self.process.kill()
         await self.process.wait()
         await self.input.aclose()
@@ -72,7 +72,7 @@ class _Served:
 
 
 class OwnProcesses:
-    """The processes of one run. `folder` is that in which they run; `ended` is called for one that ends."""
+    """The processes of one run. They run in `folder`; `ended` is called if one ends by itself."""
 
     def __init__(self, folder: Path, ended: Callable[[str, str], object]) -> None:
         self._folder = folder
@@ -83,7 +83,7 @@ class OwnProcesses:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Let processes be started, and end all of them: in order, or at once where the run is cut off."""
+        """Allow starts in this block, then end all processes: in order, or at once if the run is cut off."""
         try:
             async with trio.open_nursery(strict_exception_groups=True) as self._nursery:
                 try:
@@ -106,7 +106,7 @@ class OwnProcesses:
                 await each.process.wait()
 
     async def start(self, name: str, entry: OwnProcess, consume: Consume) -> ConsumedThing:
-        """Start the process of an agent, and consume that by its address. Raises StartFailed."""
+        """Start the process of an agent, and consume the agent at its address. Raises StartFailed."""
         served = await self._begun(name, entry)
         found: list[ConsumedThing] = []
         failures: list[LmosActorsError] = []
@@ -142,7 +142,7 @@ class OwnProcesses:
         except OSError as error:
             raise StartFailed(name, f"{error.filename or words[0]}: {error.strerror}") from error
         process = LocalProcess(started)
-        assert started.stdin is not None  # as it was asked for
+        assert started.stdin is not None  # as PIPE was requested
         served = _Served(process, started.stdin, kill_with_us(process.pid))
         self._served.append(served)
         assert self._nursery is not None
@@ -158,7 +158,7 @@ class OwnProcesses:
         served: _Served,
         consume: Consume,
     ) -> ConsumedThing:
-        """Wait until the agent is there, and consume it. Raises TransportError, ConfigError."""
+        """Wait until the agent is reachable, and consume it. Raises TransportError, ConfigError."""
         while entry.url is not None:
             try:
                 return await consume(entry.url, entry.thing)
@@ -181,7 +181,7 @@ class OwnProcesses:
         if served.has_begun and not self._may_end:
             self._ended(name, served.how)
 
-    # ---- what they print
+    # ---- their output
 
     async def _read_output(self, served: _Served) -> None:
         def take(line: str) -> None:
@@ -207,7 +207,7 @@ class OwnProcesses:
 
 
 async def _read_lines(pieces: AsyncGenerator[bytes], take: Callable[[str], None]) -> None:
-    """Call a function with each line, to the end of the pieces."""
+    """Call a function with each line, until the pieces end."""
     splitter = LineSplitter()
     async with aclosing(pieces) as found:
         async for piece in found:

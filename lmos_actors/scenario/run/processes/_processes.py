@@ -1,8 +1,8 @@
-"""The processes of one run: those of the groups of its deployment, by a launcher of its own.
+"""The processes of one run: the groups of its deployment, started by the run's own launcher.
 
-They live in a temporary folder: the copy of the file that they read, what they keep, and their logs. They end
-with the run, however it ends: in order where the story has come to its end, else by SIGKILL; and if this
-process is killed, by themselves, as their standard input ends.
+A temporary folder has the copy of the file that they read, their stores, and their logs. They end with the
+run, however it ends: in order if the story has come to its end, else by SIGKILL. If this process is killed,
+they end by themselves, as their standard input ends.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ if TYPE_CHECKING:
     from ._network import ProcessNetwork
 
 IN_ORDER: Final = 10.0
-"""Seconds in which all processes end in order, after a story that has come to its end."""
+"""Seconds that all processes have to end in order after a completed story."""
 
 KNOWN: Final = 0.25
-"""Seconds after the end of a process in which it is known, and what its last words were."""
+"""Seconds after the end of a process until the end and the last output are known."""
 
 SEEN: Final = 1.0
-"""Seconds after the end of a connection in which the end of its process is known too."""
+"""Seconds after the end of a connection until the end of its process is known, too."""
 
 
 class Processes:
     """The processes of one run.
 
-    `changed` is called whenever one has changed its state; `ended` with the name of one that has ended though
-    nobody asked it to, and why.
+    `changed` is called whenever a process changes its state; `ended` with the name of a process that ended
+    unasked, and the reason.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Processes:
         ended: Callable[[str, str], object],
     ) -> None:
         self.network: ProcessNetwork | None = None
-        """The network between them, where the file has one; opened before them."""
+        """The network between the processes, if the file has one; it is opened before them."""
         self._file = file
         self._changed = changed
         self._ended = ended
@@ -91,7 +91,7 @@ class Processes:
         self._may_end: dict[str, None] = {}
         self._addresses: dict[
             tuple[str, int], str
-        ] = {}  # the group at each, also of processes that have ended
+        ] = {}  # the group at each address, also of processes that have ended
         self._turns: dict[str, int] = {}
         self._nursery: trio.Nursery | None = None
         self._launcher: Launcher | None = None
@@ -102,12 +102,12 @@ class Processes:
 
     @property
     def client(self) -> ProcessClient:
-        """The consumer of their agents, once there is one."""
+        """The consumer of the processes' agents, once there is one."""
         assert self._client is not None
         return self._client
 
     def connect(self, node: Node, access: RemoteAccess, sent: Callable[[int], None]) -> None:
-        """Consume their agents by a node; `sent` is called with the number of each message."""
+        """Consume the agents through a node; `sent` is called with the number of each message."""
         self._client = ProcessClient(node, self.urls_of, self.next_url, access, sent)
 
     @property
@@ -118,12 +118,12 @@ class Processes:
 
     @property
     def nursery(self) -> trio.Nursery:
-        """For what is done beside the steps, until the end of the processes."""
+        """The nursery for tasks beside the steps, until the end of the processes."""
         assert self._nursery is not None
         return self._nursery
 
     def call_at(self, when: float, fn: Callable[[], object]) -> None:
-        """Have a function called at an instant, unless the processes end before."""
+        """Call a function at an instant, unless the processes end before."""
 
         async def call() -> None:
             await trio.sleep_until(when)
@@ -173,7 +173,7 @@ class Processes:
         return Launcher(plan, self._place, logs, self._note, token=token)
 
     def _at_free_ports(self, plan: GroupPlan) -> GroupPlan:
-        """Return the plan of a group that listens at free ports, as runs go on beside one another."""
+        """Return the plan of a group with free ports to listen at, as several runs may go on at once."""
         group, words = self._file.deployment.groups[plan.name], list(plan.arguments)
         for url in texts_of(group.listen):
             words += ["--listen", attrs.evolve(endpoint_of(filled_for(url, 1)), port=0, target="").url]
@@ -183,7 +183,7 @@ class Processes:
 
     @asynccontextmanager
     async def _opened(self, launcher: Launcher) -> AsyncGenerator[Node]:
-        """Open the node of the launcher, which is no part of what the run records."""
+        """Open the node of the launcher, which the run does not record."""
         environment = current_environment()
         set_environment(None)
         async with open_node(launcher_tree(launcher)) as node:
@@ -208,7 +208,7 @@ class Processes:
         for group in launcher.groups.values():
             for member in group.members.values():
                 if member.replica is not None and member.replica.process is not None:
-                    member.replica.process.resume()  # a stopped process hears of nothing
+                    member.replica.process.resume()  # a stopped process gets no request to end
         with trio.move_on_after(IN_ORDER), suppress(StartFailed):
             await launcher.stop()
 
@@ -227,16 +227,16 @@ class Processes:
                 self._failed.set()
         self._changed()
 
-    # ---- what is asked of them
+    # ---- questions about them
 
     def group_at(self, path: str) -> str:
-        """Return the group of the agent at a path, which one has: the file was checked."""
+        """Return the group of the agent at a path; the checked file has one."""
         found = self._groups.path(path)
         assert found is not None
         return found
 
     def group_at_address(self, to: Endpoint) -> str | None:
-        """Return the group of the process that listens at an address, or has; None if none is known to."""
+        """Return the group whose process listens, or has listened, at an address; None if unknown."""
         for name, group in self.launcher.groups.items():
             for member in group.members.values():
                 for url in member.urls:
@@ -245,12 +245,12 @@ class Processes:
         return self._addresses.get((to.host, to.port))
 
     def urls_of(self, path: str) -> list[str]:
-        """Return where the agent at a path is reached: in each process that is ready."""
+        """Return the URLs at which the agent at a path is reached, one for each ready process."""
         members = sorted(self.launcher.groups[self.group_at(path)].members.items())
         return [each.urls[0] for _, each in members if each.state == "ready" and each.urls]
 
     def next_url(self, path: str) -> str:
-        """Return one of these, in turn. Raises AgentUnavailable while no process is ready."""
+        """Return one of these URLs, in turn. Raises AgentUnavailable while no process is ready."""
         urls = self.urls_of(path)
         if not urls:
             raise AgentUnavailable(path, f"no process of {self.group_at(path)} is ready")
@@ -267,9 +267,9 @@ class Processes:
         return "stopped" if states <= {"stopped", "failed"} else "restarting"
 
     async def until_moved(self, path: str, take: Callable[[], Awaitable[None]]) -> bool:
-        """Await something of the agent at a path in one process; return whether that one has ended.
+        """Await `take`, which uses the agent at a path in one process; return whether that process ended.
 
-        Raises what that raises while its process goes on. The end of a connection is seen before that of the
+        Raises the error of `take` if its process goes on. The end of a connection shows before the end of its
         process.
         """
         group = self.launcher.groups[self.group_at(path)]
@@ -303,11 +303,11 @@ class Processes:
         return is_moved
 
     async def settle(self) -> None:
-        """Wait until ends of processes are known that steps have seen: by the ends of their connections."""
+        """Wait until ends of processes are known that steps have noticed by the ends of connections."""
         await trio.sleep(KNOWN)
 
     def draw(self) -> tuple[str, ...]:
-        """Draw the processes as they stand."""
+        """Return a line of text for each process, with its present state."""
         return tuple(self._rows())
 
     def _rows(self) -> Iterator[str]:
@@ -319,10 +319,10 @@ class Processes:
                 starts = f"{replica.generation} start" + ("s" if replica.generation != 1 else "")
                 yield f"{status.name}/{replica.number}  {replica.state}  {starts}{why}"
 
-    # ---- what is done to them: to those of a group, or to one by its number, `weather/2`
+    # ---- actions on them: on all of a group, or on one by its number, `weather/2`
 
     def _members(self, target: str) -> dict[str, Member]:
-        """Return the processes of a target, by their names."""
+        """Return the processes of a target by name."""
         group, _, number = target.partition("/")
         members = self.launcher.groups[group].members.items()
         return {f"{group}/{each}": member for each, member in members if number in ("", str(each))}
@@ -333,7 +333,7 @@ class Processes:
                 yield name, member.replica.process
 
     def generations(self, targets: list[str]) -> dict[str, int]:
-        """Return how often the processes of targets have begun, by their names."""
+        """Return how often the processes of targets have begun, by name."""
         return {name: each.generation for target in targets for name, each in self._members(target).items()}
 
     def kill(self, target: str) -> None:
@@ -343,17 +343,17 @@ class Processes:
             process.kill()
 
     def pause(self, target: str) -> None:
-        """Have processes do nothing."""
+        """Stop processes by a signal, until `resume`."""
         for _, process in self._running(target):
             process.pause()
 
     def resume(self, target: str) -> None:
-        """Have processes go on."""
+        """Let stopped processes go on."""
         for _, process in self._running(target):
             process.resume()
 
     async def wait_begun_after(self, before: dict[str, int]) -> None:
-        """Wait until processes are ready that have begun once more than then, by their names."""
+        """Wait until each process is ready and has begun more often than `before` says, by name."""
         for name, count in before.items():
             group, _, number = name.partition("/")
             found = self.launcher.groups[group]
@@ -364,7 +364,7 @@ class Processes:
         return members[number].state == "ready" and members[number].generation > before
 
     async def restart(self, target: str, down: float) -> None:
-        """Have processes drain, and start them again after so many seconds."""
+        """Let processes drain, and start them again after `down` seconds. Wait until they are ready."""
         group, _, number = target.partition("/")
         found = self.launcher.groups[group]
         await self.launcher.stop_all(found, [int(number)] if number else None)
@@ -375,7 +375,7 @@ class Processes:
 
 @contextmanager
 def _quiet_about_processes() -> Generator[None]:
-    """Have no crash report of a process in the log of this one: results say how processes ended."""
+    """Keep crash reports of processes out of this process's log: results say how processes ended."""
     log = logging.getLogger("lmos_actors")
 
     def is_other(record: logging.LogRecord) -> bool:
@@ -390,7 +390,7 @@ def _quiet_about_processes() -> Generator[None]:
 
 
 def _last_of(error: BaseException) -> tuple[str, str]:
-    """Return the process that failed last before a launcher gave up, and how."""
+    """Return the last process that failed before a launcher gave up, and how it failed."""
     todo: list[BaseException] = [error]
     found = ("launcher", str(error))
     for each in todo:

@@ -1,4 +1,4 @@
-"""Header of a message log: how to repeat its run, and the digests of the files that were run."""
+"""The header of a message log: how to repeat its run, and digests of the files that were run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def log_header(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:
     """Return the data to repeat a run; `until` is the end of a simulation.
 
-    `sources` are the files that were run, by their path in the project, with the SHA-256 of each.
+    `sources` has the SHA-256 of each file that was run, by its path in the project.
     """
     scenario = cell.scenario
     until = {"until": float(scenario.stop.at)} if isinstance(scenario, Simulation) else {}
@@ -38,7 +38,7 @@ def log_header(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:
 def source_digests(resolved: Resolved, cell: Cell) -> dict[str, str]:
     """Return the SHA-256 of the project files that a cell needs, by relative path.
 
-    They define its classes, are the deployment whose system it is, or have values of its distributions.
+    These define its classes, are the deployment that it uses, or have values of its distributions.
     """
     modules = dict.fromkeys(cls.__module__ for cls in cell.system.classes.values())
     if cell.system.used is not None:
@@ -64,6 +64,6 @@ def _sha256_of(file: str) -> str:
 
 @lru_cache(maxsize=1_000)
 def _hashed(file: str, changed: int, size: int) -> str:
-    """Return the SHA-256 of a file; time of change and size are part of the cache key."""
+    """Return the SHA-256 of a file. Its time of change and its size are part of the cache key."""
     del changed, size
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()

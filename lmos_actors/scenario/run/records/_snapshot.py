@@ -1,4 +1,4 @@
-"""Snapshot of a run at one instant: the tree, every agent's state and mailbox, the last messages.
+"""The snapshot of a run at one instant: the tree, every agent's state and mailbox, the last messages.
 
 Plain data without secrets; long values are cut. Taking a snapshot does not change the run.
 """
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from lmos_actors.supervision import Supervisor
 
 MESSAGES: Final = 5
-"""Most messages of one mailbox, and runs of one agent, in a snapshot."""
+"""Maximum number of messages of one mailbox, and of runs of one agent, in a snapshot."""
 
 RECENT: Final = 20
-"""Number of last records in a snapshot."""
+"""The number of last records in a snapshot."""
 
 LONGEST: Final = 2_000
-"""Most characters of one value as JSON; of a longer one the beginning of its text is kept."""
+"""Maximum length of one value as JSON; of a longer value, the begin of the text is kept."""
 
 
 @attrs.frozen(kw_only=True)
 class AgentSnapshot:
-    """State of one agent. `state` are its fields, None while it is down."""
+    """The state of one agent. `state` has its fields, None while it is down."""
 
     path: str
     class_name: str

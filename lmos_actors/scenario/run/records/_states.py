@@ -1,12 +1,12 @@
-"""Digests of the states that a run reaches, for `explore`: small numbers that say whether it went elsewhere.
+"""Digests of the states that a run reaches, for `explore`: small numbers that show whether a state is new.
 
-A state is the value of one field of an agent, by its class: what it has in it, what is in work, what waits.
-It is also the values that all agents of the class have in that field together, in no order: that two of them
-lead is seen so, whoever they are. Numbers and long texts are made coarse. The upper half of a digest names
-the field, so that a search can tell fields which say something from mere counters. Secrets are left out.
+A state is the value of one field of an agent, by its class; work in progress and waiting messages count as
+fields, too. So are the values of all agents of a class in that field together, in no order: two leaders show
+this way, whichever agents they are. Numbers and long texts are made coarse. The upper half of a digest names
+the field, so that a search can tell useful fields from mere counters. Secrets are left out.
 
-Each agent that had a record since the last sample is looked at. Samples are as dense as the records at the
-begin of a run, and thinner later, so that a long run costs hardly more than a short one.
+A sample looks at each agent with a record since the last sample. At the begin of a run samples are as dense
+as the records, later they are thinner, so that a long run costs hardly more than a short one.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from ...judge import AgentDirectory
 
 MOST_VALUES: Final = 24
-"""Digests of one field in one run at most."""
+"""Maximum number of values of one field in one run."""
 
 MOST_INSTANTS: Final = 128
-"""Instants of one run at most; of more, every second is left out."""
+"""Maximum number of instants of one run; if there are more, every second is left out."""
 
 MOST_AGENTS: Final = 32
-"""Agents that one sample looks at."""
+"""Maximum number of agents in one sample."""
 
 _THINNER: Final = 64
 _SMALL: Final = 16
@@ -46,7 +46,7 @@ _DEEPEST: Final = 4
 
 @attrs.define(eq=False)
 class _Field:
-    """The values of one field of a class: those that were seen, and the present one of each agent."""
+    """The values of one field of a class: all values seen, and the present value of each agent."""
 
     group: int
     seen: set[int] = attrs.Factory(set[int])
@@ -54,7 +54,7 @@ class _Field:
     total: int = 0
 
     def note(self, path: str, value: int, states: dict[int, None]) -> None:
-        """Take the value that an agent has now."""
+        """Take the present value of an agent."""
         before = self.present.get(path)
         if value == before:
             return
@@ -68,7 +68,7 @@ class _Field:
 
 
 class StateSampler:
-    """Instrument that takes the digests of one run's states. One per run."""
+    """An instrument that takes the digests of one run's states. One per run."""
 
     def __init__(self) -> None:
         self._directory: AgentDirectory | None = None
@@ -81,12 +81,12 @@ class StateSampler:
 
     @property
     def states(self) -> tuple[int, ...]:
-        """The digests of the states that were reached, in the order of the run."""
+        """The digests of the states reached, in the order of the run."""
         return tuple(self._states)
 
     @property
     def instants(self) -> tuple[int, ...]:
-        """The instants at which a state was reached for the first time, in microseconds."""
+        """The instants in microseconds at which a state was reached for the first time."""
         return tuple(self._instants)
 
     def begin(self, directory: AgentDirectory) -> None:
@@ -129,7 +129,7 @@ class StateSampler:
 
 
 def _fields(slot: Slot) -> Iterator[tuple[str, object]]:
-    """Yield what there is to see of an agent, by name; names of its own come without a blank."""
+    """Yield the visible values of an agent with their names; only our own names begin with a blank."""
     yield " status", (slot.status, min(slot.incarnation, 3))
     if slot.agent is None:
         return
@@ -150,7 +150,7 @@ def _names(items: Iterable[Any]) -> Iterable[str]:
 
 
 def _coarse(value: Any, depth: int) -> object:
-    """Return a value with numbers by their order of magnitude, and collections by their first parts."""
+    """Return a coarse value: numbers by order of magnitude, collections by their first parts."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -195,9 +195,9 @@ def _coarse_fields(value: Any, depth: int) -> object:
 
 
 def _level(number: int) -> int:
-    """Return how full a mailbox is: exactly up to 16 messages, then in quarters of the order of magnitude.
+    """Return the fill of a mailbox: exact up to 16 messages, then in quarters of the order of magnitude.
 
-    Nothing else leads to a full one in so many steps, each of which is progress for a search.
+    So a mailbox fills up in many steps, each of which counts as progress for a search.
     """
     if number <= _SMALL:
         return number
@@ -206,5 +206,5 @@ def _level(number: int) -> int:
 
 
 def _size(number: int) -> int:
-    """Return a number as it is while it is small, then its order of magnitude."""
+    """Return a small number as it is, a larger one by its order of magnitude."""
     return number if number <= 4 else 3 + number.bit_length()

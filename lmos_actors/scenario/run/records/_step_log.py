@@ -1,7 +1,7 @@
-"""Log of the steps of one run: when each began and ended, and whether it succeeded.
+"""The log of the steps of one run: when each began and ended, and whether it succeeded.
 
-Bounded: a step inside a long `repeat` keeps its first rounds, and a run its first steps. What is beyond the
-bounds is still counted in `done`, so that "all steps done" stays exact.
+It is bounded: it keeps the first rounds of a step inside a long `repeat`, and the first steps of a run. Steps
+beyond the bounds still count in `done`, so that "all steps done" stays exact.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class StepEntry:
 
 
 class StepLog:
-    """The steps of one run in the order in which they began, of `total` that the file asks for."""
+    """The steps of one run in the order in which they began. `total` is the number in the file."""
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.done = 0
-        """Number of successful steps, including those beyond the bounds."""
+        """The number of successful steps, including those beyond the bounds."""
         self._lines: list[StepEntry] = []
         self._begun: Counter[str] = Counter()
 
@@ -62,7 +62,7 @@ class StepLog:
         return line
 
     def changes(self) -> StepChanges:
-        """Return what has changed since, again and again."""
+        """Return an object whose `take` yields the changes since its last call."""
         return StepChanges(self._lines)
 
     def mark(self) -> int:
@@ -70,7 +70,7 @@ class StepLog:
         return len(self._lines)
 
     def unfinished(self, mark: int = 0) -> str:
-        """Return the steps that have begun and not ended, as text; "" for none."""
+        """Return the steps that have begun and not ended, as text; "" if there are none."""
         going = [f"{line.place} {line.what}" for line in self._lines[mark:] if line.ok is None]
         more = f" and {len(going) - SHOWN} more" if len(going) > SHOWN else ""
         return ", ".join(going[:SHOWN]) + more
@@ -87,7 +87,7 @@ class StepLog:
 
 
 class StepChanges:
-    """The steps of a run that have begun or ended since this was last asked."""
+    """The steps of a run that have begun or ended since the last `take`."""
 
     def __init__(self, lines: list[StepEntry]) -> None:
         self._lines = lines
@@ -95,7 +95,7 @@ class StepChanges:
         self._open: dict[int, StepEntry] = {}
 
     def take(self, most: int) -> Iterator[tuple[int, StepEntry]]:
-        """Yield them with their numbers: of those that have begun so many at most, the others next time."""
+        """Yield them with their numbers, at most `most` begun steps; the others follow next time."""
         for number, line in tuple(self._open.items()):
             if line.ok is not None:
                 del self._open[number]

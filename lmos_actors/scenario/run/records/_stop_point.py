@@ -1,7 +1,7 @@
 """Stop points of `replay`: an instant of virtual time, or a record of the log, at which a run is inspected.
 
-The instrument adds no task and no message to the run, so that everything before the stop point happens as it
-would without it.
+The instrument adds no task and no message to the run, so everything before the stop point happens as it would
+without the instrument.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ KINDS: Final[tuple[str, ...]] = get_args(Kind)
 
 _AFFORDANCES: Final = ("action", "property", "event")
 _NUMBERS: Final = ("id", "trace", "n", "nth")
-_INSTANT: Final = 1e-6  # virtual time goes by whole microseconds
+_INSTANT: Final = 1e-6  # virtual time has whole microseconds
 
 
 @attrs.frozen
 class StopPoint:
-    """The point at which a run stops: `at` an instant, or at a record that has all of `wanted`."""
+    """The point at which a run stops: the instant `at`, or a record with all members of `wanted`."""
 
     at: float | None = None
     wanted: Mapping[str, str] = attrs.Factory(dict[str, str])
@@ -45,8 +45,8 @@ class StopPoint:
 def read_break(text: str) -> StopPoint:
     """Parse a stop point such as `agent=weather action=getWeather`. Raises ConfigError.
 
-    Without `kind` it is the record of a message that arrives, one that is sent if `from` or `verb` is given,
-    an event if `event` is; with `n`, or `agent` alone, any.
+    Without `kind` the record is that of an arriving message; with `from` or `verb`, of a sent message; with
+    `event`, of an event; with `n`, or `agent` alone, any record.
     """
     wanted: dict[str, str] = {}
     for word in text.split():
@@ -80,7 +80,7 @@ def _kind(wanted: Mapping[str, str]) -> dict[str, str]:
 
 
 class StopInstrument:
-    """Instrument that takes a snapshot at the stop point and ends the run there. One per run.
+    """An instrument that takes a snapshot at the stop point and ends the run there. One per run.
 
     Records reach it after the log. `snapshot` is None if the run never reached the point.
     """
@@ -100,20 +100,20 @@ class StopInstrument:
         self._log = log
 
     def begin(self, node: Node, draw: Callable[[], Sequence[str]]) -> None:
-        """Attach to an open node before anything happens; `draw` returns the tree as text."""
+        """Attach to an open node before anything happens on it; `draw` returns the tree as text."""
         self._node, self._draw = node, draw
         if self.point.at is not None:
-            # after everything of that instant
+            # after all events of that instant
             clock: Any = trio.lowlevel.current_clock()
             self._timer = clock.call_at(self.point.at + _INSTANT, self._take_snapshot)
 
     def follow(self, node: Node) -> None:
-        """Look at another node, as the one before it was killed."""
+        """Use another node from now on, as the previous one was killed."""
         self._node = node
 
     @contextmanager
     def around(self) -> Generator[None]:
-        """Enclose the run: the block is cancelled at the stop point, and the timer with its end."""
+        """Enclose the run: the stop point cancels the block, and the end of the block cancels the timer."""
         with self._scope:
             try:
                 yield
@@ -122,7 +122,7 @@ class StopInstrument:
                     self._timer.cancel()
 
     def record(self, kind: str, agent: str, fields: dict[str, object]) -> None:
-        """Compare a record, which the log has already, with the stop point."""
+        """Compare a record, which is in the log already, with the stop point."""
         if self.point.at is not None or self.snapshot is not None or self._node is None:
             return
         wanted = self.point.wanted

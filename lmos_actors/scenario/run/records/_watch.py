@@ -1,7 +1,7 @@
-"""Distribution of a run's records to its log, its judges and its waiting steps.
+"""The distribution of a run's records to its log, its judges and its waiting steps.
 
-`Watch` is the instrument of the run's node. A condition that a step waits for is checked after every record,
-so that a state which lasts for a single turn is seen too.
+`Watch` is the instrument of the run's node. The condition of a waiting step is checked after every record, so
+that even a state that lasts for a single turn is noticed.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ OFTEN: Final = 500
 
 
 class Watch:
-    """Instrument that passes every record to the log and to observers, and wakes waiting steps."""
+    """An instrument that passes every record to the log and to observers, and wakes waiting steps."""
 
     def __init__(self, log: TraceLog) -> None:
         self._log: Taker = log.record
         self.on_instant: Callable[[float], None] | None = None
-        """Called with the instant of a sample before that is taken."""
+        """Called with the instant of a sample before the sample is taken."""
         self._takers: dict[str, list[tuple[Taker, frozenset[str] | None]]] = {}
         self._looks: tuple[Callable[[], object], ...] = ()
         self._changed: trio.Event | None = None
         self._ended = False
         self.muted = False
-        """Ignore records for a time: those of a node that has been killed, while it unwinds."""
+        """True while records are ignored: those of a killed node while it unwinds."""
         self.is_silent: Callable[[Kind, str, dict[str, object]], bool] | None = None
-        """Whether a record is to be ignored: that of a node of the network that has been killed."""
+        """Returns whether to ignore a record, because a killed network node made it."""
         self._left = OFTEN
         self.counts: defaultdict[str, int] = defaultdict(int)
-        """Number of records by kind."""
+        """The number of records by kind."""
         self.on_progress: Callable[[], None] | None = None
         """Called after every `OFTEN` records."""
 
@@ -52,7 +52,7 @@ class Watch:
         self.on_instant = on_instant
 
     def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
-        """Log one record, pass it on, and check what is waited for."""
+        """Log one record, pass it on, and check the conditions of waiting steps."""
         if self._ended or self.muted or (self.is_silent is not None and self.is_silent(kind, agent, fields)):
             return
         self._log(kind, agent, fields)
@@ -74,7 +74,7 @@ class Watch:
                 self.on_progress()
 
     def add(self, take: Taker, *kinds: str, paths: frozenset[str] | None = None) -> None:
-        """Call `take` for every further record of these kinds, of the agents at these paths or of all."""
+        """Call `take` for every further record of these kinds, by the agents at `paths` or by all."""
         for kind in kinds:
             self._takers.setdefault(kind, []).append((take, paths))
 
@@ -83,7 +83,7 @@ class Watch:
         self._looks = (*self._looks, look)
 
     def recheck(self) -> None:
-        """Check what is waited for after a change without a record, such as a sample."""
+        """Check the conditions of waiting steps after a change without a record, such as a sample."""
         for look in self._looks:
             look()
         self.notify()

@@ -1,4 +1,4 @@
-"""The remedies where an agent elsewhere refuses, in the words of the file."""
+"""Remedies for refusals of agents elsewhere, in the words of the file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def remedy_for(entry: Bridge | Elsewhere, error: BaseException) -> str:
-    """Return what helps where an agent elsewhere refuses; "" if nothing."""
+    """Return what helps against the refusal of an agent elsewhere; "" if nothing does."""
     key = credentials_key(entry)
     credentials = 'give credentials with "bearer: env:NAME", "basic: USER:env:NAME" or "apikey: env:NAME"'
     spelling = Spelling(

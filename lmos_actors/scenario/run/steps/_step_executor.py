@@ -1,9 +1,9 @@
 """Execution of single steps against agents: requests, faults, samples and saved values.
 
-`StepExecutor` is what a scenario's story and a simulation's timeline have in common; the two add the order in
-which things happen. Every failed step is recorded in the run exactly once, by `fail`; the StepFailed that it
-returns only unwinds the tasks. A request with an id stays in `requests`, as later steps may query, cancel or
-judge it while it goes on.
+`StepExecutor` is the common part of a scenario's story and a simulation's timeline; the two add the order of
+their steps. Every failed step is recorded in the run exactly once, by `fail`; the StepFailed that it returns
+only unwinds the tasks. A request with an id stays in `requests`, as later steps may query, cancel or judge it
+while it goes on.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 
 class StepFailed(Exception):
-    """A step did not end as the file asks. The failure has been recorded already."""
+    """Raised if a step does not end as the file asks. The failure has been recorded already."""
 
 
 class _SourceEnded(RuntimeError):
-    """A source has failed, as the file asks. `args`: the name of its stream."""
+    """Raised if a source fails, as the file asks. `args` has the name of its stream."""
 
 
 _FAILING: Final = "its source fails"
@@ -55,7 +55,7 @@ _FAILING: Final = "its source fails"
 
 @attrs.define
 class StepRequest:
-    """The request of one step: its call while it goes on, then its outcome."""
+    """The request of one step: its call while the request goes on, then its outcome."""
 
     call: LocalCall | RemoteCall | None = None
     read: bool = False
@@ -63,16 +63,16 @@ class StepRequest:
     reported: bool = False
     done: bool = False
     items: list[Any] | None = None
-    """Outputs of a stream so far; None for other requests."""
+    """The outputs of a stream so far; None for other requests."""
     value: Any = None
     message: bool = False
-    """True for something said on the hub: the answer is a message."""
+    """True for a message on the hub: the answer is a message, too."""
     hidden: bool = False
     """True if the output is secret: failures never show it."""
     error: AgentError | None = None
 
     def statuses(self) -> list[str]:
-        """Return the statuses that the consumer has been shown, repeats left out."""
+        """Return the statuses that the consumer has seen, without repeats."""
         words = ["pending"] if self.call is not None and self.call.stood_in_line else []
         if self.reported:
             words.append("in progress")
@@ -82,7 +82,7 @@ class StepRequest:
 
 
 class StepExecutor:
-    """Base of `Story` and `Timeline`: executes single steps. One per run."""
+    """The base of `Story` and `Timeline`: executes single steps. One per run."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -91,9 +91,9 @@ class StepExecutor:
         self.secret_saved: dict[str, None] = {}
         """References to saved values that are secret."""
         self.listening: trio.Nursery | None = None
-        """Tasks that go on beside the steps, until the end: listeners, samples, entries of a timeline."""
+        """The nursery of tasks beside the steps, until the end: listeners, samples, timeline entries."""
         self.next_instant = math.inf
-        """Instant of the next known happening; a sample at that instant waits for it."""
+        """The instant of the next known event; a sample at that instant waits for it."""
         self._due = math.inf
         self._sampled = -math.inf
 
@@ -102,7 +102,7 @@ class StepExecutor:
         self.run.fail(path, describe(step), expected, saw)
         return StepFailed()
 
-    # ---- asking
+    # ---- requests
 
     async def ask(
         self, step: Any, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -119,13 +119,13 @@ class StepExecutor:
         self._note_answer(step, path, request)
         self.run.watch.notify()
         if step.id is not None:
-            # virtual time goes by whole microseconds, differences of floats do not
+            # virtual time has whole microseconds, differences of floats do not
             self.run.latencies.setdefault(step.id, []).append(round(trio.current_time() - begin, 6))
         if request.error is None:
             self.save(step, path, answer_members(step, request), hidden=request.hidden)
 
     def _note_answer(self, step: Any, path: DataPath, request: StepRequest) -> None:
-        """Keep an answer that a check looks at."""
+        """Keep an answer that a check judges."""
         if self.run.is_answer_judged(step.id):
             name = step.id or f"{describe(step)} ({self.run.place(path)})"
             value = request.value if request.items is None else list(request.items)
@@ -188,7 +188,7 @@ class StepExecutor:
         args, kwargs = op.spread(None if data is UNSET else data)
         for place in op.streams:
             name = op.params[place].wire_name
-            if name in step.streams:  # else the agent refuses it, as the step expects
+            if name in step.streams:  # else the agent refuses the request, as the step expects
                 items = self.fill_saved(step, path, list(step.streams[name].items))
                 kwargs[op.params[place].name] = _items_of(step.streams[name], name, items)
         is_stream = isinstance(step, Stream)
@@ -197,7 +197,7 @@ class StepExecutor:
     async def _take_items(
         self, step: Stream, path: DataPath, call: LocalStream | RemoteStream, items: list[Any]
     ) -> None:
-        """Collect as many items as the step takes; leaving the call early cancels the run."""
+        """Collect as many items as the step takes; leaving the call early cancels the invocation."""
         async for item in call:
             items.append(plain(item))
             self.run.watch.notify()
@@ -214,9 +214,9 @@ class StepExecutor:
     async def perform(
         self, step: Any, path: DataPath, doing: Any, request: StepRequest | None = None
     ) -> None:
-        """Await `doing` as the agent that the step names, and judge the error, or that there is none.
+        """Await `doing` as the agent that the step names, and judge its error or success.
 
-        Raises StepFailed where the outcome is not what the step expects.
+        Raises StepFailed if the outcome is not what the step expects.
         """
         error: AgentError | None = None
         deaths = self.run.deaths
@@ -232,7 +232,7 @@ class StepExecutor:
             error = caught
             if self.run.deaths != deaths and not isinstance(caught, OutcomeUnknown):
                 target = getattr(step, "target", HUB)
-                error = OutcomeUnknown(target, "its node has ended")  # and so has said nothing
+                error = OutcomeUnknown(target, "its node has ended")  # so it could not say anything
         finally:
             STEP.reset(token)
             doing.close()
@@ -249,7 +249,7 @@ class StepExecutor:
             )
 
     def _fix(self, step: Any, error: AgentError) -> str:
-        """Return the remedy for a remote agent's refusal, as the end of a message; empty without one."""
+        """Return the remedy for a remote agent's refusal, as the end of a message; "" if there is none."""
         remote = self.run.cell.system.remotes.get(getattr(step, "target", HUB))
         if remote is None:
             return ""
@@ -259,7 +259,7 @@ class StepExecutor:
         return f"; {fix}" if fix else ""
 
     def _expect_crash(self, request: StepRequest | None, error: AgentError | None) -> None:
-        """Register the death of an agent that the step expects, so that the run is not failed for it."""
+        """Register a death of an agent that the step expects, so that it does not fail the run."""
         trace = request.call.trace if request is not None and request.call is not None else None
         if isinstance(error, AgentDied) and trace is not None:
             self.run.crashes.expect(trace[1])
@@ -305,10 +305,10 @@ class StepExecutor:
         """Return the target agent of a step. Raises NotFound when it is no longer in the tree."""
         return self.run.agents.thing(step.target)
 
-    # ---- people
+    # ---- approvals
 
     async def decide(self, step: Decision, path: DataPath, within: float) -> None:
-        """Answer what an agent asks people, once it does. Raise StepFailed where it asks nothing in time."""
+        """Answer a question of an agent to people once it asks. Raises StepFailed if it does not in time."""
         run = self.run
         deadline, real = trio.current_time() + within, is_real(self.run.cell.scenario.world)
         saw = await run.approvals.decide(step, run.agents.path(step.target), run.watch, deadline, real=real)
@@ -324,7 +324,7 @@ class StepExecutor:
         await self.run.wait_until_delivered()
         fault = fault_of(step) if isinstance(step, FaultAt) else step.fault
         try:
-            # not its place in the file: the log must be equal wherever the file is
+            # not its place, which has the file's path: the log must be the same wherever the file is
             name = step.id or ".".join(map(str, path))
             await faults.inject(fault, name, wait=getattr(step, "wait", False))
         except FaultFailed as error:
@@ -359,7 +359,7 @@ class StepExecutor:
             await wait_until_idle()
 
     async def last_sample(self, *, always: bool = False) -> None:
-        """Take the sample that is due at this last instant; with `always` also where none is due."""
+        """Take the sample that is due at this last instant; with `always` even if none is due."""
         now = trio.current_time()
         if always and self.run.cell.scenario.measure is not None and self._sampled < now:
             self._due = now
@@ -380,7 +380,7 @@ class StepExecutor:
     # ---- saved values
 
     def fill_saved(self, step: Any, path: DataPath, value: Any) -> Any:
-        """Return a value with the saved values filled in. Raises StepFailed for one that was not saved."""
+        """Return a value with saved values filled in. Raises StepFailed for a value that was not saved."""
         try:
             return value if value is UNSET else fill_late(value, "saved", self.saved)
         except LookupError as error:
@@ -398,7 +398,7 @@ class StepExecutor:
 
 
 async def _items_of(source: Source, name: str, items: list[Any]) -> AsyncGenerator[Any]:
-    """Yield the items of a source, at their instants or as soon as there is room after them."""
+    """Yield the items of a source at their instants, or later as soon as there is room."""
     begin = trio.current_time()
     for number, item in enumerate(items * source.times):
         if source.every is not None:

@@ -58,7 +58,7 @@ class Story(StepExecutor):
         self.deadline = math.inf
         self._readings: dict[str, list[Any]] = {}
         self._events: dict[tuple[str, str], list[Any]] = {}
-        self._secret: dict[object, None] = {}  # which of them
+        self._secret: dict[object, None] = {}  # the keys of secret readings and events
         self._open: trio.Nursery | None = None
 
     async def execute(self) -> bool:
@@ -181,7 +181,7 @@ class Story(StepExecutor):
         else:
             raise unknown_step(step)
 
-    # ---- invocations that go on
+    # ---- invocations in progress
 
     async def _query_or_cancel(self, step: Query | Cancel, path: DataPath) -> None:
         request = self.requests.get(step.of)
@@ -196,7 +196,7 @@ class Story(StepExecutor):
         else:
             await request.call.cancel(step.reason or None)
 
-    # ---- agents stopped and started
+    # ---- stopping and starting agents
 
     async def _stop_or_start(self, step: Stop | Start, path: DataPath) -> None:
         await self.run.wait_until_delivered()
@@ -218,7 +218,7 @@ class Story(StepExecutor):
             saw = error.__cause__ or error
             raise self.fail(step, path, wanted, f"{type(saw).__name__}: {saw}") from None
 
-    # ---- what agents ask people
+    # ---- approvals
 
     # ---- listening
 
@@ -239,7 +239,7 @@ class Story(StepExecutor):
 
     async def _start_listening(self, step: Observe | Subscribe, seen: list[Any]) -> None:
         assert self.listening is not None
-        # what a task raises before it has started is raised here, as it is
+        # an error of a task before it has started is raised here, as it is
         await self.listening.start(self._collect, step, seen)
 
     async def _collect(
@@ -248,7 +248,7 @@ class Story(StepExecutor):
         machine, deaths, first = self.run.machine, -1, True
         assert machine is not None
         processes, path = self.run.processes, self.run.agents.path(step.target)
-        while deaths != machine.deaths:  # a node that was killed has taken the feed along
+        while deaths != machine.deaths:  # a killed node has ended the feed
             await machine.wait_up()
             deaths = machine.deaths
             begun = task_status.started if first else None
@@ -265,7 +265,7 @@ class Story(StepExecutor):
     async def _take_feed(
         self, step: Observe | Subscribe, seen: list[Any], begun: Callable[[], None] | None
     ) -> None:
-        """Take what comes, until its end; `begun` is called once it may come."""
+        """Collect the items of a feed until its end; `begun` is called once the feed is open."""
         await self.run.agents.reach(step.target, is_chosen=True)
         async with self._open_feed(step) as feed:
             if begun is not None:
@@ -304,7 +304,7 @@ class Story(StepExecutor):
             raise self.fail(step, path, expected, f"it is not there, and {self._state(agent)}")
 
     def _state(self, agent: str) -> str:
-        """Return the state of an agent as `wait until` names it; that of one whose node is down, too."""
+        """Return the state of an agent as `wait until` names it, also while its node is down."""
         if self.run.processes is not None:
             return self.run.processes.state_of(self.run.agents.path(agent))
         try:
@@ -367,7 +367,7 @@ class Story(StepExecutor):
         return self.requests.get(str(expect.of)) or StepRequest()
 
     def _verdicts(self, expect: Expect) -> list[Verdict]:
-        """Judge the values so far; nothing to judge is a failure."""
+        """Judge the values so far; without a value it is a failure."""
         if expect.that in ("output", "items"):
             request = self._request_of(expect)
             if request.error is not None or not (request.done or request.items):
@@ -399,14 +399,14 @@ class Story(StepExecutor):
 
 
 SECRET = "what is secret"
-"""Placeholder for secret values in failures."""
+"""The placeholder for secret values in failures."""
 
 EVENTS = 1 << 20
-"""Queue size of a subscription: large enough that no event is missed."""
+"""The queue size of a subscription, large enough that no event is missed."""
 
 
 def unanswered(expect: Expect, request: StepRequest) -> Verdict:
-    """Return the verdict on the output of a step that has none."""
+    """Return the verdict on the output of a step without an output."""
     saw = "no answer yet" if request.error is None else f"{type(request.error).__name__}: {request.error}"
     return Verdict(False, "items" if expect.that == "items" else "an output", saw)
 

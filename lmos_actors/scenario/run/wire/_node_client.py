@@ -1,8 +1,8 @@
-"""Connection from a run to its own node, for the worlds `wire` and `websocket`.
+"""The connection from a run to its own node, for the worlds `wire` and `websocket`.
 
 All requests of steps and agents go over one connection. It is opened before the first agent starts, so that
-every remote ref is usable from the beginning. Where the file has a network, agents of other nodes are reached
-over connections of their own (`_network.py`), and this one is that of steps.
+every remote ref is usable from the beginning. If the file has a network, each pair of nodes has its own
+connection (`_network.py`), and this one is for steps.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from lmos_actors.simulation.network import Place
 
 MOST: Final = 1 << 24
-"""Most requests and subscriptions on the connection, which carries those of all agents of the file."""
+"""Maximum number of requests and subscriptions on the connection, which all agents of the file share."""
 
 HOPS: Final = 4
-"""Round trips that `wait_until_idle` makes in real time: longest chain of messages that it covers."""
+"""Round trips of `wait_until_idle` in real time: the longest chain of messages that it covers."""
 
 
 def node_network(world: str) -> MemoryNetwork | None:
-    """Return the network of a simulated world; None where it is that of this machine."""
+    """Return the network of a simulated world; None if the world uses this machine's network."""
     return None if is_real(world) else MemoryNetwork()
 
 
 def node_options(world: str, network: MemoryNetwork | None) -> dict[str, Any]:
-    """Return the arguments of `open_node` for a world whose agents are reached over a connection."""
+    """Return the arguments of `open_node` for a world in which agents are reached over a connection."""
     session = SessionOptions(max_open=MOST, max_listening=MOST, max_open_bytes=1 << 30)
     return {"listen": LISTEN_ADDRESSES[world], "session": session, "network": network or TcpNetwork()}
 
@@ -53,21 +53,21 @@ def thing_id(node: Node, path: str) -> str:
 
 
 def place_of(node: Node, network: MemoryNetwork) -> Place:
-    """Return where connections of a simulated network lead: to the sockets of a node."""
-    from lmos_actors.simulation.network import Place  # files with a network alone need it
+    """Return the target of connections in a simulated network: the sockets of a node."""
+    from lmos_actors.simulation.network import Place  # only files with a network need it
 
     connections = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
     return Place(connections, network, f"{node.urls[0]}/ws", partial(thing_id, node))
 
 
 class NodeClient:
-    """Client of the node of one run. `sent` is called with the number of each message it sends."""
+    """The client of the node of one run. `sent` is called with the number of each message it sends."""
 
     def __init__(self, node: Node, sent: Callable[[int], None]) -> None:
         connections = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
         self._peers = connections.peers
         self.remotes = RemoteAgents(node)
-        """The agents of others that the file names."""
+        """The agents of other nodes that the file names."""
         self._url = f"{node.urls[0]}/ws"
         self._id = partial(thing_id, node)
         self._is_real = node.root.rt.real
@@ -92,5 +92,5 @@ class NodeClient:
             await wait_until_idle()
             return
         for _ in range(HOPS):
-            with suppress(AgentError):  # there is no such agent; the answer comes after all earlier messages
+            with suppress(AgentError):  # no such agent exists; the answer comes after all earlier messages
                 await self._absent.read("anything")
