@@ -227,7 +227,7 @@ def test_a_run_that_does_not_stop_in_time_does_not_hang(project: Project) -> Non
             @action
             async def go(self): await trio.sleep(60)
     """
-    ran = project.command("run", with_agent(project, code, world="websocket"), *OFF, "--time-limit", "300ms")
+    ran = project.command("run", with_agent(project, code, world="websocket"), *OFF, "--time-limit", "2s")
     assert ran.code == 124, ran.text
     assert re.search(
         r"it cannot be ended: it was still running, at \d\.\d s, and needs more than 3 s to stop", ran.err
