@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from ._store import AsyncStore, Store
 
 SERVER: Final = ("redis://", "rediss://")
-"""The beginnings of the URL of a store in a server, which nodes share."""
+"""The URL schemes of stores in a server, which nodes share."""
 
 
 def has_one_writer(text: str) -> bool:
-    """Return whether the store that a text names is for one process at a time, and others may open it."""
+    """Return whether a text names a store for one process at a time, which others may open later."""
     query = parse_qsl(text.partition("?")[2])
     return text.startswith("sqlite:") or (text.startswith(SERVER) and ("writers", "one") in query)
 
 
 def server_store(text: str) -> str | None:
-    """Return which store in a server a text names, without parameters but its prefix; None for others.
+    """Return the server store that a text names, as its URL with only the prefix; None for others.
 
     The text may have parts that are filled in later.
     """
@@ -37,7 +37,7 @@ def server_store(text: str) -> str | None:
 
 
 def with_id(text: str, id: str) -> str:
-    """Return the URL of a store in a server, which has to have an identifier; one that it names stays."""
+    """Return the URL of a store in a server with a required identifier; one that it already has stays."""
     _, mark, query = text.partition("?")
     if "id" in dict(parse_qsl(query)):
         return text
@@ -45,7 +45,7 @@ def with_id(text: str, id: str) -> str:
 
 
 def store_of(given: Store | AsyncStore | str) -> Store | AsyncStore:
-    """Return the store that a text names, not open, or the given one. Raise ConfigError."""
+    """Return the store that a text names, not yet open, or the given store. Raise ConfigError."""
     if not isinstance(given, str):
         return given
     if given.startswith(SERVER):
@@ -63,7 +63,7 @@ def store_of(given: Store | AsyncStore | str) -> Store | AsyncStore:
 
 
 def reader_of(url: str) -> RedisReader:
-    """Return a look into the store in a server at a URL, not open. Raise ConfigError."""
+    """Return a reader of the store in a server at a URL, not yet open. Raise ConfigError."""
     from ._redis_reader import RedisReader
 
     return RedisReader(url)

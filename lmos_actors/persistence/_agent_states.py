@@ -1,25 +1,26 @@
-"""The states of durable agents in the store: given back at the start, kept after each turn.
+"""The states of durable agents in the store: restored at the start, kept after each turn.
 
-A record holds which class has written it, in which version, its fields, its behaviour and its durable timers:
+A record holds the class that wrote it, its version, its fields, its behaviour and its durable timers:
 
     {"class": "shop.orders:Ledger", "version": 3, "at": 1790000000.0, "fields": {"balance": 12},
      "behaviour": "open", "timers": [{"turn": "remind", "due": "2026-11-22T21:00:00Z"}]}
 
-Its key is that of the agent (`ChildSpec.key`, else its path in the tree). An agent whose record is of another
-class is not started: two classes at one key are a mistake in a tree, and neither may overwrite the other.
+Its key is the agent's key (`ChildSpec.key`, else its path in the tree). An agent whose record was written by
+another class is not started: two classes at one key are a mistake in a tree, and neither may overwrite the
+other.
 
-What is written is compared with what was written last, as bytes: a turn that has changed nothing costs the
-making of those bytes, and no commit. Fields cannot be watched instead, as a list may change in place.
+What is written is compared with what was written last, as bytes: a turn that has changed nothing costs
+encoding those bytes, but no commit. Fields cannot be watched instead, as a list may change in place.
 
-Of a class with `durable="journal"` the facts of each turn are written instead, each under a number of its
-own, and a snapshot once in a while, in one batch with the removal of the facts that are in it. A start reads
-the snapshot and applies the facts after it. Where the behaviour or the timers have changed, both stand in the
-journal too, in a record that has no fact.
+For a class with `durable="journal"` the facts of each turn are written instead, each under a number of its
+own, and now and then a snapshot, in one batch with the removal of the facts that it contains. A start reads
+the snapshot and applies the facts after it. If the behaviour or the timers have changed, both are in the
+journal too, in a record without a fact.
 
-The answers to requests with keys are written in the batch of the state that these have changed, also where
-they have changed nothing (`_answers.py`).
+The answers to requests with keys are written in the batch of the state that the requests changed, even if
+nothing changed (`_answers.py`).
 
-An agent with a key of its own has a lease (`_leases.py`) before its record is read, and each batch of it
+An agent with a key of its own gets a lease (`_leases.py`) before its record is read, and each of its batches
 depends on that. A start waits for the lease inside its supervisor, and fails in the end; a restart waits
 outside it, as it does for a store that fails.
 """
@@ -84,7 +85,7 @@ MOST_AHEAD: Final = 1_024
 class AgentStates:
     """The states of the durable agents of one node; see `StateKeeping`.
 
-    `home` returns the name of the node for others that share its store.
+    `home` returns the name of this node, for other nodes that share its store.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class AgentStates:
         self._unsealed: dict[OutputGate, None] = {}
         self._ahead: dict[str, bytes | None] = {}  # records by key, of which no agent has had the key since
         self.lookups = AnswerLookups(writer, start_soon)
-        """The looks into the store for kept answers."""
+        """The lookups of kept answers in the store."""
         self.leases = Leases(rt, writer, home=home, is_wanted=_is_live, end_agent=self._end_agent)
         """The leases of the agents with keys of their own."""
 
@@ -123,7 +124,7 @@ class AgentStates:
         return owner.slot if owner is not None and is_here else None
 
     def close(self) -> None:
-        """Release all leases, as the agents have ended and the store is about to be closed."""
+        """Release all leases: the agents have ended and the store is about to be closed."""
         self.leases.close()
 
     def statistics(self) -> WriterStatistics:
@@ -131,10 +132,10 @@ class AgentStates:
         return self.writer.statistics()
 
     def end_process(self, keys: Container[str]) -> Callable[[Write], bool]:
-        """Forget what the agents at these keys have handed over and no commit has begun with.
+        """Forget what the agents at these keys have submitted and no commit contains yet.
 
-        In a simulation the process of these has ended, and that of others goes on. Return which writes are
-        theirs.
+        In a simulation the process of these agents has ended, and the processes of others go on. Return a
+        function that tells which writes are theirs.
         """
 
         def theirs(write: Write) -> bool:
@@ -149,7 +150,7 @@ class AgentStates:
         return theirs
 
     def suspend(self, slot: Slot) -> None:
-        """End an agent of which a commit has failed, and start it again once the store works."""
+        """End an agent whose commit has failed, and start it again once the store works."""
         slot.suspend()
         if slot.suspended:
             self.resume_later(slot)
@@ -174,7 +175,7 @@ class AgentStates:
                 await slot.owner.start_again(slot)
 
     def _end_agent(self, slot: Slot, error: LeaseLost) -> None:
-        """End the incarnation of an agent whose lease is lost; nothing where it is being started."""
+        """End the incarnation of an agent that has lost its lease; do nothing while it is being started."""
         if slot.agent is not None:
             slot.lose_lease(error)
             if slot.suspended:
@@ -218,7 +219,7 @@ class AgentStates:
         return owner is None or owner.has_ended
 
     async def _read(self, key: str) -> bytes | None:
-        """Return the record of an agent, None if there is none."""
+        """Return the record of an agent; None if there is none."""
         if key in self._ahead:
             await trio.lowlevel.checkpoint_if_cancelled()
             return self._ahead.pop(key)
@@ -275,9 +276,9 @@ class AgentStates:
         slot.output_gate = gate
 
     async def _claim(self, slot: Slot) -> _AgentState:
-        """Return the state of an agent, which is its alone from now on. Raises NameTaken.
+        """Return the state of an agent, which no other agent can use from now on. Raises NameTaken.
 
-        An agent that is stopped leaves its key to others, once what it has handed to the store is kept.
+        A stopped agent leaves its key to others, once all that it has submitted is kept.
         """
         if self.writer.is_shared and slot.spec.key is None:
             raise ConfigError(
@@ -302,7 +303,7 @@ class AgentStates:
         return state
 
     def seal_soon(self, gate: OutputGate) -> None:
-        """Have a gate look at the state once another task runs."""
+        """Have a gate check the state once another task runs."""
         if not self._unsealed:
             self._rt.timers.call_at(trio.current_time(), self._seal)
         self._unsealed[gate] = None
@@ -314,7 +315,7 @@ class AgentStates:
 
 
 def _is_live(slot: Slot) -> bool:
-    """Return whether an agent runs, or is to run again without being asked to."""
+    """Return whether an agent runs, or will run again without being asked to."""
     return not slot.gone and slot.status != "stopped"
 
 
@@ -348,11 +349,11 @@ class _AgentState:
         self.has_state = False
         self._lease: Lease | None = None  # where it has a key of its own
         self.held: LeaseHeld | None = None
-        """The lease of another node, while this one waits for it."""
+        """The lease of another node, while this node waits for it."""
         self._waiting: list[trio.lowlevel.Task] = []
 
     def begin(self, agent: Any, form: StateForm, found: Found) -> None:
-        """Begin an incarnation with what was found. Raises TypeError for an undeclared attribute."""
+        """Begin an incarnation with the found state. Raises TypeError for an undeclared attribute."""
         form.check_attributes(agent)
         self._agent, self._form, self._fields = agent, form, found.fields
         if form.facts is not None:  # what the first fact is kept with, unless there is a record
@@ -370,7 +371,7 @@ class _AgentState:
 
     @property
     def has_own_key(self) -> bool:
-        """Whether its key was chosen: then it has a lease."""
+        """Whether the agent's key was chosen: then it has a lease."""
         return self.slot.spec.key is not None
 
     @property
@@ -380,7 +381,7 @@ class _AgentState:
         return lease.epoch if lease is not None and lease.is_held else None
 
     async def take_lease(self, wait: float) -> None:
-        """Have the lease, at a new epoch unless it is held already. Raises LeaseHeld, StoreFailed."""
+        """Take the lease, at a new epoch unless it is already held. Raises LeaseHeld, StoreFailed."""
         if self._lease is None or not self._lease.is_held:
             try:
                 self._lease = await self._states.leases.acquire(self.slot, self.key, wait, self._lease)
@@ -391,7 +392,7 @@ class _AgentState:
         self.held = None
 
     def check_lease(self) -> None:
-        """Raise StoreFailed if the lease has ended while the state was read."""
+        """Raise StoreFailed if the lease ended while the state was read."""
         if self._lease is not None and not self._lease.is_held:
             name = self._states.writer.name
             raise StoreFailed(name, f"reading took longer than the {SECONDS:g} s of a lease")
@@ -402,7 +403,7 @@ class _AgentState:
             self.leave_lease()
 
     def end_lease(self) -> None:
-        """Count on the lease no more, as the process that held it has ended."""
+        """Stop relying on the lease: the process that held it has ended."""
         if self._lease is not None:
             self._lease.end()
 
@@ -419,12 +420,12 @@ class _AgentState:
 
     @property
     def is_live(self) -> bool:
-        """Whether the agent runs, or is to run again without being asked to."""
+        """Whether the agent runs, or will run again without being asked to."""
         return _is_live(self.slot)
 
     @property
     def has_ended(self) -> bool:
-        """Whether the agent is stopped, and nothing of it is on its way to the store."""
+        """Whether the agent is stopped, and nothing that it submitted is on its way to the store."""
         return self._kept == self._number and not self.is_live
 
     @property
@@ -478,7 +479,7 @@ class _AgentState:
         return self._submit(writes) if writes else 0
 
     def _submit(self, writes: list[Write]) -> int:
-        """Hand writes to the store, if the lease still is the newest; return the number of the commit."""
+        """Submit writes to the store, if the lease still is the newest; return the number of the commit."""
         if self._lease is not None:
             writes.append(self._lease.check)
         self._number = number = self._number + 1
@@ -490,7 +491,7 @@ class _AgentState:
         return number
 
     def _changed(self, form: StateForm) -> list[Write]:
-        """Return the write of a snapshot, none if it is as it was."""
+        """Return the write of a snapshot; no write if nothing has changed."""
         form.check_attributes(self._agent)
         fields = self._encoded(form)
         if fields == self._fields and not self._has_moved:
@@ -500,7 +501,7 @@ class _AgentState:
         return [self._snapshot(form, fields)]
 
     def _encoded(self, form: StateForm) -> bytes:
-        """Return the fields as they are written. Raises TypeError for a value that is not of its type."""
+        """Return the fields as they are written. Raises TypeError for a value of the wrong type."""
         try:
             return msgspec.json.encode(form.plain(self._agent))
         except Exception:
@@ -515,18 +516,18 @@ class _AgentState:
 
     @property
     def _has_moved(self) -> bool:
-        """Whether the behaviour or the timers are other than they were written last."""
+        """Whether the behaviour or the timers differ from those written last."""
         return self._touched or self._behaviour != self._agent._behaviour
 
     def _standing(self) -> tuple[str, list[TimerRecord]]:
-        """Return the behaviour and the timers, to be written."""
+        """Return the behaviour and the timers as they are written."""
         gate = self.slot.output_gate
         timers: DurableTimers | None = None if gate is None else gate.timers
         self._behaviour, self._touched = self._agent._behaviour, False
         return self._behaviour, [] if timers is None else timers.records()
 
     def _recorded(self, form: StateForm, facts: FactForm) -> list[Write]:
-        """Return the writes of the facts since the last time, and of a snapshot where one is due."""
+        """Return the writes of the facts since the last time, and of a snapshot if one is due."""
         noted, self._noted = self._noted, []
         writes: list[Write] = []
         before = self._last_fact
@@ -573,7 +574,7 @@ class _AgentState:
             self._states.seal_soon(gate)
 
     def _done(self, number: int, error: StoreFailed | WriteConflict | None) -> None:
-        """The commit of that number has ended."""
+        """Note that the commit of a number has ended."""
         self._kept = number
         gate = self.slot.output_gate
         if gate is not None:
@@ -589,6 +590,6 @@ class _AgentState:
             wake_all(self.slot.rt.timers, self._waiting)
 
     async def wait_kept(self) -> None:
-        """Wait until no commit of the agent is under way."""
+        """Wait until no commit of the agent is in progress."""
         while self._kept < self._number:
             await park_among(self._waiting)

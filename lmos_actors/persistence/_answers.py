@@ -8,9 +8,9 @@ Each answer is two records, written in the batch of the state that its request h
 
 `NAME` is a digest of the key and its scope. An answer is due to be forgotten when it is too old, when too
 many have come after it, or when too many bytes have: each of these follows from its record in `answer-order`
-and from the last one, so nothing has to be counted when one goes. Answers go with the batches of new ones,
-oldest first, `REMOVED` at most with each. So an agent that starts reads nothing but its last number, and
-never more than a `PAGE` of the order at once.
+and from the last one, so nothing has to be counted when one goes. Answers are removed in the batches of new
+ones, oldest first, at most `REMOVED` with each. So an agent that starts reads only its last number, and never
+more than a `PAGE` of the order at once.
 
 Due or not, an answer that is too old is not found.
 """
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 ANSWERS: Final = "answers"
 ORDER: Final = "answer-order"
 COUNTS: Final = "answer-counts"
-"""The spaces of the store."""
+"""The spaces of the store that hold answers."""
 
 LAST_NUMBER: Final = (1 << 64) - 1
 
@@ -55,11 +55,11 @@ BATCH: Final = 256
 """Answers that are looked up at once."""
 
 REMOVED: Final = 8
-"""Answers that go with each new one, at most."""
+"""Maximum number of answers that are removed with each new one."""
 
 
 class _Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The number of the last answer, and the bytes of all up to it."""
+    """The number of the last answer, and the bytes of all answers up to it."""
 
     last: int = 0
     bytes: int = 0
@@ -72,16 +72,16 @@ class _Ordered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at: float
     number: int
     bytes: int
-    """The bytes of all answers up to this one, those that have gone too."""
+    """The bytes of all answers up to this one, including the removed ones."""
 
 
 @attrs.define
 class _Oldest:
-    """An answer that is among the oldest of its agent."""
+    """One of the oldest answers of an agent."""
 
     ordered: _Ordered
     is_replaced: bool
-    """Its key has another answer now, which has a place of its own: only this place is to go."""
+    """Whether its key has a newer answer, with a place of its own: then only this place is removed."""
 
 
 class AgentAnswers:
@@ -109,23 +109,23 @@ class AgentAnswers:
         return key_of(self._owner, name)
 
     def current(self, kept: bytes | None) -> KeptAnswer | None:
-        """Return an answer as it was read; None for one that is too old, which the next one replaces."""
+        """Return an answer as it was read; None if it is too old: the next answer replaces it."""
         if kept is None:
             return None
         answer = msgspec.json.decode(kept, type=KeptAnswer)
         return None if self._is_old(answer.at) else answer
 
     def reread(self) -> None:
-        """Forget what has been read: a commit may have failed, or another agent may have had the key."""
+        """Forget what has been read: a commit may have failed, or another agent may have used the key."""
         self._counts = self._oldest = None
 
     @property
     def is_prepared(self) -> bool:
-        """Whether what writing an answer needs to know has been read."""
+        """Whether all that is needed to write an answer has been read."""
         return self._counts is not None and self._oldest is not None
 
     async def prepare(self, writer: StoreWriter) -> None:
-        """Read what writing an answer needs to know. Raises StoreFailed."""
+        """Read all that is needed to write an answer. Raises StoreFailed."""
         if self._counts is None:
             (kept,) = await writer.get(COUNTS, [self._owner])
             self._counts = _Counts() if kept is None else msgspec.json.decode(kept, type=_Counts)
@@ -150,7 +150,7 @@ class AgentAnswers:
     # ---- writing
 
     def writes(self, name: str, answer: KeptAnswer) -> list[Write]:
-        """Return the writes that keep an answer, and that forget older ones."""
+        """Return the writes that keep an answer and remove older ones."""
         counts = self._counts or _Counts()
         number = counts.last + 1
         value = msgspec.json.encode(msgspec.structs.replace(answer, number=number))
@@ -169,7 +169,7 @@ class AgentAnswers:
         return writes
 
     def _removals(self, name: str, counts: _Counts) -> list[Write]:
-        """Return the writes that forget the answers which are due; `name` is that of the new one."""
+        """Return the writes that remove the answers which are due; `name` is the name of the new answer."""
         writes: list[Write] = []
         oldest = self._oldest
         if oldest is None:
@@ -202,7 +202,7 @@ def _number(kept: bytes) -> int:
 
 
 class AnswerLookups:
-    """The looks into the store for answers: those of all agents of a node, many at once."""
+    """The lookups of answers in the store, for all agents of a node, many at once."""
 
     def __init__(self, writer: StoreWriter, start_soon: Callable[..., None]) -> None:
         self._writer = writer

@@ -1,4 +1,4 @@
-"""Copies of stores: of one that is open in another process, too, while it goes on writing."""
+"""Copies of stores, even of a store that another process has open and writes to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def back_up(path: str, to: str) -> None:
     """Copy a store to a new file, as it is after some commit. Raise StoreFailed, ConfigError.
 
-    The copy is there as a whole or not at all. Its writer goes on meanwhile.
+    The copy is whole or not there at all. The store's writer goes on meanwhile.
     """
     if not os.path.isfile(path):
         raise StoreForeign(path, "it is a folder" if os.path.isdir(path) else "there is no such file")
@@ -39,7 +39,7 @@ def back_up(path: str, to: str) -> None:
 
 @contextmanager
 def _locked_if_free(path: str) -> Generator[None]:
-    """Keep writers away for a block, if there is none, and leave no files of SQLite beside the store."""
+    """Keep writers away during a block, if there is none now, and leave no SQLite files beside the store."""
     lock = LockFile(path)
     free = False
     with suppress(OSError):  # in a folder that cannot be written
@@ -54,9 +54,9 @@ def _locked_if_free(path: str) -> Generator[None]:
 
 @contextmanager
 def new_file(path: str) -> Generator[str]:
-    """Have a store written under another name, and give it its name once it is whole and on the disk.
+    """Yield a temporary name to write a store to; give it its name once it is whole and on the disk.
 
-    Raise ConfigError if there is such a file already, StoreFailed if none can be made.
+    Raise ConfigError if the file already exists, StoreFailed if it cannot be made.
     """
     if os.path.lexists(path):
         raise ConfigError("there is such a file already, name a new one", path)

@@ -1,16 +1,16 @@
 """Identities of agents on a hub: who has registered, and the tokens by which they are known again.
 
-A token is 256 random bits. What is kept of it is its SHA-256, so that a copy of the store opens nothing; it
-is long enough for a hash without salt. Records:
+A token is 256 random bits. Only its SHA-256 is kept, so that a copy of the store opens nothing; the token is
+long enough for a hash without salt. Records:
 
 | space | key | value |
 |---|---|---|
 | `identities` | hub, id | `Identity`: the digest of its token, when it was made and last used |
 | `invitations` | hub, digest | an invitation that has been used, as long as it is listed |
 
-All are in memory too, found by id and by digest. They are bounded: beyond `identities` nobody registers. One
-that never connected ends after `unused_seconds`, one that has not come back after `kept_seconds`, however
-long it was there before; its name is refused for as long again, so that nobody takes the place of another.
+All are in memory too, found by id and by digest. They are bounded: beyond `identities` nobody registers. An
+identity that never connected ends after `unused_seconds`, one that has not come back after `kept_seconds`,
+however long it was there before; its name is refused for as long again, so that nobody takes another's place.
 Times are Unix time.
 """
 
@@ -38,18 +38,17 @@ TOKEN_BYTES: Final = 32
 PREFIX: Final = "tok_"
 
 RENEWALS: Final = 720
-"""The most writes of the time of the last use while an identity is kept: one an hour for 30 days."""
+"""Maximum writes of the last use while an identity is kept: one an hour for 30 days."""
 
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,62}[a-z0-9]")
 
 Refused: TypeAlias = Literal["invalid", "taken", "full", "used"]
-"""Why nobody is registered: the id may not be one; it is another's, or was of late; there are too many; the
-invitation has been used.
-"""
+"""Why a registration is refused: the id is not allowed; it is taken, or was taken recently; there are too
+many identities; the invitation has been used."""
 
 
 class Identity(msgspec.Struct, omit_defaults=True):
-    """The record that is kept of an agent. `digest` is hexadecimal, "" once its token has been taken away.
+    """The kept record of an agent. `digest` is hexadecimal, "" once its token has been revoked.
 
     `used` is 0 until it has connected, `ended` until it has ended: then only its name is kept.
     """
@@ -62,7 +61,7 @@ class Identity(msgspec.Struct, omit_defaults=True):
 
 @attrs.frozen(kw_only=True)
 class IdentityOptions:
-    """The bounds of the identities of a hub."""
+    """The bounds on the identities of a hub."""
 
     identities: int = 100_000
     unused_seconds: float = 3_600.0
@@ -71,7 +70,7 @@ class IdentityOptions:
 
 @attrs.frozen
 class NewIdentity:
-    """A new identity, and its token, which is nowhere else."""
+    """A new identity, with its token, which is kept nowhere else."""
 
     id: str
     token: str = attrs.field(repr=False)
@@ -80,8 +79,8 @@ class NewIdentity:
 class Identities:
     """The identities of one hub.
 
-    `now` returns Unix time, `random` so many random bytes of a token, `random_id` those of an id that is made
-    up, `is_here` whether an agent is connected: then its identity does not end.
+    `now` returns Unix time, `random` a number of random bytes for a token, `random_id` for a generated id;
+    `is_here` tells whether an agent is connected: then its identity does not end.
     """
 
     def __init__(
@@ -115,7 +114,7 @@ class Identities:
         return len(self._fresh) + len(self._used)
 
     async def load(self) -> None:
-        """Read what there is. Raise StoreFailed."""
+        """Read all identities from the store. Raise StoreFailed."""
         records = await self._records(IDENTITIES)
         found = [(id, msgspec.json.decode(value, type=Identity)) for id, value in records]
         self._invited.update(digest for digest, _ in await self._records(INVITATIONS))
@@ -131,12 +130,12 @@ class Identities:
     # ---- finding
 
     def find(self, token: str) -> str | None:
-        """Return whose token it is, None for one that is nobody's."""
+        """Return the identity that a token belongs to; None for a token of nobody."""
         self._expire()
         return self._by_digest.get(_digest(token))
 
     def has(self, id: str) -> bool:
-        """Return whether there is an identity of that id."""
+        """Return whether there is an identity with an id."""
         self._expire()
         return self._get(id) is not None
 
@@ -144,7 +143,7 @@ class Identities:
         return self._used.get(id) or self._fresh.get(id)
 
     def _place(self, id: str, identity: Identity) -> None:
-        """Have an identity in the table of its kind, as its newest."""
+        """Put an identity into the table of its kind, as the newest."""
         if identity.ended:
             self._ended[id] = identity
             return
@@ -152,12 +151,12 @@ class Identities:
         self._by_digest[identity.digest] = id
 
     def _is_refused(self, id: str) -> bool:
-        """Return whether a name is still that of an identity that has ended."""
+        """Return whether a name still belongs to an identity that has ended."""
         ended = self._ended.get(id)
         return ended is not None and ended.ended + self._span(ended) > self._now()
 
     def _span(self, identity: Identity) -> float:
-        """Return for how long an identity is kept, and its name after that."""
+        """Return the seconds for which an identity is kept, and for which its name is refused after that."""
         return self.options.kept_seconds if identity.used else self.options.unused_seconds
 
     # ---- changing
@@ -165,9 +164,9 @@ class Identities:
     async def register(
         self, id: str | None = None, *, invitation: str | None = None
     ) -> NewIdentity | Refused:
-        """Make an identity; return once it is kept. Without an id, one is made up. Raise StoreFailed.
+        """Make an identity; return once it is kept. Without an id, one is generated. Raise StoreFailed.
 
-        `invitation` is the digest of an invitation, which is used up by it.
+        `invitation` is the digest of an invitation, which is then used up.
         """
         self._expire()
         if id is None:
@@ -210,7 +209,7 @@ class Identities:
             await self._kept(id, known)
 
     def leave(self, id: str) -> None:
-        """Note that an agent has left: its time runs from now."""
+        """Note that an agent has left: its identity's time runs from now."""
         known = self._used.get(id)
         if known is None:
             return
@@ -220,7 +219,7 @@ class Identities:
             self._writer.submit([Put(IDENTITIES, self._key(id), msgspec.json.encode(known))], "process")
 
     async def revoke(self, id: str) -> bool:
-        """Take the token of an agent away, and end its identity; return whether there was one.
+        """Revoke the token of an agent, and end its identity; return whether there was one.
 
         Raise StoreFailed.
         """
@@ -237,7 +236,7 @@ class Identities:
                 return id
 
     def keep_invitations(self, listed: Collection[str]) -> None:
-        """Forget the used invitations that are no longer listed, by their digests."""
+        """Forget the used invitations that are not among the `listed` digests."""
         gone = self._invited.difference(listed)
         self._invited -= gone
         if gone:
@@ -248,7 +247,7 @@ class Identities:
         await self._writer.commit([write, *more])
 
     def _end(self, id: str, known: Identity) -> Identity:
-        """Keep nothing of an identity but its name."""
+        """End an identity: keep only its name."""
         del (self._used if id in self._used else self._fresh)[id]
         self._by_digest.pop(known.digest, None)
         ended = self._ended[id] = Identity("", known.made, known.used, self._now())
@@ -257,7 +256,7 @@ class Identities:
         return ended
 
     def _expire(self) -> None:
-        """End the identities whose time is up; forget names that have been refused for long enough."""
+        """End the identities whose time is up; forget names that have been refused long enough."""
         now, options = self._now(), self.options
         for table in (self._fresh, self._used):
             while table:

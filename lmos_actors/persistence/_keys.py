@@ -1,7 +1,7 @@
-"""Keys of several parts, such as agent, owner and number, and the ranges of those that begin alike.
+"""Keys of several parts, such as agent, owner and number, and the ranges of keys with equal first parts.
 
-A NUL divides the parts. It is in none of them, and sorts before all that is: so the keys that go on behind
-some parts stand together, and no key of other parts is among them.
+A NUL divides the parts. No part contains it, and it sorts before all other characters: so all keys that begin
+with the same parts stand together, and no other key is among them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ _BEHIND: Final = "\x01"
 
 
 def key_of(*parts: str) -> str:
-    """Return the key of some parts."""
+    """Return the key that consists of some parts."""
     return SEPARATOR.join(parts)
 
 
 def range_of(*parts: str) -> tuple[str, str]:
-    """Return the ends of the range of all keys that go on behind some parts: `start` and `stop` of a scan.
+    """Return the range of all keys that begin with some parts: `start` and `stop` of a scan.
 
     `start` is also the beginning of all these keys.
     """
@@ -27,7 +27,7 @@ def range_of(*parts: str) -> tuple[str, str]:
 
 
 def parts_of(key: str, count: int) -> list[str]:
-    """Return the parts of a key, as many as its records have; the last one may have separators itself.
+    """Return the first `count` parts of a key; the last one may contain separators.
 
     Parts that are missing, in a key that was written by hand, are "".
     """

@@ -1,4 +1,4 @@
-"""Leases: which node runs the agent of a key, as decided by the store that keeps its state.
+"""Leases: which node runs the agent with a key, as decided by the store that keeps its state.
 
 An agent with a key of its own (`ChildSpec(key=...)`) may be in several nodes whose store is shared. One of
 them holds its lease; the others wait. Records, both at the key of the agent:
@@ -11,19 +11,19 @@ them holds its lease; the others wait. Records, both at the key of the agent:
 What this file keeps true:
 
 - **The guarantee is the store's.** Every commit of the agent has a `Check` of the `Grant`, in its own batch:
-  of an older epoch nothing is written, and so nothing leaves the agent's output gate, whatever its node
-  believes and however long it has been paused or cut off. On a shared store what leaves without a change of
-  the state has such a check, too: what an older epoch has read is no answer.
+  nothing of an older epoch is written, and so nothing leaves the agent's output gate, whatever its node
+  believes and however long it has been paused or cut off. On a shared store, output without a change of the
+  state has such a check too: a value read in an older epoch is not an answer.
 - **Epochs rise, and none is used twice.** A grant expects the one before it, and survives a loss of power
   where the store can keep anything over one. A server that cannot, and has lost a grant, gives its number
-  again; but to another `mark`, so that what the lost one commits is refused all the same.
+  again, but to another `mark`: commits under the lost grant are still refused.
 - **Time only decides who waits.** A holder counts from when it has *sent* a renewal, less a margin; another
   node takes the lease once it has seen the same term for that time and the margin (`DRIFT`). Both count
   seconds on clocks of their own: no date is compared, so a clock that is set to another year changes nothing.
 - **A killed process costs a second.** Where the store knows who is connected (`AttendedStore`), a term names
-  its writer. Once that has been missed for `MISSED` seconds its lease is taken at once: a process that
-  has ended is missed at once, one that stands still is not. A connection that has only broken is made again
-  sooner; where it is not, the guarantee above holds all the same.
+  its writer. Once that writer has been missed for `MISSED` seconds its lease is taken at once: a process that
+  has ended is missed at once, a paused one is not. A connection that has only broken is made again sooner; if
+  it is not, the guarantee above still holds.
 - **A store that was away costs no wait.** Once it works again the renewals are made that were missed; and a
   holder whose own lease has ended meanwhile, and was granted to nobody else, takes it again at once.
 - **No renewals without need.** A store that is not shared has one writer: its opening ends all that were
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 LEASES: Final = "leases"
 TERMS: Final = "lease-terms"
-"""The spaces of the store."""
+"""The spaces of the store that hold leases."""
 
 SECONDS: Final = 10.0
 """Seconds for which a lease lasts without a renewal."""
@@ -68,28 +68,28 @@ RENEWAL: Final = SECONDS / 3
 """Seconds between two renewals."""
 
 DRIFT: Final = 0.02
-"""The greatest deviation of a clock's rate from that of the others, as a fraction."""
+"""The greatest deviation of a clock's rate from other clocks, as a fraction."""
 
 WAIT: Final = 1.5 * SECONDS
 """Seconds for which a start waits for the lease: enough to see that its holder is gone."""
 
 MISSED: Final = 1.0
-"""Seconds for which the store must have missed a holder until its lease is taken."""
+"""Seconds for which the store must have missed a holder before its lease is taken."""
 
 MOST_AHEAD: Final = 1_024
-"""Grants that wait for their agents to start."""
+"""Maximum number of grants that are kept for agents about to start."""
 
 POLL: Final = 0.2
-"""Seconds between two looks at a lease that another node holds: a released one is taken that soon."""
+"""Seconds between two looks at a lease of another node: the most that a released lease stays unnoticed."""
 
 
 class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The newest grant of a key."""
+    """The newest grant for a key."""
 
     epoch: int
     holder: str
     mark: str = ""
-    """Told apart by it: grants of one number, of a server that has lost one of them."""
+    """Tells apart grants with one number, given by a server that has lost one of them."""
 
 
 class Term(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -97,12 +97,12 @@ class Term(msgspec.Struct, frozen=True, omit_defaults=True):
 
     epoch: int
     number: int
-    """Counts the renewals: what shows others that the holder lives, without comparing dates."""
+    """The number of renewals: it shows others that the holder lives, without comparing dates."""
     seconds: float
     until: float
     """Unix time by the holder's clock, for people."""
     sign: str = ""
-    """What the store is asked by whether the holder is connected."""
+    """The holder's sign, by which the store tells whether it is connected."""
 
 
 class Lease:
@@ -115,7 +115,7 @@ class Lease:
         """The check that is part of every commit of the agent."""
         self.is_shared = leases.are_shared
         self.is_overdue = False
-        """Whether it has ended as it was not renewed: nobody else has been granted it, as far as is known."""
+        """Whether it ended for want of a renewal: nobody else has been granted it, as far as is known."""
         self._leases = leases
         self._ended = False
         self._slot = slot
@@ -131,11 +131,11 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether it lasts, by the clock of this node."""
+        """Whether the lease lasts, by the clock of this node."""
         return not self._ended and trio.current_time() < self._until
 
     def _extend(self, sent: float) -> None:
-        """Let it last from when a renewal was sent."""
+        """Extend the lease, counting from when a renewal was sent."""
         self._has_missed = False
         self._until = sent + world_seconds(self._slot, SECONDS * (1 - DRIFT))
         self._set_timers()
@@ -154,12 +154,12 @@ class Lease:
         self.lose("it could not be renewed in time")
 
     def make_up(self) -> None:
-        """Renew it now, if that has failed before; nothing if it is under way. Never blocks."""
+        """Renew the lease now if a renewal failed before; do nothing if one is under way. Never blocks."""
         if self._has_missed and not self._ended:
             self.renew_now()
 
     def renew_now(self) -> None:
-        """Renew it before its time; nothing if that is under way. Never blocks."""
+        """Renew the lease before its time; do nothing if a renewal is under way. Never blocks."""
         self._timers[1].cancel()
         self._renew()
 
@@ -198,17 +198,17 @@ class Lease:
         self._leases.make_up_later()
 
     def lose(self, why: str) -> None:
-        """End it, and with it the incarnation that it was for. Never blocks."""
+        """End the lease, and with it the incarnation that it was for. Never blocks."""
         if self.end():
             self._leases.end_agent(self._slot, LeaseLost(self.key, self.epoch, why))
 
     def release(self) -> None:
-        """Leave it to others, once what was submitted before is committed. Never blocks."""
+        """Release the lease to others, once all that was submitted before is committed. Never blocks."""
         if self.end():
             self._leases.leave(self.key, self.check)
 
     def end(self) -> bool:
-        """Count no more on it; return whether it was held. Repeated calls do nothing."""
+        """Stop relying on the lease; return whether it was held. Repeated calls do nothing."""
         for timer in self._timers:
             timer.cancel()
         self._timers = []
@@ -220,8 +220,8 @@ class Lease:
 class Leases:
     """The leases of the agents of one node.
 
-    `home` returns the name of the node for others, `is_wanted` whether an agent runs, or is to run again;
-    `end_agent` ends the incarnation of a slot by an error.
+    `home` returns the name of this node, for others; `is_wanted` whether an agent runs or will run again;
+    `end_agent` ends the incarnation of a slot with an error.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class Leases:
         self.is_wanted = is_wanted
         self.end_agent = end_agent
         self.held: dict[Lease, None] = {}
-        """Those of a shared store, which are renewed and released."""
+        """The leases on a shared store, which are renewed and released."""
         self._writer = writer
         self._ahead: dict[str, tuple[int, Check]] = {}  # newest grants, of which no agent has had one yet
         self._home = home
@@ -248,18 +248,18 @@ class Leases:
 
     @property
     def sign(self) -> str:
-        """The name by which others ask the store for this node, "" while they cannot."""
+        """The name by which other nodes ask the store for this node, "" while they cannot."""
         return self._writer.sign
 
     def _hide(self) -> None:
-        """Let all terms name no sign: the store cannot tell others now that this node is there."""
+        """Remove the sign from all terms: the store can no longer tell others that this node is there."""
         for lease in tuple(self.held):
             lease.renew_now()
 
     async def acquire(self, slot: Slot, key: str, wait: float, own: Lease | None = None) -> Lease:
         """Return the lease of an agent, at a new epoch. Raise LeaseHeld after `wait` seconds, StoreFailed.
 
-        `own` is the one that it had before. If that is overdue, and still the newest, nobody is waited for.
+        `own` is the agent's previous lease. If it is overdue and still the newest, there is no wait.
         """
         mine = own.check.expect if own is not None and own.is_overdue else None
         began = since = trio.current_time()
@@ -304,11 +304,11 @@ class Leases:
         return found[1] is None or await self._writer.is_there(_term(found[1]).sign)
 
     def _is_free(self, found: Found, unchanged: float) -> bool:
-        """Return whether a lease may be taken that has been as it is for some seconds."""
+        """Return whether a lease may be taken that has not changed for a number of seconds."""
         return found[1] is None or unchanged >= _term(found[1]).seconds * (1 + DRIFT)
 
     async def _take(self, slot: Slot, key: str, found: Found) -> Lease | None:
-        """Return the lease; None if another node has changed it meanwhile."""
+        """Take and return the lease; None if another node has changed it meanwhile."""
         before, term = found
         epoch, check, put = self._next(key, before)
         writes: list[Write] = [put]
@@ -331,7 +331,7 @@ class Leases:
     async def grant_ahead(self, keys: Sequence[str]) -> None:
         """Grant the leases of agents that are about to start, in one commit. Raise StoreFailed.
 
-        For a store that is not shared. What is not used of it costs a number.
+        For a store that is not shared. A grant that is not used costs a number.
         """
         if not keys:
             return
@@ -344,14 +344,14 @@ class Leases:
             self._ahead.update((key, (epoch, check)) for key, (epoch, check, _) in granted.items())
 
     def _next(self, key: str, before: bytes | None) -> tuple[int, Check, Put]:
-        """Return the epoch after a grant, what is checked from then on, and the write that grants it."""
+        """Return the epoch after a grant, the check for later commits, and the write that grants it."""
         epoch = 1 if before is None else _grant(before).epoch + 1
         mark = "" if self._writer.keeps_power else self.rt.entropy.new_id()
         grant = msgspec.json.encode(Grant(epoch, self._home(), mark))
         return epoch, Check(LEASES, key, grant), Put(LEASES, key, grant, before or Expected.NOTHING)
 
     def leave(self, key: str, check: Check) -> None:
-        """Have the term of a grant removed, if it is the newest one."""
+        """Have the term of a grant removed, if the grant is the newest."""
         if self.are_shared:
             self.submit([check, Delete(TERMS, key)], None)
 
@@ -363,7 +363,7 @@ class Leases:
     def submit(
         self, writes: Sequence[Write], done: Callable[[StoreFailed | WriteConflict | None], None] | None
     ) -> bool:
-        """Hand writes to the store; return False if it fails."""
+        """Submit writes to the store; return False if it fails."""
         try:
             self._writer.submit(writes, "process", done)
         except StoreFailed:
@@ -371,7 +371,7 @@ class Leases:
         return True
 
     def make_up_later(self) -> None:
-        """Have the renewals that were missed made once the store works again. Never blocks."""
+        """Make the missed renewals once the store works again. Never blocks."""
         if self._look is None and not self._closed:
             self._look = self.rt.timers.call_after(POLL, self._look_again)
 
@@ -384,7 +384,7 @@ class Leases:
             lease.make_up()
 
     def close(self) -> None:
-        """Release all leases, as the node ends and its agents have."""
+        """Release all leases: the node ends, and its agents have ended."""
         self._closed = True
         if self._look is not None:
             self._look.cancel()

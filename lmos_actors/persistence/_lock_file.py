@@ -1,7 +1,7 @@
 """The lock of a store's file: a file beside it, locked for as long as the store is open.
 
 SQLite's own exclusive mode would keep readers away, too, and with them a backup of a running node. A lock on
-the database itself is no way: SQLite has POSIX locks there, and on some systems the two kinds meet.
+the database itself does not work: SQLite has POSIX locks there, and on some systems the two kinds interact.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LockFile:
         return False
 
     def _locked(self) -> int | None:
-        """Return a descriptor with the lock, None if it is taken."""
+        """Return a descriptor that holds the lock, None if the lock is taken."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -49,18 +49,18 @@ class LockFile:
 
     @property
     def is_held(self) -> bool:
-        """Whether this object has the lock."""
+        """Whether this object holds the lock."""
         return self._descriptor is not None
 
     def owner(self) -> str:
-        """Return what is known of the process that has the lock: "process 4711", or "another process"."""
+        """Return the process that holds the lock, as "process 4711", or "another process" if unknown."""
         with suppress(OSError, ValueError):
             number = int(Path(self.path).read_text(encoding="ascii"))
             return "this process" if number == os.getpid() else f"process {number}"
         return "another process"
 
     def release(self) -> None:
-        """Let go of the lock, and remove its file."""
+        """Release the lock, and remove its file."""
         if self._descriptor is None:
             return
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A store in memory: for tests, simulations, and what is kept no longer than the process."""
+"""A store in memory: for tests, simulations, and data that need not outlive the process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @attrs.define
 class _Space:
-    """The records of a space; the keys also as a sorted list, so that ranges are found."""
+    """The records of a space, with the keys also in a sorted list for ranges."""
 
     values: dict[str, bytes] = attrs.field(factory=dict[str, bytes])
     keys: list[str] = attrs.field(factory=list[str])
@@ -40,7 +40,7 @@ class _Space:
 
 
 class Records:
-    """Records of all spaces in memory: what stands in a store, without its opening and closing."""
+    """Records of all spaces in memory: the content of a store, without opening and closing."""
 
     def __init__(self) -> None:
         self._spaces: dict[str, _Space] = {}
@@ -101,7 +101,7 @@ class Records:
 
 
 class MemoryStore:
-    """Store in memory. Closing it keeps its content, so that it can be opened again.
+    """A store in memory. Closing it keeps its content, so that it can be opened again.
 
     With `shared` several nodes of one process may have it open at once.
     """

@@ -1,4 +1,4 @@
-"""The turns in progress in a store, as a look into it shows them: nothing is changed, and nothing raised."""
+"""The turns in progress in a store, read from outside: the store is not changed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class TurnInProgress:
-    """A turn that is in progress, or is resumed by the next life of its agent. `began` is Unix time.
+    """A turn that is in progress, or that the next life of its agent resumes. `began` is Unix time.
 
-    `resumed` is how often that was done; `wrong` why it will be given up, empty if it is not known to be.
+    `resumed` counts its resumptions; `wrong` is why it will be given up, empty if no reason is known.
     """
 
     agent: str

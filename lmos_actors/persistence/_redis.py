@@ -13,16 +13,16 @@ Each space is a hash of its values and a sorted set of its keys, as a hash has n
 What it keeps true:
 
 - **A commit is one script**, which the server runs alone: whole or not at all, checks of leases included, so
-  an older epoch is refused where the state is. Redis takes nothing back when a script fails in the middle; so
-  all that can fail is looked at before the first write, and the first write is one that a full server
-  refuses.
+  an older epoch is refused where the state is. Redis rolls nothing back when a script fails in the middle; so
+  all that can fail is checked before the first write, and the first write is one that a full server refuses.
 - **Who may write is decided in the server.** Where many may, durable agents have keys of their own, and a
   commit of each checks its lease. With `writers=one` an opening ends the writers before it, as it does with a
-  file: what has no lease (sessions of chats, hubs, directories) is in a store of its own, and another machine
-  may go on with it.
+  file: data without a lease (sessions of chats, hubs, directories) is in a store of its own, and another
+  machine may go on with it.
 - **A late commit is refused.** A call that was cut off or cancelled may still be on its way while the next
   reading begins. Each commit therefore names its writer's opening and the number of the commit before it;
-  after every failure the writer takes a new opening, and from then on the server refuses those of the old.
+  after every failure the writer takes a new opening, and from then on the server refuses commits of the old
+  one.
 - **A loss is noticed**, by every call: a server that is restarted without its last commits, or empty, or
   replaced by a replica that had not got them yet, has an older number of the last commit than the one that
   it confirmed: `StoreLost`, and this object does not go on. What runs on the lost state has to begin anew.
@@ -32,11 +32,11 @@ What it keeps true:
   it is there, also while it writes nothing. One that was killed is forgotten after a day, once there are
   very many.
 - **A killed writer is missed.** Where many may write, each is subscribed to a channel of its own, on which
-  nothing is ever said: who is counted there is connected. Users need rights for `{PREFIX}:here:*`; without
+  nothing is ever sent: a writer counted there is connected. Users need rights for `{PREFIX}:here:*`; without
   them nobody is missed before the end of a lease.
 - **Nothing is asked twice, and a call is cancelled at once**: see `_redis_connections.py`.
-- **What cannot last is refused when it is opened**: a server that evicts keys, a replica, one that keeps
-  nothing over its end unless the URL says that this is meant.
+- **A server that cannot keep a store is refused at the opening**: one that evicts keys, a replica, one that
+  keeps nothing over its end unless the URL says that this is meant.
 
 What the server promises depends on its settings. `appendfsync everysec`: a commit survives the end of this
 process, and of the server's unless its disk is so slow that it holds back what it writes; a power failure
@@ -80,17 +80,17 @@ if TYPE_CHECKING:
     from ._store import Batch, Conflict, Durability, Write
 
 MAX_WRITERS: Final = 10_000
-"""Writers that the server remembers in any case. Beyond them, those that it has not seen for long are
-forgotten: they have ended without closing their store."""
+"""Number of writers that the server always remembers. Beyond it, writers not seen for long are forgotten:
+they have ended without closing their store."""
 
 SEEN_SECONDS: Final = 600.0
 """Seconds between two signs of life of a writer."""
 
 FORGET_SECONDS: Final = 86_400
-"""Seconds for which a writer must not have been seen until it may be forgotten."""
+"""Seconds after which a writer that was not seen may be forgotten."""
 
 FIRST_VALUE: Final = 5
-"""Place of the first value among the arguments of the script of a commit."""
+"""Index of the first value among the arguments of the commit script."""
 
 ANEW: Final = (
     "restore it, or name the server that has it; to begin anew with what is there, leave out id= in the URL, "
@@ -118,7 +118,7 @@ class RedisStore:
         self._doubting, self._writing = trio.Lock(), trio.Lock()
         self._waits_for_disk = False
         self.id = ""
-        """The identifier of the store, once it is open: it was drawn when the store was made."""
+        """The identifier of the store, once it is open; it was drawn when the store was made."""
         self._token = ""
         self._is_attended = False
         self._tell_unattended: Callable[[], object] = lambda: None
@@ -166,7 +166,7 @@ class RedisStore:
     # ---- writing
 
     async def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
-        """Write batches; see `AsyncStore`. Raise StoreFailed for "power" if the server cannot keep that."""
+        """Write batches; see `AsyncStore`. Raise StoreFailed for "power" if the server cannot keep it."""
         self._check_open()
         values: list[bytes] = []
         packed = msgspec.msgpack.encode([[_packed(write, values) for write in batch] for batch in batches])
@@ -184,7 +184,7 @@ class RedisStore:
         return outcome
 
     async def _write(self, packed: bytes, values: list[bytes], durability: Durability) -> Any:
-        """Run the script of a commit, and return the conflicts that it tells of."""
+        """Run the commit script, and return the conflicts that it reports."""
         await self._end_doubt()
         before, after = self._entry(self._commits), self._entry(self._commits + 1)
         self._is_in_doubt = self._is_committing = True
@@ -211,7 +211,7 @@ class RedisStore:
         return f"{self._token} {self._opening} {commits}"
 
     async def _end_doubt(self) -> None:
-        """Take a new opening after a failure, so that no commit of the old is written. Raise StoreLost."""
+        """Take a new opening after a failure: the server then refuses commits of the old. Raise StoreLost."""
         async with self._doubting:
             if not self._is_in_doubt or self._is_committing:
                 return
@@ -224,7 +224,7 @@ class RedisStore:
         await self._lose(commits)
 
     async def _lose(self, found: str) -> NoReturn:
-        """Raise what a server means that has another entry of this writer than is expected."""
+        """Raise the error for a server whose entry of this writer is not the expected one."""
         id = await self._answer(lambda client: client.hget(f"{self._server.prefix}:meta", "id"))
         if not found and self.address.one_writer and plain(id) == self.id:
             self._lost = StoreFenced(self.name, "another writer has opened it since")
@@ -247,7 +247,7 @@ class RedisStore:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
-        """Keep the store open for a block; see `AsyncStore`. Its end takes a second at most."""
+        """Keep the store open for a block; see `AsyncStore`. Closing takes a second at most."""
         async with self._server.opened() as nursery:
             self._lost = None
             try:
@@ -269,7 +269,7 @@ class RedisStore:
         return self._token if self._is_attended else ""
 
     def when_unattended(self, tell: Callable[[], object]) -> None:
-        """Have a function called whenever this writer has lost its sign."""
+        """Have a function called whenever this writer loses its sign."""
         self._tell_unattended = tell
 
     async def is_there(self, sign: str) -> bool:
@@ -283,7 +283,7 @@ class RedisStore:
             return any(int(count) for count in dict[Any, Any](found).values())
 
     async def _attend(self, nursery: trio.Nursery) -> None:
-        """Be counted as connected from now on; wait for that for a second at most."""
+        """Count as connected from now on; wait for that for a second at most."""
         if not self.is_shared:
             return
         tried = trio.Event()
@@ -318,7 +318,7 @@ class RedisStore:
         await client.zrem(f"{self._server.prefix}:seen", [str(self._writer)])
 
     async def _check_server(self) -> None:
-        """Raise StoreFailed if the server cannot keep what a store has to."""
+        """Raise StoreFailed if the server cannot guarantee what a store needs."""
         answer = await self._answer(lambda client: client.info())
         with self._server.understood():
             found = dict[str, Any](answer)
@@ -349,7 +349,7 @@ class RedisStore:
         return {str(plain(each)) for each in found.values()} == {"always"}
 
     async def _join(self) -> None:
-        """Enter this writer, and make the store if it does not exist."""
+        """Register this writer, and make the store if it does not exist."""
         self._token, self._is_in_doubt = os.urandom(8).hex(), False
         now = datetime.now(UTC).isoformat(timespec="seconds")
         kind = "one" if self.address.one_writer else "many"
@@ -387,7 +387,7 @@ class RedisStore:
 
 
 def _packed(write: Write, values: list[bytes]) -> list[Any]:
-    """Return a write as the script takes it, and add its values to those that are sent beside it."""
+    """Return a write in the script's form, and append its values to those sent beside it."""
     if isinstance(write, DeleteRange):
         first, last = ends_of(write.start, write.stop)
         return [3, write.space, first.decode(), True, last.decode()]

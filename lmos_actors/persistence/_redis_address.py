@@ -1,4 +1,4 @@
-"""The URL of a store in a Redis server. Nothing is opened, and the client of Redis is not needed."""
+"""The URL of a store in a Redis server. Nothing is opened, and the Redis client is not needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PORT: Final = 6379
 
 PREFIX: Final = "lmos"
-"""Beginning of all keys, unless another one is named."""
+"""Prefix of all keys by default."""
 
 ID_LENGTH: Final = 16
 """Hexadecimal digits of the identifier of a store."""
@@ -28,7 +28,7 @@ ID_LENGTH: Final = 16
 
 @attrs.frozen(kw_only=True)
 class RedisAddress:
-    """Parts of the URL of a store in Redis.
+    """The parts of the URL of a store in Redis.
 
     `redis://HOST[:PORT][/DB]`, over TLS `rediss://`; parameters: `user` and `password` (a reference,
     `env:NAME` or `file:PATH`), `ca`, `cert` and `key` (PEM files), `prefix` (of all keys), `replicas` (how
@@ -50,7 +50,7 @@ class RedisAddress:
     keeps_nothing: bool = False
     one_writer: bool = False
     id: str = ""
-    """The identifier that the store has to have; empty for any, and for one that is made."""
+    """The required identifier of the store; empty if any store will do, or a new one."""
 
     @classmethod
     def parse(cls, url: str, folder: Path | None = None) -> RedisAddress:
@@ -77,12 +77,12 @@ class RedisAddress:
 
     @property
     def name(self) -> str:
-        """Name of the store in errors, without secrets."""
+        """Return the name of the store in errors, without secrets."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"redis{'s' * self.secure}://{host}:{self.port}/{self.database}?prefix={self.prefix}"
 
     def tls(self) -> ssl.SSLContext | None:
-        """Return what a connection over TLS needs. Raise ConfigError for files that are no certificates."""
+        """Return the settings of a TLS connection. Raise ConfigError for files that are not certificates."""
         if not self.secure:
             return None
         try:
@@ -100,7 +100,7 @@ def _refuse(why: str, near: str | None = None) -> NoReturn:
 
 
 def _parameters(query: str, folder: Path | None) -> dict[str, Any]:
-    """Return the attributes that the parameters of a URL stand for. Raise ConfigError."""
+    """Return the attributes that the parameters of a URL set. Raise ConfigError."""
     read: dict[str, Callable[[str], Any]] = {
         "user": str,
         "password": partial(Reference.parse, folder=folder),

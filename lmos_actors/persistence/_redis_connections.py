@@ -1,7 +1,7 @@
 """Connections to a Redis server: calls that are cancelled at once and leave the client whole.
 
-The client loses a connection, and after a few the use of all, when a call of it is cancelled while it
-connects. So each call is made by a task of its own (`_Line`), which goes on without the caller; after a
+If a call is cancelled while the client connects, the client loses a connection, and after a few losses can
+use none. So each call is made by a task of its own (`_Line`), which goes on without the caller; after a
 failure of a connection all of them are given up, those that hang included, and the next call has new ones.
 The client repeats no command of its own accord.
 """
@@ -39,23 +39,23 @@ if TYPE_CHECKING:
     from ._redis_scripts import Script
 
 CONNECT_SECONDS: Final = 5.0
-"""Seconds for a connection."""
+"""Seconds for connecting."""
 
 ANSWER_SECONDS: Final = 20.0
-"""Seconds for an answer, that for a connection included; after them what became of a commit is unknown, and
-it counts as failed."""
+"""Seconds for an answer, including connecting; after that the outcome of a commit is unknown, and it counts
+as failed."""
 
 CONFIRM_SECONDS: Final = 10.0
-"""Seconds of these for replicas, and for the disk, to confirm a commit."""
+"""Seconds of these in which replicas, and the disk, have to confirm a commit."""
 
 AGAIN: Final = 0.3
 """Seconds until a lost subscription is tried again: sooner than others take its writer for ended."""
 
 MOST_PAUSE: Final = 30.0
-"""Seconds until one is tried again that fails each time, as its user may have no right to it."""
+"""Seconds until a subscription is tried again that keeps failing: its user may have no right to it."""
 
 CONNECTIONS: Final = 4
-"""Limit of connections of one store."""
+"""Maximum number of connections of one store."""
 
 KEYS_AT_ONCE: Final = 1_000
 """Keys that are read by one call."""
@@ -64,7 +64,7 @@ logging.getLogger("coredis").addHandler(logging.NullHandler())  # what fails is 
 
 
 class _Password(AbstractCredentialProvider):
-    """User and password, read again for each connection."""
+    """User and password, read anew for each connection."""
 
     def __init__(self, user: str, reference: Reference, store: str) -> None:
         self._user, self._store = user, store
@@ -83,20 +83,20 @@ class _Line:
 
     client: coredis.Redis[bytes]
     scope: trio.CancelScope = attrs.field(factory=partial(trio.CancelScope, shield=True))
-    """Shielded: while the block of a store is being cancelled, its end has a call to make."""
+    """Shielded: while the block of a store is cancelled, its end still has a call to make."""
     calls: trio.Nursery | None = None
     is_ready: trio.Event = attrs.field(factory=trio.Event)
     is_given_up: bool = False
 
     def give_up(self) -> None:
-        """Have no other call made by it, and end those that are under way."""
+        """Let no other call be made by it, and end the calls that are under way."""
         self.is_given_up = True
         self.scope.cancel("its connections are given up")
 
 
 @attrs.define(eq=False)
 class _Call:
-    """A call that a task makes, and what came of it once it is done."""
+    """A call that a task makes, with its outcome once it is done."""
 
     error: Exception | None
     result: Any = None
@@ -107,13 +107,13 @@ class _Call:
 
 
 class RedisConnections:
-    """The connections by which one store is reached, and its calls."""
+    """The connections to one store, and the calls made over them."""
 
     def __init__(self, address: RedisAddress) -> None:
         self.name = address.name
         """The name of the store in errors."""
         self.prefix = f"{{{address.prefix}}}"
-        """The beginning of its keys: one slot of a cluster."""
+        """The prefix of its keys: one slot of a cluster."""
         self._address = address
         self._lines: trio.Nursery | None = None  # while it is open
         self._line: _Line | None = None
@@ -121,7 +121,7 @@ class RedisConnections:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[trio.Nursery]:
-        """Be able to make calls for a block; return a nursery whose tasks are cancelled at its end.
+        """Allow calls during a block; yield a nursery whose tasks are cancelled at its end.
 
         Raise StoreInUse, ConfigError. Nothing is connected before the first call.
         """
@@ -163,7 +163,7 @@ class RedisConnections:
         )
 
     async def run(self, script: Script, *arguments: Any, replicas: int = 0, disk: bool = False) -> Any:
-        """Return what a script returns, once so many replicas, or the disk, have confirmed what it wrote.
+        """Run a script; return its result once so many replicas, or the disk, confirm its writes.
 
         Raise StoreFailed.
         """
@@ -187,8 +187,8 @@ class RedisConnections:
             raise StoreFailed(self.name, *NO_REDIS) from None
 
     async def answer(self, ask: Callable[[coredis.Redis[bytes]], Awaitable[Any]]) -> Any:
-        """Return what a call of the client returns, or raise what it means. A cancel is heeded at once: the
-        call goes on, and its result is dropped. Raise StoreFailed, UnknownScript.
+        """Return the result of a call of the client, or raise the failure that its error means. A cancel
+        takes effect at once: the call goes on, and its result is dropped. Raise StoreFailed, UnknownScript.
         """
         line = self._present_line()
         call = _Call(StoreFailed(self.name, "its connection has failed", LOOK))
@@ -201,7 +201,7 @@ class RedisConnections:
         return call.result
 
     def _present_line(self) -> _Line:
-        """Return the line that calls are made by. Raise StoreFailed if the store is closed."""
+        """Return the line that makes the calls now. Raise StoreFailed if the store is closed."""
         lines = self.check_open()
         if self._line is None or self._line.is_given_up:
             self._line = _Line(self._made_client())
@@ -242,10 +242,10 @@ class RedisConnections:
             call.done.set()
 
     async def attend(self, channel: str, changed: Callable[[bool], object]) -> Never:
-        """Be subscribed to a channel, and again after each failure, until cancelled; `changed` hears of both.
+        """Subscribe to a channel, and again after each failure, until cancelled; `changed` is told of both.
 
-        Nothing is ever said there: others count who listens (`PUBSUB NUMSUB`), and a process that ends is
-        counted no more at once. The connection is one of its own.
+        Nothing is ever sent there: others count the listeners (`PUBSUB NUMSUB`), and a process that ends is
+        no longer counted at once. The subscription has its own connection.
         """
         pause = AGAIN
         while True:
@@ -262,7 +262,7 @@ class RedisConnections:
             await trio.sleep(pause)
 
     async def _listen(self, channel: str, changed: Callable[[bool], object]) -> None:
-        """Be subscribed to a channel until the connection fails, which raises an error of the client."""
+        """Subscribe to a channel until the connection fails; then an error of the client is raised."""
         async with (
             self._made_client() as client,
             client.pubsub(
@@ -274,14 +274,14 @@ class RedisConnections:
                 pass
 
     def check_open(self) -> trio.Nursery:
-        """Return the nursery of its tasks. Raise StoreFailed if it is closed."""
+        """Return the nursery of the tasks. Raise StoreFailed if the store is closed."""
         if self._lines is None:
             raise StoreFailed(self.name, "it is closed", "open it first")
         return self._lines
 
     @contextmanager
     def understood(self) -> Generator[None]:
-        """Raise StoreFailed where an answer is not what the scripts return."""
+        """Raise StoreFailed if an answer does not have the form that the scripts return."""
         try:
             yield
         except (AttributeError, LookupError, TypeError, ValueError):
@@ -289,19 +289,19 @@ class RedisConnections:
 
 
 def plain(value: Any) -> Any:
-    """Return an answer as text, where it is bytes."""
+    """Return an answer as text, if it is bytes."""
     return value.decode() if isinstance(value, bytes) else value
 
 
 def ends_of(start: str, stop: str | None) -> tuple[bytes, bytes]:
-    """Return the ends of a range of keys, as Redis writes them."""
+    """Return the ends of a range of keys in Redis syntax."""
     return b"[" + start.encode() if start else b"-", b"+" if stop is None else b"(" + stop.encode()
 
 
 async def values_of(
     keys: Sequence[str], read: Callable[..., Awaitable[list[bytes | None]]]
 ) -> list[bytes | None]:
-    """Return the values of keys; `read` returns those of a thousand at most, which are its arguments."""
+    """Return the values of keys; `read` returns the values of its arguments, a thousand keys at most."""
     found: list[bytes | None] = []
     for start in range(0, len(keys), KEYS_AT_ONCE):
         found += await read(*(key.encode() for key in keys[start : start + KEYS_AT_ONCE]))

@@ -1,4 +1,4 @@
-"""A look into a store in a Redis server, which nodes may have open: nothing is changed, and no node ends."""
+"""A reader of a store in a Redis server, which nodes may have open: it changes nothing and ends no node."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from ._redis_scripts import Script
 
 NOBODY = "", "", 0
-"""The writer that scripts of readings are given: none, whose commits they could miss."""
+"""The writer that scripts of reads are given: none, as a reader can miss no commits of its own."""
 
 
 class RedisReader:
-    """Content of a store in a Redis server, or in a replica of it. Each page is as some commit left it."""
+    """The content of a store in a Redis server or a replica of it. Each page is as some commit left it."""
 
     def __init__(self, url: str) -> None:
         """Prepare the store at a URL; see `RedisAddress`. Raise ConfigError."""
@@ -36,7 +36,7 @@ class RedisReader:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
-        """Be able to read for a block. Raise StoreForeign where there is no store."""
+        """Allow reads during a block. Raise StoreForeign where there is no store."""
         async with self._server.opened():
             answer = await self._server.answer(lambda client: client.hgetall(f"{self._server.prefix}:meta"))
             with self._server.understood():
@@ -69,7 +69,7 @@ class RedisReader:
         return found
 
     async def spaces(self) -> list[str]:
-        """Return the names of all spaces, in their order; looks at all keys of the database."""
+        """Return the names of all spaces, in order; looks at all keys of the database."""
         start, found, cursor = f"{self._server.prefix}:v:", set[str](), 0
         pattern = re.sub(r"([*?\[\]^\\-])", r"\\\1", start) + "*"
         while True:

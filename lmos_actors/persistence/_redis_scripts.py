@@ -48,16 +48,16 @@ if redis.call('HLEN', writers) > tonumber(ARGV[4]) then
 end
 return {ARGV[1], writer, redis.call('HGET', meta, 'id')}
 """
-"""Enter a writer. ARGV: version, date, its token, writers that are remembered in any case, "one" or "many",
-the id that the store has to have or "", seconds after which a writer that was not seen may be forgotten.
-Returns the version found, its number and the id of the store. Where it is not let in: number 0 and the kind
-of the store, or number -1 and the id of the store that is there.
+"""Register a writer. ARGV: version, date, its token, the number of writers always remembered, "one" or
+"many", the required id of the store or "", seconds after which a writer that was not seen may be forgotten.
+Returns the version found, its number and the id of the store. If it is not admitted: number 0 and the kind of
+the store, or number -1 and the id of the store that is there.
 """
 
 _SEEN: Final = """
 return redis.call('ZADD', KEYS[1] .. ':seen', 'XX', redis.call('TIME')[1], ARGV[1])
 """
-"""Note that a writer, ARGV, is there still."""
+"""Note that a writer, ARGV, is still there."""
 
 _JOIN_AGAIN: Final = """
 local writers = KEYS[1] .. ':writers'
@@ -122,13 +122,13 @@ for number, batch in ipairs(cmsgpack.unpack(ARGV[4])) do
 end
 return {found, conflicts}
 """
-"""Write batches. ARGV: the writer, what it has entered last, what is entered now, the batches as MessagePack,
-and the values, to which the batches refer by their place.
+"""Write batches. ARGV: the writer, its last entry, its new entry, the batches as MessagePack, and the values,
+to which the batches refer by index.
 
 A batch is a list of writes, [kind, space, key, expected, value]: kind 1 a put, 2 a deletion, 3 of a range,
 whose `key` and `value` are its ends, 4 a check; `expected` is true for anything, false for nothing. Returns
-what was found and the conflicts, as numbers of batches and of writes from 1; what was found alone, where that
-is not what the writer has entered: then nothing is written.
+the entry found and the conflicts, as numbers of batches and of writes from 1; or only the entry found, if it
+is not the writer's last: then nothing is written.
 """
 
 _CHECKED: Final = """
@@ -142,12 +142,12 @@ end
 local values = KEYS[1] .. ':v:' .. ARGV[4]
 """
 """The beginning of each read. ARGV: the writer, its token, its last confirmed commit, the space; the writer
-is "" for a look. Returns 0 and what was found where commits are missing, else 1 and what is read."""
+is "" for a reader. Returns 0 and the entry found if commits are missing, else 1 and the result."""
 
 _GET: Final = """
 return {1, redis.call('HMGET', values, unpack(ARGV, 5))}
 """
-"""Read values. ARGV, further: the keys."""
+"""Read values. Further ARGV: the keys."""
 
 _SCAN: Final = """
 local keys = redis.call('ZRANGEBYLEX', KEYS[1] .. ':k:' .. ARGV[4], ARGV[5], ARGV[6], 'LIMIT', 0, ARGV[7])
@@ -162,11 +162,11 @@ for first = 1, #keys, 1000 do
 end
 return {1, found}
 """
-"""Read a page. ARGV, further: first, last, limit. Returns keys and values by turns."""
+"""Read a page. Further ARGV: first, last, limit. Returns keys and values alternately."""
 
 
 class Script:
-    """A script, and the name by which the server knows it once it has run it."""
+    """A script, and the name by which the server knows it after running it once."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -1,7 +1,7 @@
 """Sessions of conversations: who talks with which agent, what was said, and what the agent remembers of it.
 
-A session belongs to an agent and an owner, the principal of its caller: for all others it does not exist.
-Its head is one record, each message another, so that a turn writes two messages and not the whole history:
+A session belongs to an agent and an owner, the principal of its caller: for all others it does not exist. Its
+head is one record, each message another, so that a turn writes only two messages, not the whole history:
 
 | space | key | value |
 |---|---|---|
@@ -11,9 +11,9 @@ Its head is one record, each message another, so that a turn writes two messages
 | `chat steps` | agent, owner, session, number | a step of that turn: plain data of the agent, as JSON |
 
 A turn in progress is kept for agents that resume turns. Its record is there from the beginning of the turn to
-its end: the batch with its messages removes it. So a record that is found at the start of an agent is that of
-a turn whose process has ended, and its steps are what had been recorded by then, without a gap: each step is
-one ticket of the writer, and tickets are committed in order, so what a power failure takes is the end.
+its end: the batch with its messages removes it. So a record that is found at the start of an agent belongs to
+a turn whose process has ended, and its steps are those recorded by then, without a gap: each step is one
+ticket of the writer, and tickets are committed in order, so a power failure takes only the last steps.
 
 The heads are also in memory, in the order in which they expire: looking for one reads nothing. A session
 that has had no turn yet is in memory alone; it is listed once it is kept, and as it is kept. The sessions of
@@ -53,16 +53,16 @@ TURN_VERSION: Final = 1
 """Version of the records of turns in progress."""
 
 TURN_BYTES: Final = 32 << 20
-"""Bytes of the message and the steps of one turn. What records more is not resumed."""
+"""Maximum bytes of the message and the steps of one turn. A turn that records more is not resumed."""
 
 TURN_STEPS: Final = 4_096
-"""Steps of one turn; likewise."""
+"""Maximum steps of one turn; likewise."""
 
 SHOWN_TEXT: Final = 500
-"""Characters of the message that are kept of a turn that is not."""
+"""Characters kept of the message of a turn that records too much."""
 
 ALL_TURN_BYTES: Final = 256 << 20
-"""Bytes of all turns in progress of an agent; likewise."""
+"""Maximum bytes of all turns in progress of an agent; likewise."""
 
 TOO_LARGE: Final = "it had recorded more than is kept of a turn"
 
@@ -70,22 +70,22 @@ Role: TypeAlias = Literal["user", "agent"]
 
 
 class KeptMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message of a conversation. `parts` is what it had beside text; `at` is Unix time."""
+    """One message of a conversation. `parts` is its content beside text; `at` is Unix time."""
 
     role: Role
     text: str
     at: float
     parts: list[dict[str, Any]] = []
     failed: dict[str, str] | None = None
-    """Why the answer is not whole, `code` and `message`: of a turn that has failed."""
+    """Why the answer is incomplete, as `code` and `message`: set if the turn failed."""
     key: str = ""
-    """Of a message of the user: the name under which it may come again, empty without one."""
+    """Set on a user's message: the name under which it may be sent again, empty without one."""
     notes: list[Any] = []
-    """Of an answer: plain data that the agent keeps with it, for itself."""
+    """Set on an answer: plain data that the agent keeps with it, for itself."""
 
 
 class KeptTurn(msgspec.Struct, omit_defaults=True):
-    """A turn in progress without its steps: the message, and how often it has been resumed."""
+    """A turn in progress without its steps: the message, and how often the turn has been resumed."""
 
     version: int = TURN_VERSION
     text: str = ""
@@ -93,13 +93,13 @@ class KeptTurn(msgspec.Struct, omit_defaults=True):
     parts: list[dict[str, Any]] = []
     metadata: dict[str, Any] = {}
     key: str = ""
-    """The name under which the message may come again, empty without one."""
+    """The name under which the message may be sent again, empty without one."""
     id: str = ""
-    """What tells the turn from those of other nodes."""
+    """The mark that tells the turn from those of other nodes."""
     resumed: int = 0
-    """Lives of the agent that have resumed it, and have ended soon after that."""
+    """The number of lives of the agent that have resumed it and ended soon after."""
     is_too_large: bool = False
-    """It has recorded more than is kept, so nothing of it is: it cannot be resumed."""
+    """Whether it has recorded more than is kept: then nothing of it is kept, and it cannot be resumed."""
 
 
 class SessionHead(msgspec.Struct, omit_defaults=True):
@@ -116,7 +116,7 @@ class SessionHead(msgspec.Struct, omit_defaults=True):
 
 @attrs.frozen(kw_only=True)
 class SessionOptions:
-    """The bounds of the sessions of an agent. `seconds`: for which one is kept after its last turn.
+    """The bounds of the sessions of an agent. `seconds`: how long a session is kept after its last turn.
 
     `bytes` is for the messages of one session, `memory_bytes` for what the agent remembers of it.
     """
@@ -141,9 +141,9 @@ class OpenTurn:
     bytes: int = 0
     wrong: str = ""
     keeping: Ticket | None = None
-    """The write of its messages, which is under way, or has ended."""
+    """The write of its messages: under way, or ended."""
     goes_on: bool = False
-    """Whether its caller is away, and comes back for the answer: it is resumed by the same life."""
+    """Whether its caller is away and will come back for the answer: the same life resumes the turn."""
 
 
 @attrs.define
@@ -157,19 +157,19 @@ class Session:
 
     @property
     def messages(self) -> list[KeptMessage]:
-        """The messages, oldest first; read anew each time."""
+        """The messages, oldest first; decoded anew each time."""
         return [msgspec.json.decode(each, type=KeptMessage) for each in self.written]
 
     @property
     def is_new(self) -> bool:
-        """Whether no message has had its answer yet; what failed changed nothing that is kept."""
+        """Whether no message has had its answer yet; a failed turn changes nothing that is kept."""
         said = (msgspec.json.decode(each, type=KeptMessage) for each in reversed(self.written))
         return not any(each.role == "agent" and each.failed is None for each in said)
 
 
 @attrs.frozen
 class SessionInfo:
-    """The facts about a session that need no reading of its messages."""
+    """The facts about a session that can be told without reading its messages."""
 
     id: str
     began: float
@@ -226,7 +226,7 @@ class Sessions:
     # ---- finding
 
     def begin(self, owner: str, id: str) -> None:
-        """Have a session from now on, unless there is one of that id. It is written with its first turn."""
+        """Make a session with this id, unless there is one. It is written with its first turn."""
         self._expire()
         key = (_written(owner), id)
         if key in self._heads:
@@ -238,12 +238,12 @@ class Sessions:
         self._owners[key[0]] += 1
 
     def has(self, owner: str, id: str) -> bool:
-        """Return whether an owner has a session of that id."""
+        """Return whether an owner has a session with an id."""
         self._expire()
         return (_written(owner), id) in self._heads
 
     async def read(self, owner: str, id: str) -> Session | None:
-        """Return a session with its messages, None if its owner has none of that id. Raise StoreFailed."""
+        """Return a session with its messages; None if its owner has none with the id. Raise StoreFailed."""
         self._expire()
         key = (_written(owner), id)
         head = self._heads.get(key)
@@ -257,7 +257,7 @@ class Sessions:
         return Session(owner, id, _copy(head), written)
 
     def of_owner(self, owner: str) -> Iterator[SessionInfo]:
-        """Yield the sessions of an owner that are kept, the one that expires first at first."""
+        """Yield the kept sessions of an owner, in the order in which they expire."""
         self._expire()
         written = _written(owner)
         for key in self._heads:
@@ -267,10 +267,10 @@ class Sessions:
     # ---- changing
 
     async def keep(self, session: Session, said: Sequence[KeptMessage], turn: OpenTurn | None = None) -> None:
-        """Write the messages of a turn, and the memory; return once they are kept. Raise StoreFailed.
+        """Write the messages of a turn and the memory; return once they are kept. Raise StoreFailed.
 
-        The record of the `turn` is removed with that. If the session has been forgotten meanwhile, nothing
-        is written. After a failure it can be called again.
+        The record of the `turn` is removed in the same batch. If the session has been forgotten meanwhile,
+        nothing is written. After a failure `keep` can be called again.
         """
         key = (_written(session.owner), session.id)
         if key not in self._heads or (turn is not None and self._turns.get(key) is not turn):
@@ -311,7 +311,7 @@ class Sessions:
         turn: OpenTurn | None,
         error: Exception | None,
     ) -> None:
-        """Take note that a session was written, also if who waits for that is cancelled meanwhile."""
+        """Note that a session was written, even if the caller that waits for it is cancelled meanwhile."""
         if error is not None:
             return
         key = (_written(session.owner), session.id)
@@ -335,7 +335,7 @@ class Sessions:
 
     @property
     def turns(self) -> list[OpenTurn]:
-        """The turns in progress that are kept, the one that began first at first."""
+        """The turns in progress that are kept, in the order in which they began."""
         return sorted(self._turns.values(), key=lambda turn: (turn.kept.at, turn.owner, turn.id))
 
     def is_open(self, turn: OpenTurn) -> bool:
@@ -343,9 +343,9 @@ class Sessions:
         return self._turns.get((_written(turn.owner), turn.id)) is turn
 
     def begin_turn(self, session: Session, kept: KeptTurn) -> tuple[OpenTurn, Ticket] | None:
-        """Have a record of a turn from now on; return it, and the ticket to wait for. Raise StoreFailed.
+        """Make the record of a turn; return it, and the ticket to wait for. Raise StoreFailed.
 
-        None if the session has been forgotten, and for a message that is no plain data.
+        Return None if the session has been forgotten, or the message is not plain data.
         """
         key = (_written(session.owner), session.id)
         head = self._heads.get(key)
@@ -384,7 +384,7 @@ class Sessions:
     async def record(self, turn: OpenTurn, step: Any) -> None:
         """Keep the next step of a turn; return once it is kept. Raise StoreFailed, TypeError.
 
-        Nothing if its session has been forgotten, or if it has recorded too much already.
+        Do nothing if its session has been forgotten, or if it has already recorded too much.
         """
         try:
             written = msgspec.json.encode(step)
@@ -439,7 +439,7 @@ class Sessions:
         return steps
 
     def uncount_resumption(self, turn: OpenTurn) -> None:
-        """Take a resumption back, as it has gone on for long. Never blocks or raises."""
+        """Uncount a resumption: the turn has gone on long enough since. Never blocks or raises."""
         key = (_written(turn.owner), turn.id)
         if self._turns.get(key) is turn and turn.kept.resumed:
             turn.kept.resumed -= 1
@@ -448,10 +448,10 @@ class Sessions:
                 self._writer.submit([write], self.options.durability)
 
     def end_turn(self, turn: OpenTurn, failed: Callable[[], None]) -> Ticket | None:
-        """Remove the record of a turn that has ended without being kept; return the ticket of that.
+        """Remove the record of a turn that has ended without being kept; return the ticket of the removal.
 
         Never blocks or raises. While the store fails the record stays, and `failed` is called, now or later:
-        `remove_turn` is to be called once it works.
+        then call `remove_turn` once the store works.
         """
         key = (_written(turn.owner), turn.id)
         if self._turns.get(key) is not turn:
@@ -503,7 +503,7 @@ class Sessions:
             self._drop(key)
 
     def _least_missed(self) -> tuple[str, str]:
-        """Return the oldest session of the owner who has most of them: so one cannot push out all others."""
+        """Return the oldest session of the owner with most sessions: so no owner can push out all others."""
         greedy = max(self._owners, key=lambda owner: self._owners[owner])
         return next(key for key in self._heads if key[0] == greedy)
 
@@ -529,7 +529,7 @@ class Sessions:
 
 
 def _written(owner: str) -> str:
-    """Return the name of an owner as keys have it: without separators."""
+    """Return the name of an owner as it is in keys: without separators."""
     return quote(owner, safe="")
 
 
@@ -543,7 +543,7 @@ def _head_in(store: str, key: str, value: bytes) -> tuple[tuple[str, str], Sessi
 
 
 def _turn_of(owner: str, id: str, value: bytes) -> OpenTurn:
-    """Return a turn in progress as it was found; one that cannot be read says so in `wrong`."""
+    """Return a turn in progress as it was found; `wrong` is set if it cannot be read."""
     try:
         kept = msgspec.json.decode(value, type=KeptTurn)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -565,6 +565,6 @@ def _copy(head: SessionHead) -> SessionHead:
 
 
 def _without_content(kept: KeptTurn) -> KeptTurn:
-    """Return the record of a turn that has recorded too much: it cannot be resumed, and is found as that."""
+    """Return the record of a turn that has recorded too much: it cannot be resumed, and is found as such."""
     text = kept.text[:SHOWN_TEXT]
     return KeptTurn(text=text, at=kept.at, key=kept.key, id=kept.id, is_too_large=True)

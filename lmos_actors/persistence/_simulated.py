@@ -1,8 +1,8 @@
 """A simulated disk, and the store of a process on it: commits take time, and what was not synced may vanish.
 
-The store stands to `SqliteStore` as the simulated network to that of the machine: what a store does at a
-crash, at the loss of power and on a full disk, it does at an instant of virtual time and by the seed. A table
-of tests (`tests/persistence/test_simulated.py`) holds both to one outcome.
+The store is to `SqliteStore` what the simulated network is to the machine's network: at a crash, at a loss of
+power and on a full disk it behaves alike, but at an instant of virtual time and by the seed. A table of tests
+(`tests/persistence/test_simulated.py`) holds both to one outcome.
 
 - A commit is appended to a **log**, as one frame with its length, a checksum and the number of its writer.
   With "power" the log is synced, and with it all commits before. A log of `CHECKPOINT` bytes is synced and
@@ -15,8 +15,8 @@ of tests (`tests/persistence/test_simulated.py`) holds both to one outcome.
   checksum is wrong, and leaves it out.
 - **The disk is full**: commits fail with `StoreFull`, and nothing of them is there; reading goes on.
 
-A **shared** disk is that of a server, which several processes use at once. A process may be cut off from it:
-its calls fail, and of the commit that was under way it does not hear whether it has been written.
+A **shared** disk is the disk of a server, which several processes use at once. A process may be cut off from
+it: its calls fail, and it does not learn whether the commit under way has been written.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from ._store import Batch, Conflict, Durability, Write
 
 WritesAtCrash: TypeAlias = Literal["kept", "lost", "torn"]
-"""The fate of the commits that were not synced: all are there; the last are gone; the last is cut."""
+"""The fate of commits that were not synced: all survive; the last are gone; the last is cut."""
 
 CHECKPOINT: Final = 4 << 20
-"""Bytes of the log from which on it is synced, and moved into the records."""
+"""The size in bytes from which on the log is synced and moved into the records."""
 
 HEAD: Final = struct.Struct(">IIQ")
-"""Length and checksum of a frame, and the number of its writer."""
+"""The header of a frame: length, checksum, number of its writer."""
 
 
 class SimulatedDisk:
-    """Disk of a simulated machine with the file of one store. It outlives the processes that open it.
+    """The disk of a simulated machine, with the file of one store. It outlives the processes that open it.
 
     `seconds` returns how long the next commit takes, in virtual time. With `shared` several processes may
     have the store open at once.
@@ -63,15 +63,15 @@ class SimulatedDisk:
         self.shared = shared
         self.seconds = seconds
         self.factor = 1.0
-        """Commits take so many times as long."""
+        """The factor by which commits take longer."""
         self.full = False
         self.records = Records()
         """The records below the log."""
         self.live = Records()
-        """The records as all commits have left them, while the store is open."""
+        """The records with all commits applied, while the store is open."""
         self.log = bytearray()
         self.synced = 0
-        """Bytes of the log that the loss of power leaves."""
+        """Bytes of the log that survive a loss of power."""
         self.writer = 0
         """Number of the newest writer."""
         self.users: list[SimulatedStore] = []
@@ -79,7 +79,7 @@ class SimulatedDisk:
         self._random = random
 
     def crash(self, writes: WritesAtCrash = "kept") -> None:
-        """End what has the store open, and with "lost" and "torn" the power, at this instant."""
+        """End all processes that have the store open, now; with "lost" and "torn" the power fails too."""
         for user in tuple(self.users):
             user.die(lands=writes == "torn" or self.toss())
         unsynced = [end for end in _ends(self.log) if end > self.synced]
@@ -93,9 +93,9 @@ class SimulatedDisk:
         self.synced = len(self.log)
 
     def crash_of(self, owners: Callable[[Write], bool], writes: WritesAtCrash = "kept") -> None:
-        """End the process of some owners alone, as `crash` does of all; the store stays open for the others.
+        """End the process of some owners only, as `crash` does for all; the store stays open for the others.
 
-        It is as if these had a disk of their own: no write of another owner is touched.
+        It is as if these owners had a disk of their own: no write of another owner is affected.
         """
         lands = writes == "torn" or self.toss()
         ended = [user.end_of(owners, lands=lands and writes == "kept") for user in self.users]
@@ -125,18 +125,18 @@ class SimulatedDisk:
         self.live, _ = self.read()
 
     def toss(self) -> bool:
-        """Return by chance whether a commit is written."""
+        """Return whether a commit is written, by chance."""
         return self._random.random() < 0.5
 
     def recover(self) -> Records:
-        """Return what the disk has, drop what follows the last whole frame, and sync the log."""
+        """Return the disk's content, drop what follows the last whole frame, and sync the log."""
         found, whole = self.read()
         del self.log[whole:]
         self.synced = whole
         return found
 
     def read(self) -> tuple[Records, int]:
-        """Return what the disk has, and where the last whole frame ends."""
+        """Return the disk's content, and where the last whole frame ends."""
         found, whole = self.records.copy(), 0
         for end, writes in _frames(self.log):
             found.commit([writes])
@@ -144,20 +144,20 @@ class SimulatedDisk:
         return found, whole
 
     def checkpoint(self, records: Records) -> None:
-        """Sync all commits, of which the records are the outcome."""
+        """Sync all commits: the records are their outcome."""
         self.records = records.copy()
         self.log.clear()
         self.synced = 0
 
 
 class SimulatedStore:
-    """Store of one process on a simulated disk; see `Store`."""
+    """The store of one process on a simulated disk; see `Store`."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self.name = "simulated:"
         self.is_shared = disk.shared
         self.is_cut_off = False
-        """Whether the process cannot reach the disk."""
+        """Whether the process is cut off from the disk."""
         self._disk = disk
         self._is_open = False
         self._writer = 0
@@ -169,15 +169,15 @@ class SimulatedStore:
         return str(self._writer)
 
     def when_unattended(self, tell: Callable[[], object]) -> None:
-        """Have a function called whenever this writer has lost its sign, which does not happen here."""
+        """Have a function called whenever this writer loses its sign, which never happens here."""
 
     async def is_there(self, sign: str) -> bool:
-        """Return whether a process has the store open, also one that is cut off; see `AttendedStore`."""
+        """Return whether a process has the store open, even if it is cut off; see `AttendedStore`."""
         await trio.lowlevel.checkpoint()
         return any(user.sign == sign for user in self._disk.users)
 
     def open(self) -> None:
-        """Open the store with what the disk has. Raise StoreInUse if it is open, and not shared."""
+        """Open the store with the disk's content. Raise StoreInUse if it is open, and not shared."""
         disk = self._disk
         self._check_reached()
         if disk.users and not disk.shared:
@@ -218,7 +218,7 @@ class SimulatedStore:
     async def commit_in_time(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
         """Write batches after the time that the disk takes for a commit; see `Store`.
 
-        If the process ends meanwhile, or is cut off, they are in the log or not. A cancel leaves them out.
+        If the process ends meanwhile, or is cut off, they may be in the log or not. A cancel leaves them out.
         """
         disk, whole = self._disk, list(batches)
         self._check_reached()
@@ -236,14 +236,14 @@ class SimulatedStore:
         return self.commit(whole, durability)
 
     def die(self, *, lands: bool) -> None:
-        """End with the process; with `lands` the commit that is under way is written, though not synced."""
+        """End with the process; with `lands` the commit under way is written, though not synced."""
         under_way, works = self._under_way, self._is_open and not self.is_cut_off and not self._disk.full
         if under_way is not None and lands and works:
             self.commit(under_way[0], "process")
         self._leave()
 
     def end_of(self, owners: Callable[[Write], bool], *, lands: bool) -> bool:
-        """Leave out what owners have under way, unless it lands; return whether there is any."""
+        """Drop what owners have under way, unless it lands; return whether there was any."""
         batches = [] if self._under_way is None else self._under_way[0]
         found = [place for place, batch in enumerate(batches) if any(map(owners, batch))]
         if not lands:

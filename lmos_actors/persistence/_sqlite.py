@@ -1,16 +1,16 @@
-"""The store that is the default: one SQLite file, with a write-ahead log and one writer.
+"""The default store: one SQLite file, with a write-ahead log and one writer.
 
 What it keeps true:
 
 - **One writer.** A lock beside the file (`_lock_file.py`) keeps all others away; where a file system has no
   locks, the writer's number does: each opening takes the next one, and each commit checks that it is still
   the newest. SQLite before 3.51.3 can lose commits when two connections write or checkpoint at the same
-  instant; here there is one that may.
+  instant; here only one may.
 - **Readers of a backup are let in**: SQLite's own locks are held during a transaction only.
 - **A commit is there after a `kill -9`**: it is written to the log when `commit` returns. With "power" the
   log is also synced, and with it all commits before.
 - **Damage is noticed.** SQLite has checksums in its log but none in the file: each record has its own here.
-- **Nothing of others is overwritten**: what a file is, is looked at before anything in it is changed.
+- **No foreign file is overwritten**: the kind of a file is checked before anything in it is changed.
 - **Terms are found** by an index in the same file, made when it is first needed (`_sqlite_terms.py`).
 
 The records are in a table with a row number and an index over space and key. Without the row number
@@ -64,8 +64,8 @@ TABLES: Final = (
 BUSY_SECONDS: Final = 1.0  # another program's transaction, such as that of a shell, is waited for
 
 _ROWS: Final = (512, 256, 128, 64, 32, 16, 8, 4, 2, 1)
-"""Records of one statement, so that any number takes few of them: each lets go of the interpreter several
-times, and waits for 5 ms to have it again where the event loop computes."""
+"""Records per statement, so that any number takes few statements: each releases the interpreter several
+times, and waits 5 ms to get it back while the event loop computes."""
 
 _PUT: Final = {
     rows: f"INSERT INTO records VALUES {', '.join(['(?, ?, ?, ?)'] * rows)}"
@@ -73,7 +73,7 @@ _PUT: Final = {
     for rows in _ROWS
 }
 _COUNT_SYNC: Final = "INSERT INTO meta VALUES ('syncs', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
-"""SQLite syncs only what it writes: with equal values that would be nothing, nor the commits before."""
+"""A count that grows, as SQLite syncs only what it writes: equal values would sync nothing."""
 
 _GET: Final = "SELECT value, sum FROM records WHERE space = ? AND key = ?"
 _GET_SOME: Final = "SELECT key, value, sum FROM records WHERE space = ? AND key IN"
@@ -96,13 +96,13 @@ _KINDS: Final[dict[int, type[StoreFailed]]] = {
     sqlite3.SQLITE_CANTOPEN: StoreInaccessible,
     sqlite3.SQLITE_PERM: StoreInaccessible,
 }
-"""The meanings of SQLite's error codes: of extended ones, or else of their last byte, the primary code."""
+"""The meanings of SQLite's error codes: of extended codes, or else of their last byte, the primary code."""
 
 
 class SqliteStore:
-    """Store in one SQLite file, made if it is missing, with its folder, for its owner alone.
+    """A store in one SQLite file; the file and its folder are made if missing, for their owner alone.
 
-    With `read_only` the file has to exist and nothing in it is changed; it is locked all the same.
+    With `read_only` the file has to exist and nothing in it is changed; it is still locked.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
@@ -288,7 +288,7 @@ class SqliteStore:
             raise self._failure(error) from None
 
     def problems(self) -> Iterator[str]:
-        """Yield what is wrong with the file: its pages, its index, its records. Raise StoreFailed."""
+        """Yield the errors in the file: in its pages, its index, its records. Raise StoreFailed."""
         db = self._opened()
         try:
             found = [text for (text,) in db.execute("PRAGMA integrity_check")]
@@ -350,7 +350,7 @@ class SqliteStore:
                 self._terms.reload()
 
     def _check_place(self) -> None:
-        """Raise StoreReplaced if the file is gone: what goes into the open one would be lost at the end."""
+        """Raise StoreReplaced if the file is gone: writes to the open one would be lost at its end."""
         try:
             found = os.stat(self._path)
         except OSError:
@@ -359,7 +359,7 @@ class SqliteStore:
             raise StoreReplaced(self.name, f"it was {'removed' if found is None else 'replaced'} while open")
 
     def _sync(self, db: sqlite3.Connection, *, at_commit: bool) -> None:
-        """Have the log synced at each commit from now on, or only before it is moved into the file."""
+        """Have the log synced at each commit from now on, or only when it is moved into the file."""
         if at_commit != self._synced:
             db.execute(f"PRAGMA synchronous = {'FULL' if at_commit else 'NORMAL'}")
             self._synced = at_commit
@@ -371,9 +371,9 @@ class SqliteStore:
         return int(row[0])
 
     def _checked_ahead(self, db: sqlite3.Connection, batches: Sequence[Batch]) -> dict[str, dict[str, bytes]]:
-        """Return the values that are checked, by space, of spaces in which nothing is written.
+        """Return the values that checks refer to, by space, for spaces that are not written to.
 
-        They are read in few statements, as many batches of a commit may check something.
+        They are read in few statements, as many batches of a commit may have checks.
         """
         writes = [write for batch in batches for write in batch]
         checks = [write for write in writes if isinstance(write, Check)]
@@ -429,7 +429,7 @@ class SqliteStore:
 
 
 def failure_of(name: str, error: sqlite3.Error) -> StoreFailed:
-    """Return the failure of a store that an error of SQLite means."""
+    """Return the store failure that an SQLite error means."""
     code = getattr(error, "sqlite_errorcode", 0)
     if not code and "decode to UTF-8" in str(error):  # of Python's module: a damaged key
         return StoreDamaged(name, str(error))
@@ -444,20 +444,20 @@ def sum_of(space: str, key: str, value: bytes) -> int:
 
 
 def roll_back(db: sqlite3.Connection) -> None:
-    """End a transaction, if there still is one: SQLite ends it itself after some errors."""
+    """End a transaction, if there still is one: after some errors SQLite ends it itself."""
     if db.in_transaction:
         with suppress(sqlite3.Error):
             db.execute("ROLLBACK")
 
 
 def connected_to_read(path: str) -> sqlite3.Connection:
-    """Return a connection that changes nothing, and moves no log: not even while another one writes."""
+    """Return a connection that changes nothing and moves no log, even while another process writes."""
     uri = f"file:{quote(path)}?mode=ro"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
 
 
 def tidy(path: str) -> None:
-    """Remove what a connection that only reads leaves beside a file; for the owner of its lock."""
+    """Remove the files that a reading connection leaves beside a store; the caller holds the store's lock."""
     with suppress(OSError):
         if os.path.getsize(f"{path}-wal") == 0:
             os.unlink(f"{path}-wal")
@@ -465,7 +465,7 @@ def tidy(path: str) -> None:
 
 
 def check_kind(db: sqlite3.Connection, name: str) -> bool:
-    """Return whether there are tables. Raise StoreForeign, StoreNewer if they are not those of a store."""
+    """Return whether there are tables. Raise StoreForeign, StoreNewer if they are not a store's."""
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -479,7 +479,7 @@ def check_kind(db: sqlite3.Connection, name: str) -> bool:
 
 
 class _Puts:
-    """Values that are to be written, in as few statements as possible."""
+    """Values to be written, in as few statements as possible."""
 
     def __init__(self, db: sqlite3.Connection, rows: Sequence[int]) -> None:
         self.db = db
@@ -493,7 +493,7 @@ class _Puts:
             self.write()
 
     def write(self) -> None:
-        """Write what was added so far."""
+        """Write the values added so far."""
         parameters, start = self._parameters, 0
         for rows in self._rows if parameters else ():
             while len(parameters) - start >= 4 * rows:

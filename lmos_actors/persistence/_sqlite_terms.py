@@ -4,12 +4,12 @@ What it keeps true:
 
 - **Existing files stay as they are.** The two tables are made in the transaction of the first value that has
   terms. A program that does not know them reads and writes the records as before.
-- **It only finds keys.** What stands at them, and how well it fits, is read and decided elsewhere. So an
-  index that is missing, or not complete, costs time and changes no result: `Matching.indexed` tells.
+- **It only finds keys.** Their values, and how well they match, are read and judged elsewhere. So an index
+  that is missing or incomplete costs time and changes no result: `Matching.indexed` shows it.
 - **No term is a part of a query's language.** In the tables a term is its bytes in hexadecimal digits.
 - **Without FTS5** in this build of SQLite nothing is indexed. If another build has made the index of a file,
-  the keys of what is written are taken out of it (`term_keys` is an ordinary table); their terms stay behind
-  under numbers that are never used again (`AUTOINCREMENT`), and so they are never found.
+  the written keys are taken out of it (`term_keys` is an ordinary table); their terms stay behind under
+  numbers that are never used again (`AUTOINCREMENT`), and so they are never found.
 
 Row numbers are not those of the records: `VACUUM` may change these.
 """
@@ -41,7 +41,7 @@ _FIND: Final = (
     "SELECT term_keys.key FROM terms CROSS JOIN term_keys ON term_keys.id = terms.rowid"
     " WHERE terms MATCH ? AND term_keys.space = ? AND term_keys.key >= ? AND term_keys.key < ?"
 )
-"""`CROSS JOIN` has SQLite ask the terms first: it would else look for each key of the range among them."""
+"""`CROSS JOIN` makes SQLite look up the terms first; else it looks up each key of the range among them."""
 _COUNT: Final = "SELECT count(*) FROM term_keys WHERE space = ? AND key >= ? AND key < ?"
 _STRAY: Final = (
     "SELECT space, key FROM term_keys WHERE NOT EXISTS"
@@ -60,11 +60,11 @@ class TermIndex:
         self._has_warned = False
         self._is_made = False
         self._spaces: set[str] = set()
-        """The spaces with terms: what is written to others is no concern of the index."""
+        """The spaces with terms: writes to other spaces do not concern the index."""
         self.reload()
 
     def reload(self) -> None:
-        """Look at the tables anew, as after the end of a transaction that was taken back."""
+        """Read the tables' state anew, as after a rolled back transaction."""
         self._is_made = self._db.execute(_ARE_MADE).fetchone()[0] == len(TABLES)
         self._spaces = set()
         space = ""
@@ -145,7 +145,7 @@ class TermIndex:
         return Matching(count, keys)
 
     def problems(self) -> Iterator[str]:
-        """Yield what is wrong with it: keys at which there is nothing."""
+        """Yield the errors in the index: keys that have no record."""
         if self._is_made:
             for space, key in self._db.execute(_STRAY):
                 yield f"the index has {key!r} in {space!r}, and there is no such record"

@@ -1,4 +1,4 @@
-"""The records of durable agents in the store, and what a new incarnation is restored from.
+"""The records of durable agents in the store, from which a new incarnation is restored.
 
 See `_agent_states.py`, which writes them.
 """
@@ -39,15 +39,15 @@ class StateRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     at: float
     fields: msgspec.Raw
     facts: int = 0
-    """Number of the last fact of the journal that is in it."""
+    """The number of the last journal fact that the snapshot contains."""
     journal: bool = False
-    """Facts of a journal may follow. A journal has a record from its first fact on, which names its class."""
+    """Whether facts of a journal may follow. From its first fact on a journal has a record with its class."""
     behaviour: str = ""
     timers: list[TimerRecord] = []
 
 
 class FactRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One fact of a journal, or the behaviour and the timers as they are from there on."""
+    """One fact of a journal, or the behaviour and the timers that apply from there on."""
 
     version: int
     fact: dict[str, Any] | None = None
@@ -57,16 +57,16 @@ class FactRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 @attrs.define
 class Found:
-    """The part of an agent's state that the store had."""
+    """The stored part of an agent's state."""
 
     exists: bool = False
     fields: bytes = b""
-    """The fields as they were written, b"" where there are none in the form of this version."""
+    """The fields as they were written; b"" if the store has none in the form of this version."""
     last_fact: int = 0
     facts: int = 0
-    """Facts after the snapshot."""
+    """The facts after the snapshot."""
     journal: bool = False
-    """The record is that of a journal."""
+    """Whether the record belongs to a journal."""
     behaviour: str = ""
     timers: list[TimerRecord] = attrs.field(factory=list[TimerRecord])
     at: float | None = None

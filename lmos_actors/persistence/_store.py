@@ -1,17 +1,17 @@
 """Stores: the interface of everything that is kept, and the writes that it takes.
 
 A store is an ordered map from a space and a key to bytes, written in batches. That is all that states,
-journals, answers, timers and directories need, and what many databases can do: nothing here is of SQLite.
+journals, answers, timers and directories need, and many databases do it: nothing here is SQLite's own.
 
 - A **batch** is written as a whole or not at all. A commit has several batches, of different owners, and is
   itself one transaction: after a crash all of it is there, or nothing.
-- A write may **expect** what the store has at its key, as it was before its batch. If that does not hold,
-  the batch is left out, and the others of the commit are written all the same. A `Check` does that alone.
-- **Keys** are in the order of their UTF-8 bytes, which is that of Python's text. A journal is a space whose
-  keys end in a number of constant width: replaying it is a scan, truncating it a `DeleteRange`.
+- A write may **expect** a value at its key, as it was before its batch. If the store has another value, the
+  batch is left out, and the other batches of the commit are still written. A `Check` only expects.
+- **Keys** are in the order of their UTF-8 bytes, which is the order of Python's text. A journal is a space
+  whose keys end in a number of constant width: replaying it is a scan, truncating it a `DeleteRange`.
 - **Values** are bytes; what they mean, and when they expire, is their owner's affair.
-- A value may be put with **terms**, words of its owner's choice. A store that has an index (`IndexedStore`)
-  finds its key by them; for others they mean nothing, and the owner reads all values.
+- A value may be put with **terms**, words of its owner's choice. A store with an index (`IndexedStore`) finds
+  the key by them; in other stores they mean nothing, and the owner reads all values.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 Durability: TypeAlias = Literal["process", "power"]
-"""The failure that a commit survives: the end of the process, also by SIGKILL; or a power failure, too."""
+"""The failure that a commit survives: the end of the process, even by SIGKILL; or also a power failure."""
 
 MAX_KEY: Final = 16 << 10
-"""Bytes of a key, and of the name of a space."""
+"""Maximum bytes of a key, and of the name of a space."""
 
 MAX_VALUE: Final = 256 << 20
-"""Bytes of a value."""
+"""Maximum bytes of a value."""
 
 
 class Expected(Enum):
-    """The expectation of a write at its key, if it is not a certain value."""
+    """The expectation of a write at its key, unless it is a certain value."""
 
     ANYTHING = "anything"
     NOTHING = "nothing"
 
 
 class Put(msgspec.Struct, frozen=True):
-    """Write of a value; it replaces the one at that key, and the terms of that."""
+    """Write of a value; it replaces the value at its key, with the terms of that."""
 
     space: str
     key: str
@@ -63,7 +63,7 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class DeleteRange(msgspec.Struct, frozen=True):
-    """Removal of all keys from `start` to before `stop`; None is after the last one."""
+    """Removal of all keys from `start` to before `stop`; None means after the last key."""
 
     space: str
     start: str = ""
@@ -71,7 +71,7 @@ class DeleteRange(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """Expectation at a key at which nothing is written: the rest of its batch depends on it."""
+    """Expectation at a key without a write: the rest of its batch depends on it."""
 
     space: str
     key: str
@@ -81,26 +81,26 @@ class Check(msgspec.Struct, frozen=True):
 Write: TypeAlias = Put | Delete | DeleteRange | Check
 Batch: TypeAlias = Sequence[Write]
 Conflict: TypeAlias = tuple[str, str]
-"""Space and key at which a batch expected something else."""
+"""Space and key at which a batch expected another value."""
 
 
 class Store(Protocol):
     """A store whose calls block. They may come from several threads, one at a time.
 
-    Every method but `close` raises `StoreFailed`, of the class that says what is wrong.
+    Every method but `close` raises `StoreFailed`, in a subclass that says what is wrong.
     """
 
     name: str
     """Its name in messages: the path of its file, if it has one."""
     is_shared: bool
-    """Whether several writers may have it open at once. Else an opening ends all earlier ones."""
+    """Whether several writers may have it open at once. If not, an opening ends all earlier ones."""
 
     def open(self) -> None:
-        """Open the store for a writer, its only one unless it is shared; make it if it does not exist."""
+        """Open the store for a writer, the only one unless it is shared; make it if it does not exist."""
         ...
 
     def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the values of keys, in their order; None where there is none."""
+        """Return the values of keys, in order; None for a key without a value."""
         ...
 
     def scan(
@@ -110,10 +110,10 @@ class Store(Protocol):
         ...
 
     def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
-        """Write batches in one transaction; return for each its first conflict, None where it is written.
+        """Write batches in one transaction; return the first conflict of each, None if it is written.
 
-        Raise ValueError, TypeError for keys that are no text of Unicode and values that are no bytes; then,
-        as after any error, nothing is written. Other limits are the caller's: see `size_of`.
+        Raise ValueError, TypeError for keys that are not Unicode text and values that are not bytes; then, as
+        after any error, nothing is written. Other limits are the caller's: see `size_of`.
         """
         ...
 
@@ -124,18 +124,18 @@ class Store(Protocol):
 
 @runtime_checkable
 class AsyncStore(Protocol):
-    """A store whose calls are awaited: that of a server. They may be under way at the same time.
+    """A store whose calls are awaited: a store in a server. Several may be under way at the same time.
 
-    Every method raises `StoreFailed`, of the class that says what is wrong. A commit whose call is cancelled
+    Every method raises `StoreFailed`, in a subclass that says what is wrong. A commit whose call is cancelled
     may be written all the same, but none is once a later call of the same store has begun.
     """
 
     name: str
-    """Its name in messages; no secret is in it."""
+    """Its name in messages; it contains no secret."""
 
     @property
     def keeps_power(self) -> bool:
-        """Whether a commit with "power" is possible, once it is open: else it raises StoreFailed."""
+        """Whether commits with "power" are possible, once it is open: otherwise they raise StoreFailed."""
         ...
 
     @property
@@ -145,11 +145,11 @@ class AsyncStore(Protocol):
 
     @property
     def id(self) -> str:
-        """Identifier of its content, once it is open: another one if it was made anew. "" if it has none."""
+        """Identifier of its content, once it is open: a new one if it was made anew; "" if it has none."""
         ...
 
     def opened(self) -> AbstractAsyncContextManager[None]:
-        """Keep the store open for a block; make it if it does not exist. Its end is bounded."""
+        """Keep the store open for a block; make it if it does not exist. Closing takes a bounded time."""
         ...
 
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
@@ -169,15 +169,15 @@ class AsyncStore(Protocol):
 
 @runtime_checkable
 class AttendedStore(Protocol):
-    """A shared store that knows which of its writers are connected: a killed process is missed at once."""
+    """A shared store that knows which writers are connected: a killed process is missed at once."""
 
     @property
     def sign(self) -> str:
-        """Return what others ask for this writer by, "" while it cannot be asked for."""
+        """The name by which others ask for this writer, "" while they cannot."""
         ...
 
     def when_unattended(self, tell: Callable[[], object]) -> None:
-        """Have a function called whenever this writer has lost its sign."""
+        """Have a function called whenever this writer loses its sign."""
         ...
 
     async def is_there(self, sign: str) -> bool:
@@ -189,14 +189,14 @@ class Matching(msgspec.Struct, frozen=True):
     """The content of an index for a range of keys."""
 
     indexed: int
-    """The number of keys of the range with terms in the index; if the range has more, it is incomplete."""
+    """The number of keys of the range with terms in the index; it is incomplete if the range has more."""
     keys: list[str]
-    """Those with one of the terms that were looked for, in no order."""
+    """The keys with one of the wanted terms, in no order."""
 
 
 @runtime_checkable
 class IndexedStore(Protocol):
-    """A `Store` that finds keys by the terms of their values. Values and index are one transaction."""
+    """A `Store` that finds keys by the terms of their values. One transaction writes values and index."""
 
     def matching(self, space: str, terms: Sequence[str], *, start: str, stop: str) -> Matching | None:
         """Return the keys from `start` to before `stop` that have any of the terms; None without an index.
@@ -207,7 +207,7 @@ class IndexedStore(Protocol):
 
 
 def size_of(write: Write) -> int:
-    """Return the bytes of a write. Raise ValueError, TypeError for one that is not to be kept."""
+    """Return the bytes of a write. Raise ValueError, TypeError for a write that no store can keep."""
     size = _key_size(write.space)
     if isinstance(write, DeleteRange):
         return size + _key_size(write.start) + _key_size(write.stop or "")
@@ -232,7 +232,7 @@ def _key_size(key: str) -> int:
 
 
 class Paged(Protocol):
-    """The reading of records, page by page, of a store or of a look into one."""
+    """The part of a store, or of a reader of one, that reads records page by page."""
 
     def scan(
         self, space: str, *, start: str = "", stop: str | None = None, limit: int
@@ -251,5 +251,5 @@ def records_of(
 
 
 def after(key: str) -> str:
-    """Return the first key after a key."""
+    """Return the first key that can follow a key."""
     return key + "\0"

@@ -1,7 +1,7 @@
-"""A blocking store, as a trio program awaits it: its calls are made by a thread, one after another.
+"""A blocking store that a trio program can await: a thread makes its calls, one after another.
 
-On virtual time they are made in the task that asks, as threads have no part in it; a simulated store has a
-commit under way while time goes by.
+On virtual time the calling task makes them, as threads have no part in it; a simulated store has a commit
+under way while time goes by.
 
 `trio.to_thread` takes twice as long for a call: it looks for a free thread each time. Where one agent alone
 waits for each of its commits, that is most of the time.
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from ._store import Batch, Conflict, Durability, Matching, Store
 
 CLOSING_SECONDS: Final = 10.0
-"""Seconds for closing a store; one that hangs is left, and closed by its thread should it ever return."""
+"""Seconds for closing a store; a store that hangs is left, and its thread closes it if it ever returns."""
 
 T = TypeVar("T")
 
 
 @attrs.define(eq=False)
 class _Call:
-    """A call, and the task that waits for it, as long as there is one."""
+    """A call, and the task that waits for it, if any still does."""
 
     work: Callable[[], Any]
     task: trio.lowlevel.Task | None
@@ -46,7 +46,7 @@ class _Call:
 
 
 class StoreThread:
-    """Thread that makes calls in the order in which they were asked for; of one trio run."""
+    """A thread of one trio run, which makes calls in the order in which they were requested."""
 
     def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
@@ -54,10 +54,10 @@ class StoreThread:
         threading.Thread(target=self._make_calls, name=name, daemon=True).start()
 
     async def call(self, work: Callable[[], T]) -> T:
-        """Return what a call returns, or raise what it raises.
+        """Return the result of a call, or raise its error.
 
-        A cancel is heeded at once: a call that has begun goes on, and its result is dropped; another one is
-        not made.
+        A cancel takes effect at once: a call that has begun goes on, and its result is dropped; one that has
+        not begun is not made.
         """
         call = _Call(work, trio.lowlevel.current_task())
         self._calls.put(call)
@@ -73,7 +73,7 @@ class StoreThread:
         return result
 
     def end(self, work: Callable[[], object]) -> None:
-        """Make a last call, after the one that is under way, for which nobody waits; return at once."""
+        """Make a last call, after the one that is under way, without waiting for it; return at once."""
         self._calls.put(_Call(work, None))
         self._calls.put(None)
 
@@ -89,7 +89,7 @@ class StoreThread:
 
 
 def _nothing() -> None:
-    """Stand in for a call that was cancelled."""
+    """Do nothing, in place of a call that was cancelled."""
 
 
 def _wake(call: _Call) -> None:
@@ -120,7 +120,7 @@ class StoreInThread:
 
     @property
     def id(self) -> str:
-        """See `AsyncStore`: a file has none, and its lock tells whether it was replaced."""
+        """See `AsyncStore`: a file has none, and its lock shows whether it was replaced."""
         return ""
 
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
@@ -134,7 +134,7 @@ class StoreInThread:
         return await self._call(partial(self._store.scan, space, start=start, stop=stop, limit=limit))
 
     async def matching(self, space: str, terms: Sequence[str], *, start: str, stop: str) -> Matching | None:
-        """Return the keys that have any of some terms; see `IndexedStore`. None if the store is none."""
+        """Return the keys that have any of some terms; see `IndexedStore`. None if the store has no index."""
         if not isinstance(self._store, IndexedStore):
             await trio.lowlevel.checkpoint()
             return None
@@ -164,7 +164,7 @@ class StoreInThread:
     @asynccontextmanager
     @trio.lowlevel.enable_ki_protection
     async def opened(self) -> AsyncGenerator[None]:
-        """Keep it open for a block; see `AsyncStore`."""
+        """Keep the store open for a block; see `AsyncStore`."""
         if not time_jumps():
             self._thread = StoreThread(f"store {self.name}")
         try:
@@ -190,7 +190,7 @@ class StoreInThread:
             self._store.close()
 
     def _end_thread(self) -> None:
-        """Close the store, if it is open, after the call that is under way; nobody waits for that."""
+        """Close the store, if it is open, after the call that is under way; nobody waits for this."""
         if self._thread is not None:
             self._thread.end(self._close_store)
         else:

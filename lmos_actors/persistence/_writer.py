@@ -1,4 +1,4 @@
-"""The writer: what is kept by many owners goes to one store, in few commits.
+"""The writer: the data of many owners goes to one store, in few commits.
 
 What it keeps true:
 
@@ -14,7 +14,7 @@ What it keeps true:
   (`_thread.py`); an `AsyncStore` is awaited. Waiting for a ticket or a read can be cancelled at any time,
   also when the store hangs: a commit goes on, and the result of a read is dropped.
 - **Some failures are final**: the store has lost what it had confirmed, or has another writer now. They end
-  the block of `open_writer`, as what runs in it goes on from content that is gone, or not its own any more.
+  the block of `open_writer`, as the code in it builds on content that is gone, or no longer its own.
 - **The end is bounded.** What was submitted is committed, the store is closed; a store that does not answer
   is left after `ENDING_SECONDS`.
 """
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from ._store import Conflict, Durability, Matching, Store, Write
 
 BATCH: Final = 1_024
-"""Limit of tickets in one commit."""
+"""Maximum number of tickets in one commit."""
 
 BATCH_BYTES: Final = 8 << 20
 """Bytes after which a commit takes no more tickets."""
 
 ROOM: Final = 8_192
-"""Limit of pending tickets from which on `room` waits."""
+"""Number of pending tickets from which on `room` waits."""
 
 ROOM_BYTES: Final = 64 << 20
 """Bytes of pending tickets from which on `room` waits."""
@@ -57,19 +57,19 @@ PAGE: Final = 500
 """Records that are read at once."""
 
 FIRST_PROBE: Final = 0.1
-"""Seconds until a store that has failed is tried again; they double each time."""
+"""Seconds until a failed store is tried again; they double each time."""
 
 LAST_PROBE: Final = 5.0
-"""Limit of these seconds."""
+"""Maximum of these seconds."""
 
 ENDING_SECONDS: Final = 10.0
 """Seconds for the last commits."""
 
 HANGS: Final = 1.0
-"""Seconds of a commit after which it holds up no restarts: they wait for its end outside their supervisor."""
+"""Seconds of a commit after which restarts wait for its end outside their supervisor."""
 
 FINAL: Final = StoreLost, StoreFenced
-"""Failures after which a writer is not tried again."""
+"""Failures after which a store is not tried again."""
 
 PROBE: Final = Put("lmos-actors", "probe", b"")
 """The write that tries whether a store works again."""
@@ -81,7 +81,7 @@ class WriterStatistics:
 
     commits: int = 0
     tickets: int = 0
-    """Committed tickets; divided by the commits, how many share one."""
+    """Committed tickets; divided by the commits: how many tickets share one."""
     writes: int = 0
     bytes: int = 0
     seconds: float = 0.0
@@ -89,10 +89,10 @@ class WriterStatistics:
     conflicts: int = 0
     failures: int = 0
     waiting: int = 0
-    """Tickets that are pending, those of the present commit included."""
+    """Pending tickets, including those of the present commit."""
     waiting_bytes: int = 0
     waiting_seconds: float = 0.0
-    """Seconds for which the present commit has been under way: a store that hangs shows here."""
+    """Seconds for which the present commit has been under way; they show a store that hangs."""
 
 
 @attrs.define
@@ -109,7 +109,7 @@ class _Totals:
 
 
 class Ticket(msgspec.Struct, eq=False):
-    """Writes that were submitted together, and what became of them."""
+    """Writes that were submitted together, and their outcome."""
 
     writes: Sequence[Write]
     durability: Durability
@@ -118,11 +118,11 @@ class Ticket(msgspec.Struct, eq=False):
     _done: Callable[[StoreFailed | WriteConflict | None], None] | None
     settled: bool = False
     error: StoreFailed | WriteConflict | None = None
-    """Why nothing of it is kept, once it is settled."""
+    """Why nothing of it is kept, once it is settled; None if it is kept."""
     _event: trio.Event | None = None
 
     async def wait(self) -> None:
-        """Wait until it is committed. Raise StoreFailed, WriteConflict. A cancel does not take it back."""
+        """Wait until the writes are committed. Raise StoreFailed, WriteConflict. A cancel undoes nothing."""
         if not self.settled:
             if self._event is None:
                 self._event = trio.Event()
@@ -133,7 +133,7 @@ class Ticket(msgspec.Struct, eq=False):
             raise copy.copy(self.error)
 
     def settle(self, error: StoreFailed | WriteConflict | None) -> None:
-        """Record what became of it, and call its callback; for the writer."""
+        """Record the outcome, and call the callback; only the writer calls this."""
         self.settled, self.error = True, error
         if self._event is not None:
             self._event.set()
@@ -171,16 +171,16 @@ class StoreWriter:
 
     @property
     def keeps_power(self) -> bool:
-        """Whether the store, which is open, can have a commit survive a power failure."""
+        """Whether a commit of the open store can survive a power failure."""
         return self._store.keeps_power
 
     @property
     def sign(self) -> str:
-        """The name by which others ask for this writer (`is_there`), "" where the store knows nobody."""
+        """The name by which others ask for this writer (`is_there`), "" if the store knows no names."""
         return "" if self._attended is None else self._attended.sign
 
     def when_unattended(self, tell: Callable[[], object]) -> None:
-        """Have a function called whenever the store does not know any more that this writer is there."""
+        """Have a function called whenever the store no longer knows that this writer is there."""
         if self._attended is not None:
             self._attended.when_unattended(tell)
 
@@ -195,7 +195,7 @@ class StoreWriter:
     # ---- reading
 
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the values of keys as last committed; None where there is none. Raise StoreFailed."""
+        """Return the values of keys as last committed; None for a key without one. Raise StoreFailed."""
         with self._losses():
             return await self._store.get(space, keys)
 
@@ -220,7 +220,7 @@ class StoreWriter:
     async def matching(self, space: str, terms: Sequence[str], *, start: str, stop: str) -> Matching | None:
         """Return the keys from `start` to before `stop` that have any of some terms, as last committed.
 
-        None if the store has no index (`IndexedStore`). Raise StoreFailed.
+        Return None if the store has no index (`IndexedStore`). Raise StoreFailed.
         """
         if not isinstance(self._store, StoreInThread):
             await trio.lowlevel.checkpoint()
@@ -229,7 +229,7 @@ class StoreWriter:
 
     @contextmanager
     def _losses(self) -> Generator[None]:
-        """End all that is done with a store once a reading has found that it is lost."""
+        """End all use of a store once a read has found that it is lost."""
         try:
             yield
         except FINAL as error:
@@ -267,21 +267,21 @@ class StoreWriter:
         return ticket
 
     async def commit(self, writes: Sequence[Write], durability: Durability = "process") -> None:
-        """Submit a batch of writes, and wait until it is kept. A cancel does not take it back.
+        """Submit a batch of writes, and wait until it is kept. A cancel does not undo it.
 
         Raise StoreFailed, WriteConflict, and what `submit` raises.
         """
         await self.submit(writes, durability).wait()
 
     async def settled(self) -> None:
-        """Wait until all is kept that has been submitted, which no reading shows yet. Raise StoreFailed."""
+        """Wait until all that has been submitted is kept, as no read shows it before. Raise StoreFailed."""
         if self._waiting or self._committing:
             await self.submit([]).wait()
 
     def discard(self, owners: Callable[[Write], bool]) -> None:
-        """Have nothing written of what owners have submitted and no commit has begun with.
+        """Drop the writes that owners have submitted, unless a commit already contains them.
 
-        Their process has ended, in a simulation. The tickets are settled when their turn has come.
+        In a simulation, their process has ended. The tickets are settled when their turn comes.
         """
         for ticket in self._waiting:
             if any(map(owners, ticket.writes)):
@@ -303,7 +303,7 @@ class StoreWriter:
 
     @property
     def retry_in(self) -> float | None:
-        """Seconds until a store that has failed is tried again; None if it works."""
+        """Seconds until a failed store is tried again; None if it works."""
         return None if self._failure is None else max(0.0, self._probe_at - trio.current_time())
 
     async def ready(self) -> None:
@@ -319,7 +319,7 @@ class StoreWriter:
         return bool(self._committing) and trio.current_time() - self._began >= HANGS
 
     def statistics(self) -> WriterStatistics:
-        """Return what was done so far, and what is pending."""
+        """Return the counts so far, and of what is pending."""
         committing = bool(self._committing)
         return WriterStatistics(
             **attrs.asdict(self._totals),
@@ -332,9 +332,7 @@ class StoreWriter:
 
     @trio.lowlevel.enable_ki_protection
     async def _run(self) -> None:
-        """Commit what is submitted, until the end and until nothing is pending, or until the store
-        is lost to it.
-        """
+        """Commit submitted writes until the end, when nothing is pending, or until the store is lost."""
         while (self._waiting or not self._ending) and not self._is_final:
             if not self._waiting:
                 self._work, self._called = trio.Event(), False
@@ -397,7 +395,7 @@ class StoreWriter:
         self._report(f"{error}; agents that it keeps wait until it works")
 
     async def _probe(self) -> None:
-        """Write after growing waits, until that succeeds or the end has come."""
+        """Try writes after growing waits, until one succeeds or the end has come."""
         seconds = FIRST_PROBE
         while not self._ending and not self._is_final:
             self._probe_at = trio.current_time() + seconds
@@ -452,7 +450,7 @@ class StoreWriter:
             ended.set()
 
     async def _end(self, ended: trio.Event) -> None:
-        """Have the last tickets committed; bounded."""
+        """Have the last tickets committed, in bounded time."""
         self._ending = True
         self._work.set()
         with trio.move_on_after(ENDING_SECONDS, shield=True):
@@ -469,7 +467,7 @@ class StoreWriter:
 
 
 def check_only_writer(writer: StoreWriter, what: str) -> None:
-    """Raise ConfigError if other nodes may write to the store: `what` is kept, and has no lease."""
+    """Raise ConfigError if other nodes may write to the store: `what` is kept there without a lease."""
     if writer.is_shared:
         raise ConfigError(
             f"{what} need a store that one node alone writes to, and {writer.name} is one that nodes share: "
@@ -481,7 +479,7 @@ def check_only_writer(writer: StoreWriter, what: str) -> None:
 def open_writer(
     store: Store | AsyncStore, report: Callable[[str], None] = lambda text: None
 ) -> AbstractAsyncContextManager[StoreWriter]:
-    """Open a store for a block, and close it at its end, when all that was submitted is committed.
+    """Open a store for a block, and close it at the end, once all that was submitted is committed.
 
     `report` is called with a line for people when the store fails, and when it works again.
     Raise StoreFailed, when the block is entered, if the store cannot be opened.

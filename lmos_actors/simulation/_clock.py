@@ -11,12 +11,12 @@ What this file keeps true:
   of trio. At one instant timers come first, in the order of `call_at`, then sleepers and deadlines.
 - Instants are whole microseconds, so that instants that ought to be equal are equal, whatever the last digit
   of the C library.
-- Nothing depends on real time but how often the loop looks at I/O and Ctrl-C, which no record shows.
+- Nothing depends on real time except how often the loop looks at I/O and Ctrl-C, which no record shows.
 
 trio's own MockClock does not serve: it jumps while threads work, and the runtime's timers would need a task.
-One heap for all timers is slow when they are very many, so timers of later are kept in pages (lists by their
-hundredth of a second or so) and put in the heap page by page. The task that runs turns may let time go on by
-itself (`go_on`) as long as it alone has been woken.
+One heap for all timers is slow when there are very many, so later timers are kept in pages (lists by their
+hundredth of a second or so) and moved to the heap page by page. The task that runs turns may let time go on
+by itself (`go_on`) as long as it alone has been woken.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class TrioDeadlines(Protocol):
     """The deadlines of trio's run loop."""
 
     def next_deadline(self) -> float:
-        """Return the instant of the next, infinity without one."""
+        """Return the instant of the next deadline, infinity if there is none."""
         ...
 
     def expire(self, now: float, /) -> bool:
-        """Cancel the scopes whose deadlines have passed, as trio's loop does afterwards."""
+        """Cancel the scopes whose deadlines have passed, as trio's loop does after each pass."""
         ...
 
 
@@ -67,12 +67,12 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
     at one instant wake in one pass of trio's loop, which orders them, after the timers of that instant, and
     a cancel scope whose deadline is the same instant cancels the sleep.
 
-    A heap of very many timers is slow: each comes and goes by some twenty comparisons all over memory. Where
-    there are many, those of later are in lists by their hundredth of a second or so (pages), in no order;
-    when the heap has none left that is earlier, the next page is put into it.
+    A heap of very many timers is slow: each costs some twenty comparisons all over memory. Where there are
+    many, later timers are in lists by their hundredth of a second or so (pages), in no order; when the heap
+    has no earlier timer left, the next page is put into it.
 
-    `autojump_threshold` is that of a `MockClock` whose time jumps at once: what looks for virtual time by it,
-    to leave no work to threads, finds it here too.
+    `autojump_threshold` has the value of a `MockClock` whose time jumps at once: code that recognizes virtual
+    time by it, to leave threads no work, finds it here too.
 
     `trio.testing.wait_all_tasks_blocked` does not work on this clock: `settle` takes its place. A run
     that waits for sockets, threads or processes has to keep a `hold` open meanwhile.
@@ -90,7 +90,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         None: trio then waits for I/O, for ever if none comes.
         """
         self.deadlines: TrioDeadlines = _UnknownDeadlines()
-        """Trio's own; where they are not known, every turn costs a pass of trio's run loop."""
+        """Trio's own deadlines; while they are unknown, every turn costs a pass of trio's run loop."""
         self._now = 0.0
         self._sleepers = _Sleepers()
         self._pages: dict[int, list[tuple[float, int, Timer]]] = {}
@@ -140,7 +140,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         return timer
 
     def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Have `callback` called so many seconds from now; as `call_at`, and as it written out."""
+        """Have `callback` called so many seconds from now; like `call_at`, written out for speed."""
         when = self._now + seconds
         if not -math.inf < when < math.inf:
             raise ValueError(f"a timer needs a finite instant, not {when}")
@@ -172,7 +172,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         self._put_off += 1
 
     def _turn_page(self) -> None:
-        """Put what is due next into the heap, where it is in a page; without pages the heap has all again."""
+        """Move the next page to the heap once it is due; without pages the heap takes all timers."""
         heap, numbers = self._heap, self._numbers
         while not heap or heap[0][0] >= self._heap_horizon:
             if not numbers:
@@ -216,7 +216,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
 
     @trio.lowlevel.enable_ki_protection
     async def sleep_until(self, when: float) -> None:
-        """Wait until `when`, a finite instant in the future: what `trio.sleep` is in a simulation.
+        """Wait until `when`, a finite instant in the future: in a simulation `trio.sleep` calls this.
 
         A timer and a reschedule, in place of trio's scope, deadline and exception for each sleep.
         """
@@ -247,7 +247,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         await wait_task_rescheduled(abort)
 
     def every_events(self, count: int, chore: Callable[[], None]) -> None:
-        """Have `chore` called each time another `count` events have happened; it must not wake anything."""
+        """Have `chore` called each time another `count` events have happened; it must wake no task."""
         self._chore = chore
         self._chore_every = count
         self._chore_due = self.events + count
@@ -290,9 +290,9 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
     def go_on(self, ready: Sized, /) -> bool:
         """Fire timers until something is in `ready`, without a pass of trio's run loop for each.
 
-        Called by the task that runs turns when it has none left. Nothing happens where another task can run
-        or trio has a deadline to see to first, nor after so many timers: then the loop goes on as ever. True
-        says that a timer has woken another task, so that the loop has to decide who comes first.
+        Called by the task that runs turns when it has none left. Nothing happens if another task can run or
+        trio has to handle a deadline first, nor after a fixed number of timers: then the loop goes on as
+        usual. Return True if a timer has woken another task, so the loop has to decide which comes first.
         """
         heap, sleepers, deadlines = self._heap, self._sleepers.heap, self.deadlines
         # since the loop has last found no task that could run, the caller alone has been woken
@@ -357,7 +357,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         return 0
 
     def _wake_sleepers(self) -> None:
-        """Wake the tasks whose time has come, but those whom a scope's deadline at this instant cancels."""
+        """Wake the tasks whose time has come, except those that a deadline of this instant cancels."""
         sleepers, now = self._sleepers, self._now
         if sleepers.first() <= now:
             if self.deadlines.next_deadline() <= now:
@@ -381,7 +381,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
 async def settle() -> None:
     """Wait until nothing is left to do at the present instant of a simulated world.
 
-    Raises RuntimeError in a run whose clock is no VirtualClock.
+    Raises RuntimeError in a run whose clock is not a VirtualClock.
     """
     clock = trio.lowlevel.current_clock()
     if not isinstance(clock, VirtualClock):
@@ -402,7 +402,7 @@ class _Sleepers(TimerHeap):
         return heap[0][0] if heap else math.inf
 
     def wake(self, now: float) -> None:
-        """Wake all whose instant has come, in the order in which they went to sleep."""
+        """Wake all tasks whose instant has come, in the order in which they went to sleep."""
         while self.first() <= now:
             self._fire_first()
 
@@ -426,7 +426,7 @@ def _nothing() -> None:
 
 
 class _UnknownDeadlines:
-    """In place of trio's deadlines: one may be due at any instant."""
+    """Stands in for trio's deadlines where they are unknown: one may be due at any instant."""
 
     def next_deadline(self) -> float:
         return -math.inf

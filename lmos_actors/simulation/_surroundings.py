@@ -17,7 +17,7 @@ _PACKAGES: Final = (
 
 @cache
 def surroundings() -> dict[str, object]:
-    """Return what a repetition depends on beside the seed: Python, C library, packages."""
+    """Return what the repetition of a run depends on beside the seed: Python, C library, packages."""
     python = f"{platform.python_implementation()} {platform.python_version()}"
     found = versions(sys.path)
     packages = {package: found.get(package) for package in _PACKAGES}
@@ -25,7 +25,7 @@ def surroundings() -> dict[str, object]:
 
 
 def versions(path: list[str]) -> dict[str, str]:
-    """Return the versions of the packages installed in folders, by name, the first of each.
+    """Return the versions of the packages installed in folders, by name; the first folder wins.
 
     `importlib.metadata` tells the same, but takes longer than many a run: it reads the files.
     """

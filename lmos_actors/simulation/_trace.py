@@ -27,7 +27,7 @@ _BATCH = 256
 
 
 class _Line(msgspec.Struct, gc=False):
-    """A line still to be written, of a kind of which there are very many: nothing in it can change."""
+    """A line that is still to be written, of one of the very frequent kinds: nothing in it can change."""
 
     n: int
     t: msgspec.Raw
@@ -56,7 +56,7 @@ class _Sent(_Line, gc=False):
 
 
 class Writer(Protocol):
-    """The target of a log: a text file opened for writing, or anything like it."""
+    """The target of a log: a text file opened for writing, or any object with its `write`."""
 
     def write(self, text: str, /) -> object:
         """Write some whole lines."""
@@ -67,13 +67,13 @@ class TraceLog:
     """An instrument that keeps every record of one run in order, as one line of JSON each.
 
     The first line tells what a repetition depends on: seed, CPython and C library, package versions. Then
-    `{"n": number, "t": seconds, "kind": ..., "agent": ..., ...}`, the record's fields sorted by name.
-    Values that JSON cannot say are written as their `repr` without memory addresses. `end` writes a last
-    line, `{"end": number of records, "head": SHA-256 of the first line, "sha256": of the records}`: a log
-    without it was cut short.
+    `{"n": number, "t": seconds, "kind": ..., "agent": ..., ...}`, the record's fields sorted by name. Values
+    that JSON cannot represent are written as their `repr` without memory addresses. `end` writes a last line,
+    `{"end": number of records, "head": SHA-256 of the first line, "sha256": of the records}`: a log without
+    it was cut short.
 
     `to` receives every line, some time before the run ends; `keep` bounds how many of the last lines are
-    held in memory (None: all of them). `run` is what the first line tells of how to repeat the run.
+    held in memory (None: all of them). `run` goes into the first line: how to repeat the run.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class TraceLog:
     def digest(self) -> str:
         """Return the SHA-256 of all records so far, as hexadecimal text.
 
-        The first line is not in it, nor the last: runs that are the same have one digest on every Python.
+        The first and the last line do not count: equal runs have one digest on every Python.
         """
         self.flush()
         return self._hash.hexdigest()
@@ -200,7 +200,7 @@ class TraceLog:
 
 
 def _lasting(value: Any) -> object:
-    """Return a value as it is if it cannot change, else what is to be written of it."""
+    """Return a value as it is if it cannot change, else the JSON that is to be written for it."""
     return value if type(value) in _SIMPLE else msgspec.Raw(PLAIN_JSON(value))
 
 
@@ -215,7 +215,7 @@ def _written(n: int, t: msgspec.Raw, kind: str, agent: str, fields: dict[str, An
 
 
 def _rewritten(line: _Line | msgspec.Raw) -> msgspec.Raw:
-    """Write a line that could not be written at once, for a text or number in it that JSON cannot say."""
+    """Write a line that could not be written at once because JSON cannot represent a text or number in it."""
     if isinstance(line, msgspec.Raw):
         return line
     fields = {name.rstrip("_"): getattr(line, name) for name in line.__struct_fields__ if name not in _OWN}
@@ -238,7 +238,7 @@ class Difference:
 def first_difference(a: TraceLog | Iterable[str], b: TraceLog | Iterable[str]) -> Difference | None:
     """Compare two logs, or their lines. None means that they are equal.
 
-    Of logs with `keep` only the lines kept are compared.
+    If a log has `keep`, only the lines that it kept are compared.
     """
     for number, (first, second) in enumerate(zip_longest(_lines(a), _lines(b)), start=1):
         if first != second:

@@ -54,14 +54,14 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 COLLECT_EVERY = 200_000
-"""Events between two collections of young garbage, at least; every eighth collects all."""
+"""The minimum number of events between two collections of young garbage; every eighth collects all."""
 
 EACH_TIMER = 8
-"""As many events as there are timers, so often: a collection walks what a large population has made since the
+"""Events per timer, at least, between collections: each walks what a large population has made since the
 last, nearly all of which lives until its timers fire."""
 
 _PROCESSES = ("fork", "forkpty", "system", "posix_spawn", "posix_spawnp", "execv", "execve", "_exit")
-"""Functions of `os` that begin a process or end this one; all others that do so call one of these."""
+"""Functions of `os` that begin a process or end this one; all other such functions call one of these."""
 
 _ATTEMPTS = 100
 _alone = threading.Lock()
@@ -135,7 +135,7 @@ class _World:
 class DeadlockWatch:
     """Watches a body on virtual time: when nothing can ever happen again, the body ends with Deadlocked.
 
-    `report_deadlock` is called when nothing can happen any more, as by a clock whose `on_deadlock` it is.
+    `report_deadlock` is called when nothing can happen any more, for example as a clock's `on_deadlock`.
     `describe` are functions that return what is waiting for what; `title` names the body in the report.
     """
 
@@ -150,7 +150,7 @@ class DeadlockWatch:
 
     @contextmanager
     def watching(self) -> Generator[None]:
-        """Keep watch over the block, in the task that runs it. Raises Deadlocked out of it, once."""
+        """Watch the block, in the task that runs it. Raises Deadlocked out of the block, once."""
         self._main = trio.lowlevel.current_task()
         try:
             with self._body:
@@ -190,7 +190,7 @@ def _raise_abort() -> NoReturn:
 
 
 def _abort_tree(task: trio.lowlevel.Task) -> bool:
-    """Abort what a task and its children wait for, whatever shields them; return whether any could be."""
+    """Abort what a task and its children wait for, even behind shields; return whether any was aborted."""
     tasks = [task]
     # grows while it is walked: children after their parents
     for parent in tasks:
@@ -229,7 +229,7 @@ def seeded_order(seed: int) -> Generator[None]:
 
 @contextmanager
 def _own_collections(clock: VirtualClock) -> Generator[None]:
-    """Collect garbage after so many events, not after so many allocations, which differ from run to run."""
+    """Collect garbage after a number of events; the number of allocations differs from run to run."""
     collections = last = 0
 
     def collect() -> None:
@@ -264,7 +264,7 @@ def _forbidden_calls() -> Generator[None]:
 
 @contextmanager
 def forbidden_to_agents() -> Generator[None]:
-    """Refuse agents what would never end on virtual time, which waits for no thread and no socket."""
+    """Refuse agents the calls that never end on virtual time, which waits for no thread or socket."""
     with ExitStack() as stack:
         for owner, name, title in (*_WAITING, *_loops()):
             original = vars(owner)[name]
@@ -273,9 +273,9 @@ def forbidden_to_agents() -> Generator[None]:
 
 
 def _loops() -> list[tuple[object, str, str]]:
-    """Return what makes event loops of asyncio, where that has been imported.
+    """Return the functions that make asyncio event loops, if asyncio has been imported.
 
-    Refused its sockets, a loop would be half made, and complain of it when it is thrown away.
+    A loop that was only refused its sockets would be half made, and complain when it is thrown away.
     """
     events = sys.modules.get("asyncio.events")
     policy = getattr(events, "BaseDefaultEventLoopPolicy", None)
@@ -294,7 +294,7 @@ _WAITING: Final[tuple[tuple[object, str, str], ...]] = (
 
 @contextmanager
 def _seeded_bytes(entropy: Entropy) -> Generator[None]:
-    """Let `os.urandom` follow from the seed: masks and keys of WebSockets come from there."""
+    """Make `os.urandom` follow from the seed: masks and keys of WebSockets come from there."""
     stream, home, outside = entropy.stream("os.urandom"), threading.get_ident(), os.urandom
 
     def urandom(size: int, /) -> bytes:
@@ -306,7 +306,7 @@ def _seeded_bytes(entropy: Entropy) -> Generator[None]:
 
 @contextmanager
 def _sleeping_on(clock: VirtualClock) -> Generator[None]:
-    """Let `trio.sleep` and `trio.sleep_until` wait on a timer of the clock."""
+    """Make `trio.sleep` and `trio.sleep_until` wait on a timer of the clock."""
     home, scoped, current_time = threading.get_ident(), trio.sleep_until, clock.current_time
 
     async def sleep_until(deadline: float) -> None:

@@ -1,4 +1,4 @@
-"""Stores without a node: looked into, exported and imported, by a program without an event loop."""
+"""Stores without a node: read, exported and imported by a program without an event loop."""
 
 from lmos_actors._late import late
 

@@ -1,6 +1,6 @@
-"""The records of a store as JSON lines, which another store takes: `state export` and `state import`.
+"""The records of a store as JSON lines, which another store can import: `state export`, `state import`.
 
-A line before the records names the format; one after them has their number, so that a cut file is noticed.
+A line before the records names the format; a line after them has their number, so that a cut file is noticed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from ._opened import ServerStore, ServerWriter
 
 FORMAT: Final = "state/v1"
-"""The first line names it."""
+"""The format's name, in the first line."""
 
 IMPORTED_AT_ONCE: Final = 1_000
 
 Terms: TypeAlias = "Callable[[str, str, bytes], tuple[str, ...]]"
-"""Returns the terms by which a record is found, of its space, key and value."""
+"""Returns the terms by which a record is found, from its space, key and value."""
 
 
 def records_in(
@@ -55,10 +55,10 @@ def exported(store: SqliteStore | ServerStore) -> Iterator[str]:
 
 
 def import_lines(place: str, lines: Iterable[str], terms: Terms, *, into: bool) -> int:
-    """Write exported lines to a new store, or `into` one that is there; return how many records they are.
+    """Write exported lines to a new store, or `into` an existing one; return the number of records.
 
-    All of them are written, or none. Raise StoreFailed; ConfigError for lines that are wrong, for a new store
-    that is there, and for a key that is there already.
+    All of them are written, or none. Raise StoreFailed; ConfigError for wrong lines, if the new store already
+    exists, and if a key already exists.
     """
     records = _records(lines, terms)
     try:
@@ -76,7 +76,7 @@ def import_lines(place: str, lines: Iterable[str], terms: Terms, *, into: bool) 
 
 
 def plain_key(text: str) -> str:
-    """Return a key for people: what does not print, and the backslash, as an escape."""
+    """Return a key for people: unprintable characters and the backslash are escaped."""
     return "".join(
         each if each.isprintable() and each != "\\" else each.encode("unicode_escape").decode()
         for each in text
@@ -131,7 +131,7 @@ def _put(number: int, data: dict[str, Any], terms: Terms) -> Put:
 
 
 def _commit(store: SqliteStore | ServerWriter, records: list[tuple[int, Put]]) -> int:
-    """Write records in one batch; return their number. Raise ConfigError for a key that is there already."""
+    """Write records in one batch; return their number. Raise ConfigError for a key that already exists."""
     try:
         conflict: Conflict | None = store.commit([[put for _, put in records]], "power")[0]
     except ValueError as error:

@@ -1,6 +1,6 @@
 """Stores that a program without an event loop opens: a file, or a store in a server.
 
-Calls of a store in a server are awaited: a thread runs the event loop that they need.
+The calls of a store in a server are awaited: a thread runs the event loop that they need.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @contextmanager
 def opened_to_read(place: str) -> Generator[SqliteStore | ServerStore]:
-    """Open a store to be read for a block: a file, or the URL of a server. Raise StoreFailed."""
+    """Open a store for reading during a block: a file, or the URL of a server. Raise StoreFailed."""
     if place.startswith(SERVER):
         with ServerStore(place).opened() as served:
             yield served
@@ -41,7 +41,7 @@ def opened_to_read(place: str) -> Generator[SqliteStore | ServerStore]:
 
 @contextmanager
 def opened_to_write(place: str) -> Generator[SqliteStore | ServerWriter]:
-    """Open a store that is there to write to it for a block. Raise StoreFailed."""
+    """Open an existing store for writing during a block. Raise StoreFailed."""
     with opened_to_read(place):
         pass  # there is such a store: else it would be made below
     if place.startswith(SERVER):
@@ -64,7 +64,7 @@ def opened_file(path: str, *, read_only: bool = True) -> Generator[SqliteStore]:
 
 
 class ServerStore:
-    """A look into a store in a server, with the methods of `SqliteStore` for readers."""
+    """A reader of a store in a server, with the reading methods of `SqliteStore`."""
 
     def __init__(self, url: str) -> None:
         self._reader = reader_of(url)
@@ -78,7 +78,7 @@ class ServerStore:
 
     @contextmanager
     def opened(self) -> Generator[ServerStore]:
-        """Be able to read for a block. Raise StoreFailed."""
+        """Allow reads during a block. Raise StoreFailed."""
         with _running(self._reader.opened) as self._token:
             yield self
 
@@ -97,7 +97,7 @@ class ServerStore:
         return iter(self._call(self._reader.spaces))
 
     def problems(self) -> Iterator[str]:
-        """Return what is wrong with it. Raise StoreFailed."""
+        """Return the errors in the store. Raise StoreFailed."""
         return iter(self._call(self._reader.problems))
 
     def _call(self, ask: Callable[[], Awaitable[T]]) -> T:
@@ -111,14 +111,14 @@ class ServerWriter:
         self._store, self._token = store, token
 
     def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
-        """Write batches; "power" where the server can keep that. Raise StoreFailed."""
+        """Write batches; "power" if the server can keep it. Raise StoreFailed."""
         kept: Durability = durability if self._store.keeps_power else "process"
         return trio.from_thread.run(self._store.commit, batches, kept, trio_token=self._token)
 
 
 @contextmanager
 def new_in_server(url: str) -> Generator[ServerWriter]:
-    """Make a store in a server and write to it for a block. Raise StoreFailed; ConfigError if it is there."""
+    """Make a store in a server and write to it for a block. Raise StoreFailed; ConfigError if it exists."""
     with suppress(StoreForeign), ServerStore(url).opened() as there:
         raise ConfigError("there is such a store already: --into writes to it", there.name)
     # there is none, or it is that of another program, which the opening finds
@@ -136,7 +136,7 @@ def _writing(url: str) -> Generator[ServerWriter]:
 
 @contextmanager
 def _running(opened: Callable[[], AbstractAsyncContextManager[None]]) -> Generator[trio.lowlevel.TrioToken]:
-    """Keep something open in an event loop of its own for a block. Raise what its opening raises."""
+    """Keep something open in an event loop of its own during a block. Raise what its opening raises."""
     begun: SimpleQueue[tuple[trio.lowlevel.TrioToken, trio.Event] | BaseException] = SimpleQueue()
 
     async def live() -> None:

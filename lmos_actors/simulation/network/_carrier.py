@@ -1,4 +1,4 @@
-"""Messages between two nodes in their order: each takes the time of its line, and is held during a cut."""
+"""Messages between two nodes, in order: each takes the time of its line, and is held during a cut."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 class Carrier:
     """The messages of one connection over the two lines between two nodes, from either end.
 
-    `source` is the node that connects; what the other node sends goes `back`. What is sent while its line is
-    cut is held, and is sent again after the cut. `drop` lets go of all that has not arrived.
+    `source` is the node that connects; what the other node sends goes `back`. A message that is sent while
+    its line is cut is held, and is sent again after the cut. `drop` drops all that has not arrived.
 
-    Each connection has an order of its own: what one has lost holds up nothing of another on the same lines,
-    such as the one that is made after it.
+    Each connection has an order of its own: a message lost by one holds up no other connection on the same
+    lines, such as its successor.
     """
 
     __slots__ = ("_generation", "_held", "_last_at", "_lines", "is_instant", "network", "source", "target")
@@ -37,7 +37,7 @@ class Carrier:
         self._last_at: dict[Line, float] = {}  # when the last message arrives that was sent over each
 
     def line(self, *, back: bool = False) -> Line:
-        """Return the line to the other node, or back, as it is now."""
+        """Return the line to the other node, or the line back, in its present state."""
         line, links = self._lines[back], self.network.links
         if line.version != links.version:
             links.update(line)
@@ -49,16 +49,16 @@ class Carrier:
         return self.line().is_cut or self.line(back=True).is_cut
 
     def last_at(self, *, back: bool = False) -> float:
-        """Return when the last message arrives that was sent to the other node, or back."""
+        """Return the arrival time of the last message to the other node, or back; 0.0 if there was none."""
         return self._last_at.get(self.line(back=back), 0.0)
 
     def send(
         self, size: int, arrive: Callable[[], object], request: Any = None, *, back: bool = False
     ) -> float | None:
-        """Have something happen at the other end, when so many bytes arrive there.
+        """Call `arrive` at the other end when a message of `size` bytes arrives there.
 
-        `request` is the one that they are of, where that is known. Return the instant, None while it is not
-        known.
+        `request` is the request that the bytes belong to, if known. Return the arrival time, None while it is
+        not known.
         """
         if self.is_instant:
             arrive()
@@ -80,7 +80,7 @@ class Carrier:
         return arrives
 
     def hold(self, size: int, sent_at: float, arrive: Callable[[], object], *, back: bool = False) -> None:
-        """Have been sent what was sent earlier, while the line was cut."""
+        """Hold a message as if it had been sent at `sent_at`, while the line was cut."""
         line = self.line(back=back)
         self._held.append((line, sent_at, size, arrive))
         if self.network.on_sent is not None:
@@ -97,7 +97,7 @@ class Carrier:
         self.network.rt.timers.call_at(when, arrived)
 
     def look_at_lines(self) -> None:
-        """Send again what was held, where its line is up again."""
+        """Send held messages again, where their line is up again."""
         now, links = self.network.now(), self.network.links
         held, self._held = self._held, []
         for line, sent_at, size, arrive in held:
@@ -112,7 +112,7 @@ class Carrier:
                     self.network.on_sent(line, _what(None, size), now, (arrives,), True)
 
     def drop(self) -> None:
-        """Let go of everything that has not arrived."""
+        """Drop everything that has not arrived."""
         self._generation += 1
         if self.network.on_sent is not None:
             for line, sent_at, size, _ in self._held:

@@ -1,4 +1,4 @@
-"""Connecting again: attempts of two round trips, for each of which there is a time, and growing waits."""
+"""Connecting again: attempts of two round trips, each with a time limit, and growing waits between them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from ._peer import NetworkParts
 
 ATTEMPT: Final = 10.0
-"""Seconds after which each part of an attempt to connect is given up; see `ConnectionOptions`."""
+"""Seconds after which each part of an attempt to connect is abandoned; see `ConnectionOptions`."""
 
 STOOD: Final = 1.0
-"""Seconds that a connection lasts to count as a success."""
+"""Seconds that a connection must last to count as a success."""
 
 REFUSED: Final = "the connection was refused"
 RESET: Final = "during the handshake: the connection was reset"
@@ -33,8 +33,8 @@ RESET: Final = "during the handshake: the connection was reset"
 class Connecting:
     """The attempts of one node to connect to another, while there is no connection.
 
-    `stands` is called once one has succeeded, with the instant since which the other end serves; and whether
-    that has ended since. `changed` is called whenever it is known when the next attempt comes.
+    `stands` is called once an attempt has succeeded, with the instant at which the other end began to serve,
+    and whether that node has ended since. `changed` is called whenever the time of the next attempt is set.
     """
 
     __slots__ = (
@@ -56,11 +56,11 @@ class Connecting:
         self._stands = stands
         self._changed = changed
         self.failure: ConnectFailed | None = None
-        """Why the last attempt has failed; None before that."""
+        """Why the last attempt failed; None before the first failure."""
         self.failures = 0
         """The number of attempts that have failed."""
         self.retry_at: float | None = None
-        """The instant of the next attempt, None while one is under way, or there is to be none."""
+        """The instant of the next attempt; None while an attempt is under way, or if there will be none."""
         self._retry: Any = None  # the timer of that
         self._attempt: Carrier | None = None
         self._has_reached = False  # whether the other node has answered it, the handshake not yet
@@ -69,18 +69,18 @@ class Connecting:
         self._gives_up: Any = None  # the timer at which it is given up
 
     def begin(self, lasted: float) -> None:
-        """Begin, after a connection that has stood for so many seconds."""
+        """Begin to connect, after a connection that lasted for a number of seconds."""
         self.failure = None
         if lasted >= STOOD:
             self._backoff.reset()
         self._try_later()
 
     def begin_refused(self) -> None:
-        """Begin after a first attempt, in no time, that the other node has refused: it is away."""
+        """Begin after a first attempt, which took no time, was refused by the other node: it is away."""
         self._note_failure(REFUSED)
 
     def try_now(self) -> None:
-        """Have the next attempt come now, unless one is under way."""
+        """Make the next attempt now, unless one is under way."""
         if self._retry is not None:
             self._retry.cancel()
             self._try()
@@ -94,12 +94,12 @@ class Connecting:
             self._end_attempt()
 
     def reset(self) -> None:
-        """Take note that connections are reset: a handshake that is under way fails."""
+        """Note that connections are reset: a handshake that is under way fails."""
         if self._attempt is not None and self._has_reached:
             self._failed(RESET)
 
     def look_at_lines(self) -> None:
-        """Take note of a change of the lines."""
+        """Note that the lines have changed."""
         if self._attempt is not None:
             self._attempt.look_at_lines()
 
@@ -133,7 +133,7 @@ class Connecting:
 
     @property
     def _has_ended(self) -> bool:
-        """Whether the other node has ended since it has answered."""
+        """Whether the other node has ended since it answered."""
         return self._ends != self._network.ends[self._target]
 
     def _give_up_in(self, seconds: float, then: Callable[[], None]) -> None:

@@ -44,8 +44,8 @@ ALONE: Final = "a network of datagrams carries single messages: {} needs `delive
 class DatagramPeer(NodePeer):
     """The way from one node to another where each message is alone; see the module docstring.
 
-    A request that is doubled is carried out once. One-way messages have no credit: one that finds a full
-    mailbox is a dead letter, whatever the policy.
+    A doubled request is carried out once. One-way messages have no credit: one that finds a full mailbox
+    becomes a dead letter, whatever the policy.
     """
 
     is_connected = True
@@ -59,7 +59,7 @@ class DatagramPeer(NodePeer):
         self._serving: Serving | None = None
 
     def look_at_lines(self) -> None:
-        """Do nothing: what is sent from now on meets the lines as they are."""
+        """Do nothing: later messages meet the lines as they are then."""
 
     def _go(self, served: Served, size: int, arrive: Callable[[], None], *, back: bool = False) -> None:
         ends = (self.target_node, self.source) if back else (self.source, self.target_node)
@@ -82,11 +82,11 @@ class DatagramPeer(NodePeer):
     # ---- a node that ends; see `Pair`
 
     def source_ended(self) -> None:
-        """Forget what was asked here: it ends too."""
+        """Forget the requests sent from here: their sender ends too."""
         self._open.clear()
 
     def target_ended(self) -> None:
-        """End what serves there."""
+        """End the receiving end at the other node."""
         serving, self._serving = self._serving, None
         if serving is not None:
             serving.close()
@@ -95,7 +95,7 @@ class DatagramPeer(NodePeer):
         """Do nothing: there is no connection."""
 
     def post(self, request: PendingRequest) -> None:
-        """Send a request. Raises NotAllowed for what is no single message, or would wait for ever."""
+        """Send a request. Raises NotAllowed for one that is not a single message, or would wait for ever."""
         if request.sent is not None:
             self.tell(request.sent, request.name, request.payload, request.trace_context)
             request.on_sent()
@@ -139,7 +139,7 @@ class DatagramPeer(NodePeer):
             self._serving.withdraw(served)
 
     def go_back(self, size: int, arrive: Callable[[], None], served: Served) -> None:
-        """Have something of a request happen at the caller's end, unless it gets lost."""
+        """Call `arrive` at the caller's end for a request, unless the message gets lost."""
         self._go(served, size, arrive, back=True)
 
     def answered(self, served: Served, text: bytes) -> None:
@@ -159,7 +159,7 @@ class DatagramPeer(NodePeer):
         """Send nothing: nobody can see how a run stands."""
 
     def unavailable(self, path: str) -> AgentUnavailable:
-        """Return the error for a request that cannot be sent now; there is none."""
+        """Return the error for a request that cannot be sent now: there is none."""
         return AgentUnavailable(path, "the network has ended")
 
     async def first(self) -> None:
@@ -176,11 +176,11 @@ class DatagramPeer(NodePeer):
         return len(self._open)
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
-        """Return nothing: what is sent is gone at once."""
+        """Return nothing: every message is sent at once."""
         return iter(())
 
     def holds_up(self, far: RemoteThing) -> bool:
-        """Return False: nothing stands in line."""
+        """Return False: no message stands in line."""
         return False
 
     async def query(self, request: PendingRequest) -> RunStatus | None:
@@ -201,7 +201,7 @@ class DatagramPeer(NodePeer):
         raise NotAllowed(ALONE.format("a stream"))
 
     def listen(self, listening: SharedListening) -> None:
-        """Refuse: there are no subscriptions."""
+        """Refuse to listen: there are no subscriptions."""
         listening.on_refused(NotAllowed(ALONE.format("a subscription or a monitor")))
 
     def unlisten(self, listening: SharedListening) -> None:

@@ -1,8 +1,8 @@
-"""The looks for life of both ends of a connection, without the pings: when a cut is noticed.
+"""The liveness checks of both ends of a connection, computed without sending pings: when a cut is noticed.
 
-Each end of a WebSocket of ours looks every `BEAT` seconds. If it has heard something since its last look, all
-is well; if not, it pings, and if at the next look it has still heard nothing, it gives up. The pings of an
-idle connection are answered: that need not happen here to be known.
+Each end of our WebSockets looks every `BEAT` seconds. If it has heard something since its last look, all is
+well; if not, it pings, and if at the next look it has still heard nothing, it gives up. The pings of an idle
+connection are always answered, so they need not be simulated.
 """
 
 from __future__ import annotations
@@ -13,34 +13,35 @@ from typing import Final
 import attrs
 
 BEAT: Final = 20.0
-"""Seconds between two looks for life on a connection; see `ConnectionOptions`."""
+"""Seconds between two looks of an end for life on a connection; see `ConnectionOptions`."""
 
 OPENING: Final = 0.001
-"""Seconds between the answer to a handshake and the moment from which the end that connected looks for life.
+"""Seconds between the answer to a handshake and the moment when the end that connected begins to look for
+life.
 
 Without them each ping of the other end would come at the very instant of such a look, over a line of constant
-latency, and nobody could say which of both is first.
+latency, and nobody could say which comes first.
 """
 
 SLACK: Final = 1e-6
-"""Seconds by which two instants may differ that are the same, after sums of others."""
+"""Seconds by which two equal instants may differ, as both are sums of floats."""
 
 LONG: Final = 100 * BEAT
-"""Seconds of idle time of which the beginning is taken to be as regular as the rest."""
+"""Seconds of idle time beyond which pings are skipped: they are taken to be as regular as the rest."""
 
 
 @attrs.define
 class Heartbeats:
-    """The looks for life of a connection. Index 0 is the end that connected, index 1 that which serves.
+    """The looks for life of a connection. Index 0 is the end that connected, index 1 the end that serves.
 
-    `since`: the instants since which it stands for each. `heard`: when each has heard something for the last
-    time; at first nothing, not even when it began.
+    `since`: when the connection began for each end. `heard`: when each end last heard something; at first its
+    instant of `since`, though it has heard nothing.
     """
 
     since: tuple[float, float]
     heard: list[float] = attrs.field(init=False)
     next_ping: float = attrs.field(init=False)
-    """The instant before which no end pings."""
+    """The instant before which neither end pings."""
 
     def __attrs_post_init__(self) -> None:
         self.heard = list(self.since)
@@ -48,24 +49,24 @@ class Heartbeats:
 
     @property
     def takes(self) -> float:
-        """The seconds of the way back, by the last handshake."""
+        """The seconds that the way back takes, by the last handshake."""
         return max(self.since[0] - self.since[1], 2 * SLACK)
 
     def ping(self, end: int) -> float:
-        """Return when an end pings, if it hears nothing more: at the second look from then on."""
+        """Return when an end pings if it hears nothing more: at its second look from then on."""
         looks = math.ceil((self.heard[end] - self.since[end] - SLACK) / BEAT)
         return self.since[end] + (looks + 1) * BEAT
 
     def gives_up(self, end: int) -> float:
-        """Return when an end gives up, if it hears nothing more."""
+        """Return when an end gives up if it hears nothing more."""
         return self.ping(end) + BEAT
 
     def hear(self, end: int, now: float) -> None:
-        """Take note of what an end hears."""
+        """Note that an end hears something now."""
         self.heard[end] = max(self.heard[end], now, self.since[end] + 2 * SLACK)  # after it began
 
     def pass_idle_time(self, now: float) -> None:
-        """Take into account the pings until now; they have been answered."""
+        """Account for the pings until now, which have all been answered."""
         takes = self.takes
         while True:
             end = 0 if self.ping(0) <= self.ping(1) else 1

@@ -1,8 +1,8 @@
-"""One connection that keeps order: what it carries, and how long each of its ends hears of the other.
+"""One connection that keeps order: what it carries, and how long each of its ends hears from the other.
 
-Index 0 is the end that connected, index 1 that which serves. Each of them may give up before the other one:
-then it is gone, and the other hears of that when word of it arrives, which a cut holds up too. What an end
-has sent before it was gone arrives all the same.
+Index 0 is the end that connected, index 1 the end that serves. Each end may give up before the other: then it
+is gone, and the other end learns it when word of it arrives, which a cut holds up too. What an end sent
+before it was gone still arrives.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from ._serving import Serving
 
 SLOW: Final = 0.5
-"""Seconds of the last message on its way from which on pings take long."""
+"""A ping takes long if the last message under way arrives more than this many seconds from now."""
 
 SMALL: Final = 60
-"""Bytes of a ping, or of the word that an end is gone, about."""
+"""Approximate bytes of a ping, or of the word that an end is gone."""
 
 
 class Life:
-    """A connection that stands now; `lost` is called once the end that connected is gone.
+    """An established connection; `lost` is called once the end that connected is gone.
 
-    `served_since`: the instant since which it stands for the end that serves.
+    `served_since`: when the connection began for the end that serves.
     """
 
     __slots__ = (
@@ -51,7 +51,7 @@ class Life:
         now = trio.current_time()
         self.carrier = Carrier(network, source, target)
         self.serving: Serving | None = None
-        """The receiver of requests at the other end, once one has come."""
+        """The receiver of requests at the other end, once a request has come."""
         self._beats = Heartbeats((now, now if served_since is None else served_since))
         self._lost = lost
         self._ended = [False, False]
@@ -67,7 +67,7 @@ class Life:
 
     @property
     def since(self) -> float:
-        """The instant since which it stands."""
+        """When the connection began, for the end that connected."""
         return self._beats.since[0]
 
     @property
@@ -83,7 +83,7 @@ class Life:
     def send(
         self, size: int, arrive: Callable[[], object], request: Any = None, *, back: bool = False
     ) -> None:
-        """Have something happen at the other end, after the time of the line, unless the connection ends."""
+        """Call `arrive` at the other end after the time of the line, unless the connection ends before."""
 
         if back and self._is_half_open:
             return  # what was begun there goes on, perhaps, and knows no connection
@@ -107,9 +107,9 @@ class Life:
 
     @property
     def heard_at(self) -> float:
-        """The instant at which the end that connected has heard something for the last time.
+        """The instant at which the end that connected last heard something.
 
-        A ping of the other end's heartbeat may be the last; it does not happen, but is known.
+        That may be a ping of the other end's heartbeat, which is computed, not sent.
         """
         beats = self._beats
         ping = beats.ping(1)
@@ -134,7 +134,7 @@ class Life:
         )
 
     def ping(self) -> None:
-        """Have the end that connected ping, and the other one answer."""
+        """Have the end that connected ping, and the other end answer."""
 
         def pinged() -> None:
             if self._is_half_open:
@@ -146,12 +146,12 @@ class Life:
         self.carrier.send(SMALL, pinged)
 
     def pong(self, at: float) -> None:
-        """Take note of a ping at an instant, which was answered as the lines were whole."""
+        """Note an answered ping at an instant: the lines were whole."""
         self._beats.hear(1, at + self._beats.takes)
         self._beats.hear(0, at + 2 * self._beats.takes)
 
     def look_at_lines(self) -> None:
-        """Take note of a change of the lines: what is held goes on, or the end is seen to come."""
+        """Note that the lines have changed: held messages go on, or the end of the connection is foreseen."""
         now, were_cut = trio.current_time(), self._were_cut
         if self.carrier.is_cut:
             self.watch.settle(now)
@@ -183,7 +183,7 @@ class Life:
         beats.hear(end, now)
 
     def _hear_pings(self, now: float, were_cut: tuple[bool, bool]) -> None:
-        """Take into account the pings of a cut until now: those that are held go before what is sent next."""
+        """Account for the pings of a cut until now: held pings go before what is sent next."""
         pings = self._beats.ping(0), self._beats.ping(1)
         for end, ping in enumerate(pings):
             if ping >= now or self._ended[end]:
@@ -196,14 +196,14 @@ class Life:
                     self._hold_word(1 - end, ping)  # the pong
 
     def _hold_word(self, end: int, sent_at: float) -> None:
-        """Have been sent by an end, during a cut, what the other one is to hear; if the cut is over."""
+        """If the cut is over: send what an end sent during it, at `sent_at`, for the other end to hear."""
         if not self.carrier.line(back=end == 1).is_cut:
             self.carrier.hold(SMALL, sent_at, partial(self._hear, 1 - end), back=end == 1)
 
     # ---- the looks of both ends
 
     def _look_again(self) -> None:
-        """Have the ends give up that hear nothing, and whose time is over; look again at the next one's."""
+        """End the silent ends whose time is up; look again when the time of the next one is up."""
         self._forget_timer()
         now, waits = trio.current_time(), list[float]()
         for end in (0, 1):
@@ -222,7 +222,7 @@ class Life:
         return self._is_half_open or self.carrier.line(back=end == 0).is_cut or self._is_late(end)
 
     def _is_late(self, end: int) -> bool:
-        """Return whether something is on the way to an end that nothing else can overtake."""
+        """Return whether a message is on its way to an end, which nothing else can overtake."""
         return self.carrier.last_at(back=end == 0) > trio.current_time()
 
     def _forget_timer(self) -> None:
@@ -233,7 +233,7 @@ class Life:
     # ---- the end
 
     def leave(self, end: int) -> None:
-        """End one end of the connection; the other one hears of it when word of that arrives."""
+        """End one end of the connection; the other end learns it when word of that arrives."""
         if self._ended[end]:
             return
         self._ended[end] = True
@@ -245,9 +245,9 @@ class Life:
         self._end(end)
 
     def half_open(self) -> bool:
-        """End the end that serves, without a word: the other one learns it by what it sends or pings.
+        """End the end that serves, without a word: the other end learns it when it sends something or pings.
 
-        Return whether both stood.
+        Return whether both ends stood.
         """
         if any(self._ended):
             return False
@@ -262,7 +262,7 @@ class Life:
         return True
 
     def _ping_in_time(self) -> None:
-        """Have the end that connected ping, once it has heard nothing for as long as it takes to."""
+        """Have the end that connected ping once it has heard nothing until its next ping is due."""
         ping = self._beats.ping(0)
         if self._ended[0]:
             return
@@ -272,11 +272,11 @@ class Life:
             self.carrier.network.rt.timers.call_at(ping, self._ping_in_time)
 
     def _refuse(self) -> None:
-        """Have the end that connected learn that the other one is gone."""
+        """Tell the end that connected that the other end is gone."""
         self.carrier.send(SMALL, partial(self.leave, 0), back=True)
 
     def never_stood(self) -> None:
-        """Be over at both ends, of which none hears anything: there was no connection."""
+        """Mark both ends as ended, without telling either: there was no connection."""
         self._ended = [True, True]
         self._forget_timer()
 

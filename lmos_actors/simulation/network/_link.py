@@ -1,4 +1,4 @@
-"""The base of simulated networks between agents of one node, and links that look who uses them."""
+"""The base of simulated networks between agents of one node, and links that look at who uses them."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from ._peer import OnSent
 
 USER: Final = "user"
-"""The node of what no agent sends."""
+"""The node of messages that no agent sends."""
 
 
 class Pair(Protocol):
     """The way from one node to another, when one of them ends; see `NodeNetwork.end_node`."""
 
     def source_ended(self) -> None:
-        """Take note that the node has ended that sends here: nothing of it goes on."""
+        """Note that the sending node has ended: nothing that it sent here goes on."""
         ...
 
     def target_ended(self) -> None:
-        """Take note that the node has ended that is sent to."""
+        """Note that the receiving node has ended."""
         ...
 
     def begin_again(self) -> None:
-        """Be as at the first use: the node that sends has begun again, or is the user, who waits for none."""
+        """Be as at the first use: the sender has begun again, or is the user, who waits for no start."""
         ...
 
 
@@ -55,7 +55,7 @@ class NodeNetwork(ABC):
     ) -> None:
         self.links = links
         self.near_user = near_user
-        """Whether what no agent sends is near to all nodes."""
+        """Whether messages that no agent sends are near to all nodes."""
         self._parts = NetworkParts(rt, links)
         self._label = label
         self._labels: dict[Any, str] = {}
@@ -64,11 +64,11 @@ class NodeNetwork(ABC):
 
     @property
     def counts(self) -> Counter[str]:
-        """The counts of what was `lost`, `doubled`, `late`, `disconnected`, `connected` and so on."""
+        """The counts of messages and connections: `lost`, `doubled`, `late`, `connected` and so on."""
         return self._parts.counts
 
     def watch(self, on_sent: OnSent) -> None:
-        """Have a function take note of each message on a line from now on."""
+        """Have `on_sent` called for each message on a line from now on."""
         self._parts.on_sent = on_sent
 
     def ref(self, ref: Ref[Any]) -> Ref[Any]:
@@ -76,7 +76,7 @@ class NodeNetwork(ABC):
         return Ref(NetworkLink(self, ref._link))  # pyright: ignore[reportPrivateUsage]
 
     def node_of(self, slot: Any) -> str:
-        """Return the node of an agent, that of None."""
+        """Return the node of an agent, `USER` for None."""
         if slot is None:
             return USER
         found = self._labels.get(slot)
@@ -121,8 +121,8 @@ class NodeNetwork(ABC):
     def disconnect(self, selects: Callable[[str, str], bool], *, half_open: bool = False) -> int:
         """Reset connections between nodes, and return how many there were.
 
-        `half_open`: the end of each that was connected to is gone without a word, and the other end believes
-        in it until what it sends is refused, or its ping is; connections that are being made go on.
+        `half_open`: the serving end of each is gone without a word, and the other end believes in it until a
+        message or a ping of its own is refused; connections that are being made go on.
         """
         own = [
             lines
@@ -141,8 +141,8 @@ class NodeNetwork(ABC):
     def end_node(self, node: str) -> None:
         """End a node of the network now, as the end of its process does; its agents are ended next.
 
-        Nothing reaches it or comes from it from now on. Other nodes see that their connections end once word
-        of that has come, and that none is made again.
+        Nothing reaches it or comes from it from now on. Other nodes see their connections end once word of
+        that has come, and cannot connect again.
         """
         self._parts.end_node(node)
         for (source, target), peer in self._pairs():
@@ -157,7 +157,7 @@ class NodeNetwork(ABC):
                 lines.end_there()
 
     def begin_node(self, node: str) -> None:
-        """Let a node that has ended be reached again; it has no connections. The user is there at once."""
+        """Let a node that has ended be reached again, without connections. The user is connected at once."""
         self._parts.away.pop(node, None)
         for (source, target), peer in self._pairs():
             if source == node or (source == USER and target == node):
@@ -169,7 +169,7 @@ class NodeNetwork(ABC):
 
     @abstractmethod
     def _look_at_lines(self) -> None:
-        """Have the connections of peers take note of a change of the lines."""
+        """Tell the connections of peers that the lines have changed."""
 
 
 class NetworkLink(ForwardingLink):
@@ -186,7 +186,7 @@ class NetworkLink(ForwardingLink):
         self._ways: dict[str, RemoteLink] | None = None
 
     def choose(self, *_request: object, sender: Any = None) -> Any:
-        """Return the link to use for what the code that runs now sends, or an agent."""
+        """Return the link for messages of `sender`; by default, of the agent whose code runs now."""
         if sender is None:
             run = CURRENT.get()
             sender = self.turns.slot if run is None else run.slot
@@ -210,7 +210,7 @@ class NetworkLink(ForwardingLink):
 
     @property
     def identity(self) -> tuple[object, int]:
-        """The identity of a ref: the agent, whoever uses it."""
+        """The identity of a ref: the agent, whoever uses the ref."""
         identity: tuple[object, int] = self.near.identity
         return identity
 
@@ -223,5 +223,5 @@ class NetworkLink(ForwardingLink):
         self.choose(sender=sender).send_from(sender, key, args, kwargs)
 
     def sinks(self) -> Any:
-        """Return the listeners of the agent for who uses the ref."""
+        """Return the listeners of the agent for the user of the ref."""
         return self.choose().sinks()

@@ -1,4 +1,4 @@
-"""The parts that all connections of a simulated network share, and the base of both kinds of them."""
+"""The parts that all connections of a simulated network share, and the base of both kinds of peers."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
 
 
 class OnSent(Protocol):
-    """Takes note of what is sent over a line."""
+    """Is called with what is sent over a line."""
 
     def __call__(
         self, line: Line, what: str, now: float, arrivals: tuple[float, ...] | None, was_held: bool, /
     ) -> None:
-        """Take note that something is sent now, and when it arrives.
+        """Note that something is sent now, and when it arrives.
 
-        `arrivals` are () if it is lost, None if a cut holds it; `was_held` says that a cut has held it until
+        `arrivals` is () if it is lost, None if a cut holds it; `was_held` says that a cut has held it until
         now.
         """
         ...
 
 
 MEMORY: Final = 256 << 20
-"""Bytes that wait for listeners at most, over all connections."""
+"""Maximum bytes that wait for listeners, over all connections."""
 
 
 class NetworkParts:
@@ -62,33 +62,33 @@ class NetworkParts:
         self.rt = rt
         self.links = links
         self.now = trio.lowlevel.current_clock().current_time
-        """`trio.current_time`, for what happens with each message: it takes a third of the time."""
+        """`trio.current_time`, kept for work on each message: it takes a third of the time."""
         self.counts: Counter[str] = Counter()
         self.ends: Counter[str] = Counter()
-        """The number of times that each node has ended; without nodes that never did."""
+        """How often each node has ended; nodes that never did are not in it."""
         self.away: dict[str, None] = {}
-        """The nodes that have ended, and have not begun again."""
+        """The nodes that have ended and have not begun again."""
         self.on_sent: OnSent | None = None
-        """Called for each message on a line, where somebody watches."""
+        """Called for each message on a line; None if nobody watches."""
         self.budget = Budget(MEMORY)
         self.limits = NodeLimits(
             Seats(), WaitingTells(self.budget), SharedValues(self.budget), rt.entropy.new_id()
         )
 
     def end_node(self, node: str) -> None:
-        """Take note that a node has ended: what it sends from now on goes nowhere."""
+        """Note that a node has ended: what it sends from now on goes nowhere."""
         self.ends[node] += 1
         self.away[node] = None
 
     def chance(self, source: str, target: str) -> str:
-        """Return the name of the stream that waits of one node for another are drawn from, in its life."""
+        """Return the name of the random stream for waits of one node for another, in its present life."""
         lives = self.ends[source]
         return f"peer {source} > {target}" + (f" {lives}" if lives else "")
 
     def note(self, what: str, line: Line, request: Any = None, size: int = 0) -> None:
-        """Count and record what the network did to a message, to bytes of a connection, or to that itself.
+        """Count and record what the network did to a message, to bytes, or to a connection.
 
-        `size`: how many bytes there were, which are named where no `request` is known that they are of.
+        `size`: the number of bytes, recorded if no `request` is known.
         """
         self.counts[what] += 1
         if self.rt.instrument is not None:
@@ -146,7 +146,7 @@ class NodePeer:
         return (False, f"{self.source} > {self.target_node}")
 
     def thing_of(self, link: Slot | PoolLink) -> RemoteThing:
-        """Return the thing that an agent or a pool of the other node is here, the same for the same."""
+        """Return the thing for an agent or a pool of the other node: the same each time."""
         found = self._things.get(link.path)
         if found is None:
             peer: Any = self
@@ -154,13 +154,13 @@ class NodePeer:
         return found[0]
 
     def thing(self, thing_id: str) -> RemoteThing:
-        """Return the thing of that id, which a ref has been made for."""
+        """Return the thing with an id, for which a ref has been made."""
         return self._things[thing_id][0]
 
     def served(
         self, request: PendingRequest | SentTell, verb: str, name: str, payload: Any, trace: TraceMembers
     ) -> Served:
-        """Return a request as it goes over the line. Raise InvalidInput for what cannot be written."""
+        """Return a request as it goes over the line. Raise InvalidInput if it cannot be written."""
         try:
             text = b"" if payload is UNSET else written(payload)
         except LocalProtocolError as error:
@@ -168,7 +168,7 @@ class NodePeer:
         return Served(self._things[request.far.thing_id][1], KINDS[verb], name, text, trace)
 
     def served_tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> Served:
-        """Return a one-way message as it goes over the line. Raise InvalidInput as `served`."""
+        """Return a one-way message as it goes over the line. Raise InvalidInput as `served` does."""
         served = self.served(sent, "invoke", name, payload, trace)
         served.tell = 0
         return served
@@ -176,11 +176,11 @@ class NodePeer:
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Pass on that nothing is known: what has not come to its agent waits for nobody."""
+        """Report that nothing is known: a request that has not come to its agent waits for nobody."""
         then({})
 
     async def run(self) -> None:
-        """Do nothing: timers carry what there is."""
+        """Do nothing: timers carry the messages."""
 
     def stop(self) -> None:
         """Do nothing: a pair of nodes lasts as long as the network."""
@@ -196,7 +196,7 @@ class NodePeer:
 
 
 def requested(peer: NodePeer, request: PendingRequest) -> Served:
-    """Return a request with an answer as it goes over the line."""
+    """Return a request that has an answer, in the form that goes over the line."""
     served = peer.served(request, request.verb, request.name, request.payload, request.trace_context)
     request.simulated = served
     if request.deadline is not None:

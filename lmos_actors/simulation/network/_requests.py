@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lmos_actors.bindings import SentTell, SharedValues, WaitingTells
 
 HEAD: Final = 320
-"""Bytes of a message of LMOS beside its payload, about."""
+"""Approximate bytes of an LMOS message beside its payload."""
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ KINDS: Final[Mapping[str, Word]] = {
         "events": "subscribe_all",
     }.items()
 }
-"""The kinds of requests, by the verbs of operations, and by the kinds of what is listened to."""
+"""The kinds of requests, by the verbs of operations and by the kinds of subscriptions."""
 
 
 class Served(msgspec.Struct, eq=False):
@@ -72,12 +72,12 @@ class Served(msgspec.Struct, eq=False):
 
     @property
     def message(self) -> Served:
-        """The message that it came in."""
+        """The message that the request came in."""
         return self
 
     @property
     def inputs(self) -> dict[str, StreamIn]:
-        """Its input streams, by parameter."""
+        """The input streams of the request, by parameter."""
         return self.streams or {}
 
     @property
@@ -87,7 +87,7 @@ class Served(msgspec.Struct, eq=False):
 
     @property
     def weight(self) -> int:
-        """The bytes of memory that it takes, about."""
+        """The approximate bytes of memory that the request takes."""
         return HEAD + len(self.text)
 
 
@@ -116,25 +116,25 @@ class Heard(msgspec.Struct, eq=False):
 
 
 TELLS: Final = Credit(items=256, bytes=262_144)
-"""The credit for one-way messages to one agent: how many may be on their way, or wait there."""
+"""The credit for one-way messages to one agent: how many may be under way or wait there."""
 
 
 class Told(msgspec.Struct, eq=False):
-    """The one-way messages to one agent: those that are on their way or wait there."""
+    """The one-way messages to one agent that are under way or wait there."""
 
     open: dict[Served, SentTell] = {}
     size: int = 0
 
     @property
     def has_credit(self) -> bool:
-        """Whether one more may be sent."""
+        """Whether one more message may be sent."""
         return len(self.open) < TELLS.items and self.size < TELLS.bytes
 
 
 class Back(Protocol):
     """The end of the caller: `go_back` has one of its other methods called, after the time of the line.
 
-    What goes back may get lost with the line.
+    Messages that go back may get lost with the line.
     """
 
     @property
@@ -164,4 +164,4 @@ class NodeLimits(msgspec.Struct, eq=False):
     sharing: SharedValues
     generation: str
     attempts: dict[str, Served] = msgspec.field(default_factory=dict[str, Served])
-    """Requests that their callers may ask for again, by id."""
+    """Requests that their callers may repeat, by id."""

@@ -1,6 +1,6 @@
 """The receiving end of a simulated connection: requests become envelopes, and answers go back over the line.
 
-This is what a server of LMOS does for one connection, without frames and sessions: the same envelopes, seats,
+This does what an LMOS server does for one connection, without frames and sessions: the same envelopes, seats,
 lines of one-way messages, listeners and input streams are used, so an agent sees no difference to a request
 that came over a socket. Everything here runs in the step of a timer or of an agent's turn; nothing waits.
 """
@@ -49,17 +49,17 @@ CREDIT: Final = Credit(items=16, bytes=262_144)
 """The credit of an input stream: how far its source may be ahead of the handler."""
 
 GIVEN_AT_ONCE: Final = 64
-"""One-way messages that have begun whose credit goes back at once; that of fewer goes after a second."""
+"""From so many begun one-way messages on, their credit returns at once; else after a second."""
 
 UNBEGUN: Final = (AgentUnavailable, MailboxFull)
 """The errors of requests that had not begun."""
 
 GOES_ON: Final = 60.0
-"""Seconds for which a run goes on that its caller may ask for again, and its answer is remembered."""
+"""Seconds for which a repeatable request keeps running without its caller, and its answer is remembered."""
 
 
 class _Alone(OneWay):
-    """A one-way message that does not wait for a seat: it comes alone, and nothing bounds how many come."""
+    """A one-way message that does not wait for a seat: it comes alone, and their number is not bounded."""
 
     __slots__ = ()
 
@@ -120,7 +120,7 @@ class Serving:
             self._rt.dead_letter(str(error), served.target, None, served.name, served.text or path)
 
     def _is_known(self, served: Served) -> bool:
-        """Return whether it is another attempt of a request that runs, or was answered a while ago."""
+        """Return whether a request repeats one that runs, or that was answered a while ago."""
         attempts, id = self._limits.attempts, served.message_id
         first = attempts.setdefault(id, served)
         if first is served:
@@ -133,7 +133,7 @@ class Serving:
         return True
 
     def _keep(self, served: Served, outcome: bytes | Exception) -> Served:
-        """Remember the answer of a request that may be asked for again; return which attempt gets it.
+        """Remember the answer of a repeatable request; return the attempt that gets it.
 
         A request that had not begun is carried out when it comes again.
         """
@@ -220,14 +220,14 @@ class Serving:
             far.leave()
 
     def cut_off(self, served: Served) -> None:
-        """Take note that a caller has ended, and asks again: what it will ask for goes on."""
+        """Note that a caller has ended and will ask again: requests that it will repeat go on."""
         if served.open and not self._goes_on(served):
             self.withdraw(served, is_cut_off=True)
 
     # ---- answers: see `Asker` of the actors
 
     def allows(self, agent: str, verb: str) -> bool:
-        """See `Asker`: the nodes of a simulated network have no right that has to be given."""
+        """See `Asker`: in a simulated network no node needs a right that has to be given."""
         return False
 
     def answered(self, far: Far, value: Any) -> None:
@@ -259,7 +259,7 @@ class Serving:
         return written(plain(value))
 
     def failed(self, far: Far, error: Exception) -> None:
-        """Send the error; of a one-way message that comes alone it is a dead letter here."""
+        """Send the error; the error of a one-way message that comes alone becomes a dead letter here."""
         served: Served = far.asked
         if isinstance(far, _Alone):
             if not isinstance(error, ActionFailed):
@@ -285,7 +285,7 @@ class Serving:
             stream.host.begin(self, stream)
 
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
-        """Send the question to a person whose answer the run waits for; None: it waits no longer."""
+        """Send the question to a person whose answer the run waits for; None says that it no longer waits."""
         self.back.report(far.asked, "in progress", UNSET, question)
 
     def reported(self, far: Far, value: Any) -> None:
@@ -312,7 +312,7 @@ class Serving:
         return True
 
     def credited(self, served: Served) -> None:
-        """Take note that the consumer has taken an item."""
+        """Note that the consumer has taken an item."""
         if served.items is not None:
             served.items += 1
         far = served.far
@@ -339,7 +339,7 @@ class Serving:
             self.give_credit()
 
     def admitted(self, tell: Any) -> None:
-        """Do nothing: what comes alone does not wait for a seat."""
+        """Do nothing: a message that comes alone does not wait for a seat."""
 
     def give_credit(self) -> None:
         """Return the credit of all one-way messages that have begun."""
@@ -350,12 +350,12 @@ class Serving:
     # ---- questions about runs
 
     def query(self, served: Served, question: Any) -> None:
-        """Answer how a run stands."""
+        """Report the state of a run."""
         status = RunStatus(served.status, cancelled=served.is_cancelled, reason=served.reason)
         self.back.go_back(HEAD, partial(question.answer, status))
 
     def cancel(self, served: Served, question: Any, reason: str | None) -> None:
-        """Cancel a run, and answer how it stands."""
+        """Cancel a run, and report its state."""
         if served.open:
             self.withdraw(served)
             served.status, served.is_cancelled, served.reason = "failed", True, reason
@@ -393,7 +393,7 @@ class Serving:
         self._listeners_of_all().accept(asked, listener, *first)
 
     def accept(self, served: Served, *value: Any) -> Heard:
-        """Accept a subscription; of an observation with its first value."""
+        """Accept a subscription; an observation is confirmed with its first value."""
         heard = served.listening = Heard(served, served.name, ended=self._over)
         text = written(value[0]) if value else None
         self.back.go_back(HEAD, partial(self.back.confirmed, served, text), served)
@@ -404,10 +404,10 @@ class Serving:
         self._send_value(heard.served, written(value), {})
 
     def withdraw_reading(self, heard: Heard) -> None:
-        """Do nothing: a reading that was sent is on its way."""
+        """Do nothing: a reading that has been sent is on its way."""
 
     def event(self, heard: Heard, event: str, data: Any, at: datetime, **trace: Any) -> None:
-        """Send an event; to those that listen to all events with its name."""
+        """Send an event; listeners to all events get its name too."""
         is_of_all = heard.served.verb.word == "subscribe_all"
         text = written([event, data]) if is_of_all else written(data)
         members: Any = trace
@@ -461,7 +461,7 @@ class Serving:
     # ---- the end
 
     def close(self) -> None:
-        """End: the connection is gone. What its caller may ask for again goes on for a while."""
+        """Close the receiving end: the connection is gone. Repeatable requests go on for a while."""
         self._over = True
         if self._tells is not None:
             self._tells.close(is_spent=False)
@@ -493,7 +493,7 @@ class Serving:
 
 
 def _nothing(*_: object) -> None:
-    """Take note of nothing: lines have no drain, and are not charged."""
+    """Do nothing: lines have no drain, and are not charged."""
 
 
 def _raised(error: BaseException) -> None:

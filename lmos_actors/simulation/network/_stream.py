@@ -3,11 +3,11 @@
 Each pair of nodes that talk has a connection, which is there when it is first used:
 
 - A message on a line that is cut is held, and goes on if the cut ends before anybody notices.
-- Both ends look for life every 20 seconds, as a WebSocket of ours does (`_life.py`). A cut is noticed after
-  20 to 60 seconds, by what was heard last. Then the connection is gone: what was open ends in OutcomeUnknown,
-  what runs is cancelled at its agent, listeners get a gap.
-- It is made again after growing waits; an attempt takes two round trips, and `ATTEMPT` seconds at most for
-  each of them. What it sends during a cut is sent again after it.
+- Both ends look for life every 20 seconds, as our WebSockets do (`_life.py`). A cut is noticed after 20 to 60
+  seconds, depending on when something was last heard. Then the connection is gone: open requests end in
+  OutcomeUnknown, runs are cancelled at their agent, listeners get a gap.
+- It is made again after growing waits; an attempt takes two round trips, of `ATTEMPT` seconds at most each.
+  What is sent during a cut is sent again after it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.lmos import RunStatus
 
 OPEN: Final = 1024
-"""Requests without an answer that one connection has at most; more stand in line."""
+"""Maximum number of requests without an answer on one connection; more stand in line."""
 
 
 class StreamPeer(NodePeer):
@@ -81,14 +81,14 @@ class StreamPeer(NodePeer):
     def _go(
         self, size: int, arrive: Callable[[], object], request: Any = None, *, back: bool = False
     ) -> None:
-        """Have something of a request happen at the other end, unless the connection ends before."""
+        """Call `arrive` at the other end for a request, unless the connection ends before."""
         away = self.network.away
         if away and (self.target_node if back else self.source) in away:
             return  # what a node does that has ended reaches nobody
         self._life.send(size, arrive, request, back=back)
 
     def look_at_lines(self) -> None:
-        """Take note of a change of the lines."""
+        """Note that the lines have changed."""
         self._left = [life for life in self._left if not life.is_over]
         for life in (*self._left, self._life):
             life.look_at_lines()
@@ -108,12 +108,12 @@ class StreamPeer(NodePeer):
         return stood
 
     def half_open(self) -> bool:
-        """End the connection at the other end, of which this one gets no word. Return whether it stood."""
+        """End the connection at the other end, without a word to this end. Return whether it stood."""
         return self.is_connected and self._life.half_open()
 
     @property
     def failure(self) -> ConnectFailed | None:
-        """The failure of the last attempt to connect, if there is no connection."""
+        """The failure of the last attempt to connect, None while there is a connection."""
         if self.source in self.network.away:
             return ConnectFailed(self.place, "this node has ended")
         return None if self._connecting is None else self._connecting.failure
@@ -121,7 +121,7 @@ class StreamPeer(NodePeer):
     # ---- a node that ends; see `Pair`
 
     def source_ended(self) -> None:
-        """End the connection from this end, without a word to what was asked here: it ends too."""
+        """End the connection from this end, without answering requests sent from here: their sender ends."""
         for table in (self._open, self._told, self._questions, self._heard):
             table.clear()
         self._line.end()
@@ -156,7 +156,7 @@ class StreamPeer(NodePeer):
             self._stand(self._new_life())
 
     def _refused_first(self) -> None:
-        """Begin without a connection: the other node refuses it, as it is away."""
+        """Begin without a connection: the other node is away and refuses it."""
         self.is_connected = False
         self._life.never_stood()
         self._ensure_connecting().begin_refused()
@@ -167,7 +167,7 @@ class StreamPeer(NodePeer):
             connecting.stop()
 
     def _end(self) -> None:
-        """Take note that this end of the connection is gone."""
+        """Note that this end of the connection is gone."""
         if self.source in self.network.away:
             self._left.append(self._life)
             return
@@ -200,7 +200,7 @@ class StreamPeer(NodePeer):
         wake_all(self.rt.timers, self._waiting)
 
     def _lose(self) -> None:
-        """Fail what was open or stood in line: the connection is gone."""
+        """Fail all requests that were open or stood in line: the connection is gone."""
         opened, self._open = self._open, {}
         waiting = self._line.end()
         told, self._told = self._told, {}
@@ -223,7 +223,7 @@ class StreamPeer(NodePeer):
         return no_connection(path, self.place, self.failure, retry_at)
 
     async def first(self) -> None:
-        """Wait for the connection, which is tried now. Raises ConnectFailed once a try has failed."""
+        """Wait for the connection, trying it now. Raises ConnectFailed once an attempt has failed."""
         await checkpoint_if_cancelled()
         connecting = self._connecting
         failures = -1 if connecting is None else connecting.failures
@@ -249,11 +249,11 @@ class StreamPeer(NodePeer):
         return len(self._open) + len(self._line)
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
-        """Return what stands in line; see `Outbox` of the actors."""
+        """Return the requests that stand in line; see `Outbox` of the actors."""
         return self._line.unsent()
 
     def holds_up(self, far: RemoteThing) -> bool:
-        """Return whether messages to a thing wait already, for room or for credit."""
+        """Return whether messages to a thing already wait for room or for credit."""
         return self._line.holds_up(far.thing_id)
 
     @property
@@ -281,14 +281,14 @@ class StreamPeer(NodePeer):
         return told
 
     def _look_for_room(self) -> None:
-        """Come back when the line has sent what waits for its bandwidth, if that is what is missing."""
+        """Try again when the line has sent what waits for its bandwidth, if the line is what lacks room."""
         line, now = self._life.carrier.line(), trio.current_time()
         over = line.waiting_bytes(now) - line.rules.queue
         if over > 0 and line.rules.bandwidth is not None:
             self.rt.timers.call_at(now + over / line.rules.bandwidth + 1e-6, self._send_waiting)
 
     def put(self, request: PendingRequest) -> bool:
-        """Send a request; False if there is no room for it. Raises InvalidInput."""
+        """Send a request; return False if there is no room for it. Raises InvalidInput."""
         if not self._has_room:
             self._look_for_room()
             return False
@@ -311,7 +311,7 @@ class StreamPeer(NodePeer):
             life.serving.take(served)
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
-        """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
+        """Send a one-way message; return False if there is no room or no credit. Raises as `post` does."""
         if not self.is_connected:
             raise self.unavailable(sent.far.path)
         told = self._told_to(sent.far.thing_id)
@@ -327,14 +327,14 @@ class StreamPeer(NodePeer):
         self._go(served.weight, partial(self._arrived, self._life, served), served)
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
+        """Take a request out of the line, or cancel its run, without waiting: its caller is gone."""
         if not self._line.leave(request) and (served := self._open.pop(request, None)) is not None:
             verb = Serving.withdraw if request.leaving() is None else Serving.cut_off
             self._there(lambda serving: verb(serving, served))
             self._send_waiting()
 
     def _there(self, call: Callable[[Serving], object], size: int = HEAD) -> None:
-        """Have the other end do something, if it has begun to serve."""
+        """Call `call` with the serving end when a message arrives, if it has begun to serve."""
         life = self._life
 
         def arrived() -> None:
@@ -344,7 +344,7 @@ class StreamPeer(NodePeer):
         self._go(size, arrived)
 
     def _send_waiting(self) -> None:
-        """Send what there is room for; there may be some now."""
+        """Send the waiting messages for which there is room: some may have become free."""
         if not self._open:
             self._life.watch.free()
         self._line.send()
@@ -352,7 +352,7 @@ class StreamPeer(NodePeer):
     # ---- runs
 
     async def query(self, request: PendingRequest) -> RunStatus | None:
-        """Ask where a run stands; see `RemotePeer`."""
+        """Ask for the state of a run; see `RemotePeer`."""
         served = self._open.get(request)
         if served is None:
             return None
@@ -388,7 +388,7 @@ class StreamPeer(NodePeer):
             self._there(lambda serving: serving.credited(served))
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
-        """Return where the items of an input stream of a request go."""
+        """Return the target of the items of an input stream of a request."""
         return StreamTarget(self, request, name)
 
     @property
@@ -409,7 +409,7 @@ class StreamPeer(NodePeer):
     # ---- listening
 
     def listen(self, listening: SharedListening) -> None:
-        """Ask for something to be listened to, now or on the next connection."""
+        """Ask for a subscription, now or on the next connection."""
         if not self.is_connected:
             return
         target = self._things[listening.far.thing_id][1]
@@ -420,7 +420,7 @@ class StreamPeer(NodePeer):
         self._go(HEAD, partial(self._arrived, self._life, served), served)
 
     def unlisten(self, listening: SharedListening) -> None:
-        """Stop listening: there is no listener here any more."""
+        """End a subscription: it has no listener here any more."""
         served = self._heard.pop(listening, None)
         if served is not None:
             self._there(lambda serving: serving.unlisten(served))
@@ -428,7 +428,7 @@ class StreamPeer(NodePeer):
     # ---- the way back: see `Back`
 
     def go_back(self, size: int, arrive: Callable[[], object], served: Served | None = None) -> None:
-        """Have something of a request happen at the caller's end, after the time of the line."""
+        """Call `arrive` at the caller's end for a request, after the time of the line."""
         self._go(size, arrive, served, back=True)
 
     def _request_of(self, served: Served) -> PendingRequest | None:
@@ -436,7 +436,7 @@ class StreamPeer(NodePeer):
         return request if request is not None and self._open.get(request) is served else None
 
     def answered(self, served: Served, text: bytes) -> None:
-        """Take the value of an answer."""
+        """Deliver the value of an answer."""
         request = self._ended(served)
         if request is not None:
             request.far.unwell = False
@@ -450,7 +450,7 @@ class StreamPeer(NodePeer):
         return request
 
     def refused(self, served: Served, error: Exception) -> None:
-        """Take the error in place of an answer, or the end of a subscription."""
+        """Deliver the error in place of an answer, or the end of a subscription."""
         path: str = served.target.path
         if served.tell is not None:
             told = self._told.get(path)
@@ -469,7 +469,7 @@ class StreamPeer(NodePeer):
         self._send_waiting()
 
     def report(self, served: Served, status: str, progress: Any, question: Any = UNSET) -> None:
-        """Send how a run stands, where somebody can see it, or the question to a person."""
+        """Report the state of a run, where somebody can see it, or send the question to a person."""
         request = self._request_of(served)
         if request is not None and (hasattr(request, "feed") or question is not UNSET):
             self.go_back(HEAD, partial(self._reported, served, status, progress, question or None), served)
@@ -479,13 +479,13 @@ class StreamPeer(NodePeer):
             request.on_status(*news)
 
     def item(self, served: Served, text: bytes) -> None:
-        """Take an item of a run."""
+        """Deliver an item of a run."""
         request = self._request_of(served)
         if request is not None:
             request.item(msgspec.json.decode(text))
 
     def credited(self, begun: Sequence[Served]) -> None:
-        """Take credit for one-way messages that have begun."""
+        """Take back the credit of one-way messages that have begun."""
         for served in begun:
             told = self._told.get(served.target.path)
             if told is not None and told.open.pop(served, None) is not None:
@@ -497,7 +497,7 @@ class StreamPeer(NodePeer):
         return listening if listening is not None and self._heard.get(listening) is served else None
 
     def confirmed(self, served: Served, text: bytes | None) -> None:
-        """Take word that a subscription stands, with the first value of an observation."""
+        """Note that a subscription is confirmed, with the first value of an observation."""
         listening = self._listening_of(served)
         if listening is not None:
             listening.on_confirmed()
@@ -505,7 +505,7 @@ class StreamPeer(NodePeer):
                 listening.value(msgspec.json.decode(text), text)
 
     def value(self, served: Served, text: bytes, trace: TraceMembers) -> None:
-        """Take a value for a listener."""
+        """Deliver a value to a listener."""
         listening = self._listening_of(served)
         if listening is not None:
             with Carried(self.rt, trace.get("traceparent"), trace.get("tracestate")):
@@ -513,20 +513,20 @@ class StreamPeer(NodePeer):
                 listening.value(tuple(value) if listening.kind == "events" else value, text)
 
     def gap(self, served: Served, reason: str, missed: int | None) -> None:
-        """Take word that values are missing."""
+        """Note that values are missing."""
         listening = self._listening_of(served)
         if listening is not None:
             listening.gap(reason, missed)
 
     def stream_credited(self, stream: StreamIn, items: int) -> None:
-        """Take credit of an input stream."""
+        """Take credit for an input stream."""
         stream.credit += items
         request = self._request_of(stream.served)
         if request is not None:
             request.on_room()
 
     def stopped(self, stream: StreamIn) -> None:
-        """Take word that no more items of an input stream are wanted."""
+        """Note that no more items of an input stream are wanted."""
         request = self._request_of(stream.served)
         if request is not None:
             request.on_stopped(stream.name)

@@ -1,11 +1,11 @@
 """Streams in memory whose bytes take the time of the lines between two nodes, and are held during cuts.
 
-Both ends are ends of a `MemoryStream`; what differs is when bytes, the end of them and a reset arrive. What a
-WebSocket of ours makes of a silent, a slow or a changed stream is its own affair: heartbeats notice a long
-cut, and the peer connects again.
+Both ends are ends of a `MemoryStream`; only the times differ at which bytes, their end and a reset arrive.
+Our WebSockets deal with a silent, slow or changed stream themselves: heartbeats notice a long cut, and the
+peer connects again.
 
-What is not modelled: acknowledgements take no time, so that a stream holds `WINDOW` bytes at most that nobody
-has read, and those that wait for a line with a bandwidth, but is not slowed down by the time of a round trip.
+What is not modelled: acknowledgements take no time, so a stream holds at most `WINDOW` unread bytes, and
+those that wait for a line with a bandwidth, but is not slowed down by the time of a round trip.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from ._peer import NetworkParts
 
 WINDOW: Final = 1 << 20
-"""Bytes of one direction that nobody has read, at most, beside those that wait for a slow line."""
+"""Maximum unread bytes of one direction, beside those that wait for a slow line."""
 
 RESET: Final = "the connection was reset"
 HERE_ENDED: Final = "this node has ended"
 
 
 class LineStream(MemoryStream):
-    """One end of a stream whose bytes take the time of the lines; `carrier` carries those of both ends."""
+    """One end of a stream whose bytes take the time of the lines; `carrier` carries both ends' bytes."""
 
     carrier: Carrier
     is_back: bool
@@ -51,7 +51,7 @@ class LineStream(MemoryStream):
     _is_dead = False
 
     def _carry(self, data: bytes | memoryview) -> None:
-        """Send bytes; over a line with a bandwidth in segments, of which one comes after the other."""
+        """Send bytes; over a line with a bandwidth in segments, one after the other."""
         whole = bytes(data)
         limited = self.carrier.line(back=self.is_back).rules.bandwidth is not None
         size = LONGEST if limited and not self.carrier.is_instant else len(whole)
@@ -78,7 +78,7 @@ class LineStream(MemoryStream):
         there._reader.wake()
 
     def _refuse(self) -> None:
-        """Break this end alone: the other one is gone."""
+        """Break this end alone: the other end is gone."""
         for pipe in (self._in, self._out):
             pipe.broken = "the peer has closed the stream"
             pipe.room.wake()
@@ -100,10 +100,10 @@ class LineStream(MemoryStream):
         self.other._reader.wake()
 
     def _leave(self) -> None:
-        """Do nothing: the other end learns it by what it sends then."""
+        """Do nothing: the other end learns it when it next sends something."""
 
     def close(self) -> None:
-        """Close this end, at once; what was sent before can still be read."""
+        """Close this end at once; what was sent before can still be read."""
         was_closed = self._closed
         super().close()
         if not was_closed:
@@ -121,7 +121,7 @@ class LineStream(MemoryStream):
         return self._closed and self._other is not None and self._other._closed
 
     def end_with_node(self) -> None:
-        """End this end as the end of its process does: the other one gets what was sent, and then the end."""
+        """End this end as if its process ended: the other end gets what was sent, and then the end."""
         if self._is_dead or self._closed:
             return
         self._end_sending()
@@ -143,7 +143,7 @@ class LineStream(MemoryStream):
 class LineNetwork:
     """A `Network` whose connections lead from one node to another, over the lines between them.
 
-    The first connection is made at once, whatever the lines are: it is to be found there.
+    The first connection is made at once, whatever the lines are: it counts as already there.
     """
 
     def __init__(self, parts: NetworkParts, network: MemoryNetwork, source: str, target: str) -> None:
@@ -157,7 +157,7 @@ class LineNetwork:
         self._ends = 0  # how often this node had ended when the newest connection stood
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
-        """Connect, which takes a round trip. Raises ConnectFailed."""
+        """Connect, in one round trip. Raises ConnectFailed."""
         await checkpoint()
         if self._source in self._parts.away:
             raise ConnectFailed(endpoint.url, HERE_ENDED)
@@ -183,7 +183,7 @@ class LineNetwork:
         return await secured(mine, endpoint, tls)
 
     async def _make_round_trip(self, carrier: Carrier) -> int | None:
-        """Ask the other node for a connection; return how often it had ended then, None if it is away."""
+        """Ask the other node for a connection; return how often it had ended by then, None if it is away."""
         done, parts, ends = trio.Event(), self._parts, None
 
         def ask() -> None:
@@ -216,7 +216,7 @@ class LineNetwork:
             self._standing.is_instant = False
 
     def has_ended(self) -> None:
-        """Note that a connection has ended that stood, unless this end was that of a node that has ended."""
+        """Note that an established connection has ended; not counted if it ended because this node did."""
         if self._source not in self._parts.away and self._ends == self._parts.ends[self._source]:
             self._parts.note("disconnected", self._parts.links.line(self._source, self._target))
 
@@ -228,7 +228,7 @@ class LineNetwork:
             self._carriers.pop(carrier, None)
 
     def look_at_lines(self) -> None:
-        """Take note of a change of the lines."""
+        """Note that the lines have changed."""
         for carrier in tuple(self._carriers):
             carrier.look_at_lines()
 
@@ -236,28 +236,28 @@ class LineNetwork:
 
     @property
     def is_refused(self) -> bool:
-        """Whether there can be no connection now: one of both nodes is away."""
+        """Whether there can be no connection now because one of the two nodes is away."""
         return self._target in self._parts.away or self._source in self._parts.away
 
     @property
     def chance(self) -> str:
-        """The name of the stream that waits for the other node are drawn from; see `NetworkParts`."""
+        """The name of the random stream for waits for the other node; see `NetworkParts`."""
         return self._parts.chance(self._source, self._target)
 
     def end_here(self) -> None:
-        """End the end of each connection that is on this node."""
+        """End this node's end of each connection."""
         for stream in tuple(self._carriers.values()):
             if stream is not None:
                 stream.end_with_node()
 
     def end_there(self) -> None:
-        """End the end of each connection that is on the other node."""
+        """End the other node's end of each connection."""
         for stream in tuple(self._carriers.values()):
             if stream is not None:
                 stream.other.end_with_node()
 
     def begin_again(self) -> None:
-        """Have the next connection be the first."""
+        """Treat the next connection as the first."""
         self._is_first = True
 
     def half_open(self) -> bool:

@@ -1,9 +1,9 @@
 """The watch over the other end of a simulated connection that owes an answer; see `PeerWatch` of real ones.
 
-While an answer is owed, the end that connected looks each `LOOK` seconds whether anything has come, and pings
-each `PING` seconds. Over lines that are whole these pings are answered, which need not happen here to be
-known: nothing is done until the lines are cut, slow, or lead to an end that is gone. Then the pings until now
-are made up for (`settle`), and the looks and pings that follow do happen.
+While an answer is owed, the end that connected looks every `LOOK` seconds whether anything has come, and
+pings every `PING` seconds. Over whole lines these pings are always answered, so they are not simulated until
+the lines are cut, slow, or lead to an end that is gone. Then the pings until now are made up for (`settle`),
+and the looks and pings that follow do happen.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Watched(Protocol):
 
     @property
     def heard_at(self) -> float:
-        """The instant at which the end that connected has heard something for the last time."""
+        """The instant at which the end that connected last heard something."""
         ...
 
     @property
@@ -39,7 +39,7 @@ class Watched(Protocol):
         ...
 
     def pong(self, at: float) -> None:
-        """Take note of a ping at an instant, which was answered."""
+        """Note an answered ping at an instant."""
         ...
 
     def leave(self, end: int) -> None:
@@ -60,7 +60,7 @@ class Watch:
         self._timer: Timer | None = None
 
     def begin(self) -> None:
-        """Note that an answer is owed, where none was."""
+        """Note that an answer is now owed, where none was before."""
         now = trio.current_time()
         self.settle(now)
         self._free_since = None
@@ -74,9 +74,9 @@ class Watch:
             self._free_since = trio.current_time()
 
     def settle(self, now: float) -> float | None:
-        """Take note of the pings until now that did not happen, as they have been answered.
+        """Account for the pings until now that were not simulated, as answered.
 
-        Return since when it is on, None if it is off.
+        Return the instant since which the watch is on, None if it is off.
         """
         began = self._began
         if began is None or self._timer is not None:
@@ -92,7 +92,7 @@ class Watch:
         return self._began
 
     def look_again(self) -> None:
-        """Have the looks happen from now on, where they may find something."""
+        """Make the looks happen from now on, if they may find something."""
         if self._began is not None and self._timer is None and self._watched.is_odd:
             now = trio.current_time()
             began = self.settle(now)
@@ -101,7 +101,7 @@ class Watch:
                 self._timer = self._timers.call_at(began + LOOK * looks, self._look)
 
     def end(self) -> None:
-        """End with the connection."""
+        """End the watch with its connection."""
         self._began = None
         if self._timer is not None:
             self._timer.cancel()

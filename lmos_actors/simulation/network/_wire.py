@@ -6,9 +6,8 @@ take the time of the lines (`_streams.py`). All of them lead to the server of th
 
 Odd but meant:
 
-- The first connection of a pair is made when it is first used, in no time and whatever the lines are: the
-  pair is to find it there, as in memory. What is asked in the meantime stands in line, and goes out in the
-  same instant.
+- The first connection of a pair is made when it is first used, in no time and whatever the lines are: it
+counts as already there, as in memory. Requests meanwhile stand in line, and go out in the same instant.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class PeersOf(Protocol):
-    """The connections of a node: see `Connections` of the node."""
+    """The connections of a node; see `Connections` of the node."""
 
     @property
     def peers(self) -> Peers: ...
@@ -48,7 +47,7 @@ class PeersOf(Protocol):
 
 @attrs.frozen
 class Place:
-    """The real node: the network that it listens on, the address of its sockets, ids of agents by path."""
+    """The real node: the network that it listens on, its sockets' address, the ids of agents by path."""
 
     connections: PeersOf
     network: MemoryNetwork
@@ -59,7 +58,7 @@ class Place:
 class WireNetwork(NodeNetwork):
     """The connections between nodes, over lines; see the module docstring.
 
-    `far_user`: what no agent sends goes over lines too; else it goes over a connection without any. At most
+    `far_user`: messages that no agent sends go over lines too; else over a connection without lines. At most
     `most` pairs of nodes talk.
     """
 
@@ -90,7 +89,7 @@ class WireNetwork(NodeNetwork):
         return RemoteLink(self.thing(source, link.path), self._interface(cls))
 
     def thing(self, source: str, path: str) -> RemoteThing:
-        """Return the thing that the agent at a path is for a node."""
+        """Return the thing that represents the agent at a path for a node."""
         return self._peer(source, self._label(path)).thing(self._place.id_of(path))
 
     def _peer(self, source: str, target: str) -> Peer:
@@ -146,7 +145,7 @@ class PairEnvironment:
         self._attempt = trio.CancelScope()
 
     def heeds(self, url: str) -> bool:
-        """Return True: all nodes are of one file."""
+        """Return True: all nodes come from one file."""
         return True
 
     async def connect(self, url: str, headers: Headers) -> Connection:
@@ -169,7 +168,7 @@ class PairEnvironment:
 
 
 class NodePairPeer(Peer):
-    """The connection from one node to another. What is asked before it first stands waits for that."""
+    """The connection from one node to another. Requests before it is first made wait for that."""
 
     def __init__(self, node: PairEnvironment, url: str, source: str, target: str) -> None:
         super().__init__(node, url, (), place=target, chance=node.lines.chance)
@@ -179,7 +178,7 @@ class NodePairPeer(Peer):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection stands; before it is made first, it is as good as there."""
+        """Whether the connection stands; before it is first made, it counts as standing."""
         return self.connection is not None or self._is_to_stand
 
     @property
@@ -195,19 +194,19 @@ class NodePairPeer(Peer):
             super().post(request)
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
-        """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
+        """Send a one-way message; return False if there is no room or no credit. Raises as `post` does."""
         if not self._is_to_stand:
             return super().tell(sent, name, payload, trace)
         self._early[TurnTell(sent.far, sent.op.verb, name, payload, None, trace, sent=sent)] = None
         return True
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
+        """Take a request out of the line, or cancel its run, without waiting: its caller is gone."""
         if self._early.pop(request, self) is not None:  # the values are None
             super().withdraw(request)
 
     def holds_up(self, far: RemoteThing) -> bool:
-        """Return whether messages to a thing wait already, for room or for credit."""
+        """Return whether messages to a thing already wait for room or for credit."""
         return bool(self._early) or super().holds_up(far)
 
     @property
@@ -216,7 +215,7 @@ class NodePairPeer(Peer):
         return len(self._early) + super().open_requests
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
-        """Return what stands in line; see `Outbox` of the actors."""
+        """Return the requests that stand in line; see `Outbox` of the actors."""
         for request in self._early:
             yield "room", request
         yield from super().unsent()
@@ -228,13 +227,13 @@ class NodePairPeer(Peer):
         return self.connection.session
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
-        """Return where the items of an input stream of a request go."""
+        """Return the target of the items of an input stream of a request."""
         return StreamTarget(self, request, name) if self._is_to_stand else super().target(request, name)
 
     # ---- a node that ends; see `Pair`
 
     def source_ended(self) -> None:
-        """End the connection from this end, without a word to what was asked here: it ends too."""
+        """End the connection from this end, without answering requests sent from here: their sender ends."""
         self.environment.abandon()
         self.lines.end_here()
         self._early.clear()
