@@ -1,8 +1,8 @@
-"""The common part of connections to MCP servers: their end, and a bound on what comes.
+"""The common part of connections to MCP servers: their end, and a bound on incoming messages.
 
-The SDK reads as fast as a server writes, and starts a task for each notification and request. So a server is
-cut off that sends more, for longer than any progress report would. What it reads is counted here, below the
-SDK, and this is also where the end of a connection is seen: the SDK shows it only to requests in progress.
+The SDK reads as fast as a server writes, and starts a task for each notification and request. So a server
+that sends more than any progress report needs, for longer, is cut off. Messages are counted here, below the
+SDK, and here too the end of a connection is seen: the SDK shows it only to requests in progress.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 RATE: Final = 500.0
-"""Messages of one server per second that are no answers, in the long run."""
+"""Messages per second of one server that are not answers, in the long run."""
 
 BURST: Final = 5_000.0
-"""Messages of one server at once."""
+"""Messages that one server may send at once."""
 
 SHOWN: Final = 300
-"""Characters of what a server says that are shown."""
+"""Maximum characters shown of a server's text."""
 
 
 Report: TypeAlias = "Callable[[float, float | None, str], None]"
-"""The receiver of progress: how much, of how much, a message."""
+"""Receives progress: how much, of how much, a message."""
 
 
 class Connection:
-    """One connection to a server: whether it is lost, why, and how much has come.
+    """One connection to a server: whether it is lost, why, and how many messages have come.
 
-    `secrets` are texts that are not shown; there may be more of them later.
+    `secrets` are texts that are never shown; more may be added later.
     """
 
     def __init__(self, name: str, secrets: Sequence[str] = ()) -> None:
@@ -46,9 +46,9 @@ class Connection:
         self.is_at_fault = False
         self.is_final = False
         self.status = 0
-        """The last status of a failure over HTTP, 0 for none."""
+        """The last status of an HTTP failure, 0 for none."""
         self.owed = 0
-        """Requests that have not been answered; their answers are not counted."""
+        """The number of requests without an answer yet; their answers are not counted as messages."""
         self._secrets = secrets
         self._reports: dict[str, Report] = {}
         self._tokens = count()
@@ -58,7 +58,7 @@ class Connection:
     def lose(self, why: str, *, at_fault: bool = False, final: bool = False) -> None:
         """Note that nothing more comes; the first reason stays.
 
-        Who is `at_fault` is cut off. Neither then, nor where it is `final`, a session is begun again.
+        A server `at_fault` is cut off. If so, or if the loss is `final`, no session is begun again.
         """
         if not self.lost.is_set():
             self.why = f"the MCP server {self.name} {why}"
@@ -67,9 +67,9 @@ class Connection:
             self.lost.set()
 
     def admit(self, *, answer: bool) -> bool:
-        """Count a message; return whether there may be one more. Loses the connection if not.
+        """Count a message; return whether it is allowed. Loses the connection if not.
 
-        What is lost otherwise may still be answered.
+        Requests on a connection lost for another reason may still be answered.
         """
         if answer and self.owed:
             self.owed -= 1
@@ -83,7 +83,7 @@ class Connection:
 
     @contextmanager
     def reports(self, heard: Report) -> Generator[str]:
-        """Return the token of a request whose progress is told to a function, for the length of a block."""
+        """Yield the token of a request; while the block runs, `heard` gets the progress reports for it."""
         token = f"progress-{next(self._tokens)}"
         self._reports[token] = heard
         try:
@@ -92,9 +92,9 @@ class Connection:
             del self._reports[token]
 
     def take_report(self, item: Any) -> bool:
-        """Hand on a report of progress, if a message is one; return whether it is.
+        """Pass on a progress report, if a message is one; return whether it is.
 
-        Here it comes before the result. The SDK starts a task for each, which may be late, and in any order.
+        Here reports come before the result. The SDK starts a task for each, possibly late and in any order.
         """
         message: Any = getattr(item, "message", None)
         if getattr(message, "method", None) != "notifications/progress":
@@ -120,7 +120,7 @@ class Connection:
 
 
 class CountedStream:
-    """The read stream of a transport of the SDK, counted; it ends where the server is at fault."""
+    """The read stream of an SDK transport, counted; it ends when the server is at fault."""
 
     def __init__(self, inner: Any, connection: Connection) -> None:
         self._inner = inner
@@ -168,12 +168,12 @@ def _number(value: Any) -> float | None:
 
 
 def place_of(error: ValidationError) -> str:
-    """Return the place of the first mistake in a message."""
+    """Return the place of the first mistake in a message, as a dotted path."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     return ".".join(map(str, first["loc"][-3:]))
 
 
 def is_answer(item: Any) -> bool:
-    """Return whether what came is the answer to a request: a message without a method."""
+    """Return whether an item is the answer to a request: a message without a method."""
     message = getattr(item, "message", None)
     return message is not None and not hasattr(message, "method")

@@ -1,8 +1,8 @@
-"""Consent of people to the tools of an MCP server, as these are described when they are called.
+"""Consent of people to the tools of an MCP server, as they are described at the call.
 
-A server may change what it says of a tool at any time, and a consent to what it said before is none to what
-it says now. So the question has the whole description, which is part of what makes it the same question; and
-before a call leaves, the tool is compared with what the person has seen.
+A server may change its description of a tool at any time, and a consent to the old description does not cover
+the new one. So the question has the whole description, by which equal questions are recognized; and before a
+call leaves, the tool is compared with what the person has seen.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Consent: TypeAlias = Literal["none", "tools", "calls"]
 """What people are asked about: nothing, each tool as it is described, or each call."""
 
 MOST_CHANGES: Final = 5
-"""Times that a tool may change while a person is asked about one call of it."""
+"""Maximum changes of a tool while a person is asked about one call of it."""
 
 SHOWN: Final = 100
-"""Characters of the name of a tool in a question, and in its key."""
+"""Maximum characters of a tool's name in a question, and in its key."""
 
 
 class ToolChanged(Exception):
-    """A tool is not described any more as it was when a person was asked."""
+    """The description of a tool has changed since a person was asked."""
 
 
 @attrs.frozen
 class Question:
-    """A question to a person; where it `stands`, the answer is for all that ask the same."""
+    """A question to a person; if it `stands`, the answer also holds for later calls that ask the same."""
 
     text: str
     data: dict[str, Any]

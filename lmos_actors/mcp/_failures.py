@@ -1,4 +1,4 @@
-"""The failures of MCP servers: answers to a request (`ActionFailed`) with a code, and the loss of one."""
+"""The failures of MCP servers: error answers to a request (`ActionFailed`, with a code), and lost servers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ARGUMENTS_INVALID: Final = "MCP_ARGUMENTS_INVALID"
 """The arguments do not meet the schema of the tool; nothing was sent."""
 
 RESULT_INVALID: Final = "MCP_RESULT_INVALID"
-"""The tool was carried out, and its result is not what its schema, or the protocol, says."""
+"""The tool was carried out, but its result breaks its schema or the protocol."""
 
 RESULT_TOO_LARGE: Final = "MCP_RESULT_TOO_LARGE"
-"""The server has answered, with more bytes than the server's agent takes."""
+"""The server has answered, with more bytes than the server's agent accepts."""
 
 REQUEST_REFUSED: Final = "MCP_REQUEST_REFUSED"
-"""The server does not take the request; the message is the server's."""
+"""The server rejects the request; the message is the server's."""
 
 NOT_APPROVED: Final = "MCP_NOT_APPROVED"
 """People were asked about the call, and it was not approved; nothing was sent."""
@@ -32,18 +32,18 @@ NO_ANSWER: Final = "MCP_NO_ANSWER"
 
 
 UNREADABLE: Final = "the answer cannot be read: "
-"""Begins the text of a failure that stands for an answer which is none of the protocol."""
+"""Begins the text of a failure for an answer that breaks the protocol."""
 
 
 NOT_SENT: Final = "the request was not carried out: "
-"""Begins the text of a failure that stands for a request which a server has not begun."""
+"""Begins the text of a failure for a request that the server had not begun."""
 
 BROKEN: Final = "the connection broke off"
-"""The text of a failure that stands for an answer which did not come."""
+"""The text of a failure for an answer that did not come."""
 
 
 class SessionLost(Exception):
-    """The session is over that a request was sent in; `begun` is whether it may have been carried out."""
+    """The session of a request is over; `begun` tells whether the request may have been carried out."""
 
     def __init__(self, why: str, *, begun: bool) -> None:
         super().__init__(why)
@@ -55,7 +55,7 @@ class NotSignedIn(Exception):
 
 
 class McpServerLost(Exception):
-    """A server does not come back, or has done what no server may do; its agent ends with this."""
+    """A server does not come back, or has done what no server may do; its agent ends with this error."""
 
 
 def mcp_failure(code: str, message: str, **more: Any) -> ActionFailed:

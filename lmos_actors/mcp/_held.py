@@ -1,14 +1,14 @@
-"""A session with an MCP server that outlasts its connections: one that is lost is begun again.
+"""A session with an MCP server that outlasts its connections: a lost session is begun again.
 
-Servers are restarted, and forget sessions when they like: a program ends, a URL answers 404, or 400 with
-words of its own. That is no fault of their agent, which goes on. What keeps outcomes certain:
+Servers are restarted, and forget sessions when they like: a program ends, a URL answers 404, or 400 with a
+text of its own. That is not the fault of their agent, which goes on. What keeps outcomes certain:
 
-1. **A request that had not begun is sent again**, in the new session: it never left, or was refused for the
-   sake of the session. So is one that does no harm twice, such as the reading of a resource.
+1. **A request that had not begun is sent again**, in the new session: it never left, or was refused because
+   of the session. So is one that does no harm twice, such as reading a resource.
 2. **Any other that was lost fails with MCP_NO_ANSWER**: it may have done its work or not.
 3. **Requests of a session that is over have a second to be answered**: over HTTP each has a connection of its
    own, and a server that forgets a session may still answer what it had begun.
-4. **What does not pass ends the agent**: a server that floods, one that is not back within `start_seconds`,
+4. **A lasting failure ends the agent**: a server that floods, one that is not back within `start_seconds`,
    and one that is lost a fourth time within a minute. Then its supervisor takes over, with its limits.
 """
 
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GRACE: Final = 1.0
-"""Seconds that requests of a session have to be answered once it is over."""
+"""Seconds in which requests may still be answered once their session is over."""
 
 MOST_LOSSES: Final = 3
 LOSSES_WITHIN: Final = 60.0
-"""So many sessions may be lost within so many seconds."""
+"""The number of sessions that may be lost, and within how many seconds."""
 
 REPEATS: Final = 2
-"""Sessions in which a request is sent again."""
+"""Number of later sessions in which a request may be sent again."""
 
 BEGIN_AGAIN: Final = Backoff(initial=0.25, max=5.0)
 
 
 class Opened:
-    """A connection that is about to be opened; `session` opens it, and a session over it."""
+    """A connection that is about to be opened; `session` opens it, and begins a session over it."""
 
     def __init__(self, connection: Connection, session: Callable[[], Any]) -> None:
         self.connection = connection
@@ -56,9 +56,9 @@ class Opened:
 class HeldSession:
     """The session with one server, while its task runs.
 
-    `prepare` returns what is to be opened. `serve` is run for each session that has begun, until it is over:
-    it reads what the server offers, calls what it is given, and goes on with what changes. `note` gets the
-    reason for which a session was lost, `draw` is a source of numbers from 0 to 1.
+    `prepare` returns what is to be opened. `serve` is run for each session from its beginning to its end: it
+    reads what the server offers, calls its argument, and then follows changes. `note` gets the reason why a
+    session was lost, `draw` is a source of numbers from 0 to 1.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class HeldSession:
         self._asks = False
 
     async def run(self) -> None:
-        """Hold a session, for ever, or until that fails: `begun` and `watch` raise why."""
+        """Hold a session, for ever or until that fails: `begun` and `watch` raise the failure."""
         try:
             await self._hold_for_ever()
         except Exception as error:
@@ -92,29 +92,29 @@ class HeldSession:
             self._let_in(None)
 
     async def begun(self) -> bool:
-        """Wait until the first session has begun, or a person has to sign in; return False at its end."""
+        """Wait until the first session has begun, or a person must sign in; return False if `run` ended."""
         while self._session is None and not self._over.is_set() and not self._asks:
             await self._changed.wait()
         return not self._over.is_set()
 
     def ask_first(self) -> None:
-        """Have `begun` not wait for the first session: a person has to sign in before."""
+        """Make `begun` return without a first session: a person has to sign in first."""
         self._asks = True
         self._changed.set()
         self._changed = trio.Event()
 
     async def watch(self) -> None:
-        """Wait until no session is there and none will be. Raises McpServerLost, or what preparing raises."""
+        """Wait until no session will ever begin again. Raises McpServerLost, or what preparing raises."""
         await self._over.wait()
         self.check()
 
     def check(self) -> None:
-        """Raise why there is no session any more, if so."""
+        """Raise the error for which there is no session any more, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     def stop(self) -> bool:
-        """Leave the session in order, and begin no other; return whether there is one."""
+        """End the session in order, and begin no other; return whether there is one."""
         self._stopped.set()
         return self._session is not None
 

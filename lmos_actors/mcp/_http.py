@@ -1,10 +1,10 @@
-"""An MCP server at a URL: streamable HTTP, by the transport of the SDK over a client of ours.
+"""An MCP server at a URL: streamable HTTP, by the transport of the SDK over our own client.
 
-That client bounds what the SDK does not: the bytes of an answer that is no stream of events, and what an
-encoding would unfold to. It refuses messages without a single meaning. It puts the token into a request as it
-leaves, so that no object of the SDK has it. And it sees when the server, or the session, is gone. The SDK
-would let such an error out through its task group, past requests that wait; here it is an answer, with an
-error that says whether the request was sent, and the connection is noted as lost.
+That client bounds what the SDK does not: the bytes of an answer that is not an event stream, and the size of
+a decompressed body. It refuses ambiguous messages. It puts the token into a request as it leaves, so that no
+object of the SDK has it. And it sees when the server, or the session, is gone. The SDK would raise such an
+error from its task group, past waiting requests; here it becomes an answer, with an error that says whether
+the request was sent, and the connection is noted as lost.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _NO_TOKEN: Final = (
     httpx2.HTTPError,
     httpx2.StreamError,
 )
-"""What a sign-in raises: for what servers answer, for what people do, and for a file of tokens."""
+"""The errors of a sign-in: for answers of servers, for what people do, and for a file of tokens."""
 
 
 @asynccontextmanager
 async def open_http(
     url: str, transport: HttpTransport, most: int, connection: Connection, sign_in: SignIn | None = None
 ) -> AsyncGenerator[tuple[Any, Any]]:
-    """Connect to a server; yield what the SDK calls its read stream and its write stream.
+    """Connect to a server; yield the read stream and the write stream for the SDK.
 
     A message has at most `most` bytes. `sign_in` gets tokens.
     """
@@ -70,7 +70,7 @@ async def open_http(
 
 
 class _Client(httpx2.AsyncClient):
-    """A client that notes what a server refuses, once there is nothing more that a sign-in could do."""
+    """A client that notes a server's refusals, once a sign-in could do nothing more."""
 
     def __init__(self, connection: Connection, sign_in: SignIn | None, **options: Any) -> None:
         super().__init__(auth=sign_in, **options)
@@ -78,7 +78,7 @@ class _Client(httpx2.AsyncClient):
         self._sign_in = sign_in
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request; what the sign-in raises is an answer that fails it."""
+        """Send a request; if the sign-in raises, return an answer that fails the request."""
         if self._connection.is_final:  # else a person would be asked to sign in for the next request
             return _failed(request, f"{NOT_SENT}{self._connection.why}")
         if self._sign_in is not None and request.method == "DELETE":  # a session that ends needs no new token
@@ -101,7 +101,7 @@ class _Client(httpx2.AsyncClient):
         return response
 
     async def _loss_in(self, response: httpx2.Response, *, has_session: bool) -> str:
-        """Return why the session is over by an answer that refuses a request; empty if it is not."""
+        """Return why a refusing answer means that the session is over; empty if it does not."""
         if response.status_code == 401 and self._sign_in is not None:
             return "does not accept its own token (status 401): see oauth="
         if response.status_code == 401:  # the token is read again for the next one
@@ -157,13 +157,13 @@ class HttpTransport(httpx2.AsyncBaseTransport):
 
 
 def _failed(request: httpx2.Request, text: str) -> httpx2.Response:
-    """Return an answer that fails a request: the SDK takes the id of the request for that of the error."""
+    """Return an answer that fails a request: the SDK takes the request's id for the error's."""
     said = {"jsonrpc": "2.0", "id": None, "error": {"code": INTERNAL_ERROR, "message": text}}
     return httpx2.Response(503, json=said, request=request)
 
 
 def _check(text: str | bytearray, refusal: type[Exception]) -> None:
-    """Raise a refusal of a message that is no JSON, or has no single meaning."""
+    """Raise `refusal` for a message that is not JSON, or is ambiguous."""
     try:
         read_json(text)
     except (ValueError, RecursionError) as error:
@@ -175,7 +175,7 @@ class _Broken(httpx2.StreamError):
 
 
 class _Body(httpx2.AsyncByteStream):
-    """The body of an answer: messages with a single meaning, in at most `most` bytes if it is no stream."""
+    """The body of an answer: unambiguous messages, with at most `most` bytes unless it is an event stream."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, kind: str, most: int) -> None:
         self._inner = inner

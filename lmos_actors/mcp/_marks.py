@@ -1,4 +1,4 @@
-"""Marks that make an action a prompt or a resource to MCP clients, and no tool. They stand below `@action`.
+"""Marks that make an action a prompt or a resource for MCP clients, not a tool. They stand below `@action`.
 
     class Desk(Agent):
         @action(safe=True)
@@ -14,8 +14,8 @@
             "A friendly beginning."
             return f"Greet {name} in a line."
 
-To everybody else it is an action as any other. Clients give texts, which are read as the query parameters of
-an action are. The mark is left at the function, so that an error in it names its own line.
+For all others it is an ordinary action. Clients give texts, which are read like an action's query parameters.
+The mark is stored on the function, so that an error in it names its own line.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 Completions: TypeAlias = "Mapping[str, Action[Any, ..., Any, Any] | Turn[Any, ..., Any]]"
-"""The actions that complete texts that are being typed, by the name of the parameter."""
+"""The actions that complete texts while they are typed, by the name of the parameter."""
 
 LONGEST_URI: Final = 2_048
-"""Characters of the URI of a resource."""
+"""Maximum characters of a resource's URI."""
 
 _MARK: Final = "mcp_mark"
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s{}]*(?:\{[A-Za-z_]\w*\}[^\s{}]*)*", re.ASCII)
@@ -47,17 +47,17 @@ _VARIABLE: Final = re.compile(r"\{(\w+)\}")
 
 @attrs.frozen
 class Mark:
-    """The way an action is offered: a resource by its `uri`, or a prompt, which has none."""
+    """How an action is offered: as a resource, by its `uri`, or as a prompt, which has none."""
 
     complete: Completions
     uri: str = ""
     mime_type: str = ""
     changes: Any = None
-    """A `Property` or an `Event`, which gets its name with its class; None for what is not subscribed to."""
+    """A `Property` or an `Event`, which gets its name with its class; None if there are no subscriptions."""
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The parts of the URI that are filled in."""
+        """The parts of the URI that are to be filled in."""
         return tuple(_VARIABLE.findall(self.uri))
 
 
@@ -68,9 +68,9 @@ def prompt(*, complete: Completions | None = ...) -> Callable[[F], F]: ...
 def prompt(fn: Any = None, /, *, complete: Completions | None = None) -> Any:
     """Make an action a prompt: it returns the text of the user, or a list of `McpMessage`.
 
-    `complete` has, by parameter, an action of the agent that returns a list of texts for one that is being
-    typed; a second parameter of it gets the values of the others. A parameter whose type has choices needs
-    none. Raises TypeError.
+    `complete` has, by parameter, an action of the agent that returns a list of completions for a text that is
+    being typed; its second parameter gets the values of the other parameters. A parameter whose type has
+    choices needs no such action. Raises TypeError.
     """
     return _left(fn, Mark(_checked(complete, "prompt")), "prompt")
 
@@ -85,10 +85,10 @@ def resource(
 ) -> Callable[[F], F]:
     """Make an action a resource, or a template of resources: parts of `uri` in braces are its parameters.
 
-    It returns a text, bytes, an `McpContent` or a list of these; other values are sent as JSON. Where more
-    agents than one are offered, `lmos://agents/` and the name of the agent stand in place of the scheme.
-    Clients that subscribe are told when `changes` does, a property or an event of the agent. For `complete`
-    see `prompt`. Raises TypeError.
+    It returns a text, bytes, an `McpContent` or a list of these; other values are sent as JSON. If more than
+    one agent is offered, `lmos://agents/` and the name of the agent replace the scheme. Clients that
+    subscribe are told when `changes` does, a property or an event of the agent. For `complete` see `prompt`.
+    Raises TypeError.
     """
     given: Any = uri
     if not isinstance(given, str) or len(uri) > LONGEST_URI or _URI.fullmatch(uri) is None:
@@ -102,7 +102,7 @@ def resource(
 
 
 def mark_of(handle: Any) -> Mark | None:
-    """Return how an action is marked, None for one that is a tool."""
+    """Return the mark of an action, None for a tool."""
     found: Mark | None = getattr(handle.__wrapped__, _MARK, None)
     return found
 
@@ -119,7 +119,7 @@ def _checked(complete: Any, word: str) -> Completions:
 
 
 def _left(fn: Any, mark: Mark, word: str) -> Any:
-    """Check that a mark fits a function, and leave it there. Raise TypeError."""
+    """Check that a mark fits a function, and store it there. Raise TypeError."""
     if fn is None:
         return lambda later: _left(later, mark, word)  # pyright: ignore
     if not hasattr(fn, "__code__"):

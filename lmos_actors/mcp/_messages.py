@@ -1,4 +1,4 @@
-"""JSON-RPC over the streams of a process: a message a line. Streams as the SDK has them, both ways."""
+"""JSON-RPC over the streams of a process: one message a line. Streams in the form of the SDK, both ways."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PIECE: Final = 65_536
 
 ENDS: Final = 256
-"""Bytes of the beginning and of the end of a line that is skipped which are kept."""
+"""Bytes that are kept of the beginning and of the end of a skipped line."""
 
 
 @attrs.frozen
@@ -29,7 +29,7 @@ class LongLine:
 
 
 class EndlessLine(Exception):
-    """A line that is too long has not ended after as many bytes as are read over."""
+    """A line that is too long has not ended within the bytes that may be skipped."""
 
 
 class MessageStream:
@@ -42,13 +42,13 @@ class MessageStream:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Do nothing: whoever has opened the stream of bytes closes it."""
+        """Do nothing: the opener of the byte stream closes it."""
 
 
 class MessageReader(MessageStream, ABC):
     """The messages in a stream of bytes.
 
-    A line may have `longest` bytes. A longer one is skipped as it comes, up to `most_skipped` bytes, so that
+    A line may have `longest` bytes. A longer line is skipped as it comes, up to `most_skipped` bytes, so that
     memory is bounded. Each byte is searched once.
     """
 

@@ -1,4 +1,4 @@
-"""The options of OAuth for MCP servers at a URL. Plain, without the SDK."""
+"""The OAuth options for MCP servers at a URL: plain data, without the SDK."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NOBODY: Final = (
 class McpOAuth:
     """How this program gets tokens for an MCP server at a URL (OAuth 2.1).
 
-    As itself: with the `client_id` and the `client_secret`, or the `private_key` that signs with `algorithm`,
-    which the authorization server `issuer` knows, and which go to no other. Both are references to secrets.
+    For itself: with the `client_id` and the `client_secret`, or the `private_key` that signs with
+    `algorithm`, known to the authorization server `issuer` and sent to no other. Both refer to secrets.
 
     For a person, who signs in with a browser: `ask` has them open a URL, as an approval (`"approve"`) or by a
     function of yours. Within `seconds` the browser leads them back to the port `redirect_port` of this
-    machine, 0 for any free one. Without a `client_id` the program registers itself; one that is a https URL
-    is that of its metadata document.
+    machine, 0 for any free one. Without a `client_id` the program registers itself; an https URL names its
+    metadata.
 
     The tokens are kept in memory, or in the file `tokens`, which nobody else may read. Raises ConfigError.
     """
@@ -72,7 +72,7 @@ class McpOAuth:
 
     @property
     def secret(self) -> str | None:
-        """The reference to the secret, None where there is none."""
+        """The reference to the secret, None if there is none."""
         return self.client_secret if self.private_key is None else self.private_key
 
 

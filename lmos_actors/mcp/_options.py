@@ -14,19 +14,19 @@ from lmos_actors.errors import ConfigError
 class McpOptions:
     """The options of offering a node's agents to MCP clients.
 
-    `name` is what the server is called in the handshake, `instructions` words for the model of a client.
+    `name` is the server's name in the handshake, `instructions` a text for the model of a client.
 
-    `sessions` of all clients together, half of them of one caller with credentials; one without requests ends
-    after `idle_seconds`. `calls` in progress of all clients together, half of them of one caller. A list has
-    `page` entries a page. A result has `result_bytes` at most; a longer one is a failure. Results that
-    clients have not read yet have `waiting_bytes` together, half of them those of one with credentials;
-    one more is a failure too. A session may subscribe to `subscriptions` resources.
+    `sessions` bounds the sessions of all clients, half of them for one caller with credentials; a session
+    without requests ends after `idle_seconds`. `calls` bounds the calls in progress of all clients, half of
+    them for one caller. A list has `page` entries a page. A result has at most `result_bytes`; a longer one
+    is a failure. Unread results have at most `waiting_bytes` together, half of them for one caller with
+    credentials; one more is a failure too. A session may subscribe to `subscriptions` resources.
 
-    With `agent`, a public name, that agent alone is offered, and what it offers has names without its own. A
-    client gets the lines that an agent logs in its request with `logs`; they may say what was not meant for
-    it. A client that is asked something in its request has `answer_seconds` for it.
+    With `agent`, a public name, only that agent is offered, under names without its own. With `logs` a client
+    gets the lines that an agent logs in its request; they may say what was not meant for it. A client that is
+    asked something in its request has `answer_seconds` to answer.
 
-    Raises ConfigError for a number that is out of range, and for what is no name.
+    Raises ConfigError for a number that is out of range, and for an invalid name.
     """
 
     name: str = "lmos_actors"

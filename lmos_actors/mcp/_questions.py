@@ -1,16 +1,16 @@
 """Questions of servers to the user (elicitation), which people answer as approvals.
 
-What a server asks is the text of a stranger, and is treated so:
+A server's question is the text of a stranger, and is treated as such:
 
-- **It is asked during calls alone**, a few questions at a time, and a question goes with the last call in
-  progress. A server that asks on and on is declined.
-- **A form has the shape that the protocol allows**: fields with a name and a plain value. It is written anew
-  from what is known of it, so that nothing else of a server's schema is ever compiled or shown. A field with
-  a default may be left out: the default is then in the answer. A default that does not fit is ignored.
-- **What asks for a secret is declined**: what people answer is kept, and others with the right see it. That
-  is seen by words, so it is a net with holes: people decide what they write. A question that would send them
-  to a URL is declined too.
-- **The limits of calls stand still** while somebody is asked, for a bounded time of each call.
+- **It is asked only during calls**, a few questions at a time, and a question ends with the last call in
+  progress. A server that keeps asking is declined.
+- **A form has the shape that the protocol allows**: fields with a name and a plain value. It is rebuilt from
+  the known parts, so that nothing else of a server's schema is ever compiled or shown. A field with a default
+  may be left out: the default is then in the answer. A default that does not fit is ignored.
+- **A question for a secret is declined**: answers are kept, and others with the right see them. Such a
+  question is recognized by its words, so it is a net with holes: people decide what they write. A question
+  that would send them to a URL is declined too.
+- **The time limits of calls are paused** while somebody is asked, for a bounded time per call.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
 Outcome: TypeAlias = "tuple[Literal['accept', 'decline', 'cancel'], dict[str, Any] | None]"
-"""The answer to a question of a server: what was done with the question, and the content."""
+"""The answer to a question of a server: the action taken, and the content."""
 
 MOST_OPEN: Final = 4
-"""Questions of one server at a time."""
+"""Maximum questions of one server at a time."""
 
 MOST_IN_A_ROW: Final = 20
-"""Questions of one server until one of the calls in progress has ended."""
+"""Maximum questions of one server before one of the calls in progress has ended."""
 
 MOST_FIELDS: Final = 50
 MOST_CHOICES: Final = 200
 TEXT: Final = 1_000
-"""Characters of what a server says that people get to see, of a message and of each title."""
+"""Maximum characters shown of a server's message, and of each title."""
 
 LONGEST_NAME: Final = 100
-"""Characters of the name of a field."""
+"""Maximum characters of a field's name."""
 
 FORM_BYTES: Final = 16_384
 
@@ -77,9 +77,9 @@ class Declined(Exception):
 class Questions:
     """The questions of one server.
 
-    `ask` asks people, and returns the outcome; it is None where all questions are declined. `seconds` is how
-    long a question waits, and how long the limit of a call stands still. `note` gets a question that was
-    declined, with the reason.
+    `ask` asks people, and returns the outcome; if it is None, all questions are declined. `seconds` is how
+    long a question waits, and how long the time limit of a call is paused. `note` gets each declined
+    question, with the reason.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Questions:
 
     @contextmanager
     def during_call(self, scope: trio.CancelScope) -> Generator[None]:
-        """Have the deadline of a call stand still while people are asked, for the length of a block."""
+        """Pause the deadline of a call whenever people are asked, inside the block."""
         self._calls += 1
         try:
             with self.put_off(scope):
@@ -114,7 +114,7 @@ class Questions:
 
     @contextmanager
     def put_off(self, scope: trio.CancelScope) -> Generator[None]:
-        """Have a deadline stand still while people are asked, for the length of a block."""
+        """Pause a deadline whenever people are asked, inside the block."""
         clock = Clock(self._seconds)
         clock.add(scope)
         self._clocks[clock] = None
@@ -127,7 +127,7 @@ class Questions:
 
     @contextmanager
     def standing_still(self) -> Generator[None]:
-        """Have all deadlines stand still: people are asked for the length of a block."""
+        """Pause all deadlines inside the block: people are being asked."""
         self._stops += 1
         if self._stops == 1:
             for clock in self._clocks:
@@ -141,7 +141,7 @@ class Questions:
                     clock.go()
 
     async def answer(self, message: str, schema: Any, mode: str) -> Outcome:
-        """Have people answer a question of the server. Raise nothing but Cancelled."""
+        """Have people answer a question of the server. Raise only Cancelled."""
         try:
             form = self._checked(message, schema, mode)
         except Declined as error:
@@ -162,7 +162,7 @@ class Questions:
         return "cancel", None
 
     def _checked(self, message: str, schema: Any, mode: str) -> dict[str, Any]:
-        """Return the form of a question that people are asked. Raise Declined."""
+        """Return the form that people are asked to fill in. Raise Declined."""
         if self._ask is None:
             raise Declined("elicitation is declined here")
         if mode != "form":
@@ -179,9 +179,9 @@ class Questions:
 
 
 def form_of(schema: Any) -> dict[str, Any]:
-    """Return a form as the protocol has it, written anew: what else a schema says is left out.
+    """Return a form rebuilt as the protocol defines it: all else in the schema is left out.
 
-    Raise Declined for one that asks for anything but plain fields, is too large, or asks for a secret.
+    Raise Declined for a form that has other than plain fields, is too large, or asks for a secret.
     """
     given = _object(schema, "the form")
     fields = _object(given.get("properties", {}), "the fields")
@@ -248,7 +248,7 @@ def _field(name: str, schema: Any) -> dict[str, Any]:
 
 
 def _choices(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the choices of a text: `enum`, or `oneOf` with titles."""
+    """Return the choices of a text field: `enum`, or `oneOf` with titles."""
     texts: Any = given.get("enum")
     names: Any = given.get("enumNames")
     titled: Any = given.get("oneOf") or given.get("anyOf")
@@ -287,7 +287,7 @@ def _object(value: Any, what: str) -> dict[str, Any]:
 
 
 def _words(text: str) -> str:
-    """Return a text for the search for words: `apiKey` and `API_KEY` are both `api key`."""
+    """Return a text split into words for the search: `apiKey` and `API_KEY` are both `api key`."""
     plain = normalize("NFKC", text)
     split = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", plain)
     return re.sub(r"[\W_]+", " ", split).casefold()

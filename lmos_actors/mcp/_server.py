@@ -1,12 +1,12 @@
-"""MCP servers as agents: each server that is used is an agent here, as a language model is.
+"""MCP servers as agents: each server in use is an agent here, like a language model.
 
-So what agents have holds for servers too. Many agents share one; it runs once, in one process, and others
+So servers have all that agents have. Many agents share one; it runs once, in one process, and others
 reach it by a ref; a caller that leaves cancels its call at the server; a mock, a recording or a fault takes
 its place in a scenario; it is supervised, traced and counted, and an access list says who may call it.
 
-A server that is restarted, or forgets the session, is connected to again (`_held.py`). One that does not come
-back, or does what none may do, is a crash of the agent, and its supervisor restarts it. Calls that were in
-progress end then as those of any agent that died.
+A server that is restarted, or forgets the session, is connected to again (`_held.py`). If it does not come
+back, or does what no server may do, the agent crashes, and its supervisor restarts it. Calls in progress then
+end like those of any agent that died.
 """
 
 from __future__ import annotations
@@ -64,25 +64,25 @@ if TYPE_CHECKING:
     from ._tokens import Tokens
 
 CONCURRENCY: Final = 64
-"""Calls of one server at once."""
+"""Maximum calls of one server at once."""
 
 MESSAGE_BYTES: Final = 8 << 20
-"""Bytes of one message of a server, where its results may not have more: lists are longer."""
+"""The lowest limit on the bytes of one message, even if results may have fewer: lists are longer."""
 
 READ_AGAIN: Final = 1.0
-"""Seconds between two readings of what a server says has changed."""
+"""Seconds between two reads of what a server reports as changed."""
 
 SHOWN: Final = 100
-"""Characters of a command that are shown."""
+"""Maximum characters shown of a command."""
 
 MOST_SHOWN: Final = 10
-"""Calls in progress that are shown with a question."""
+"""Maximum calls in progress that are shown with a question."""
 
 QUESTION: Final = 300
-"""Characters of a question that was declined, in the log."""
+"""Maximum characters of a declined question in the log."""
 
 MOST_LEFT_OUT: Final = 100
-"""Entries of `left_out`."""
+"""Maximum entries of `left_out`."""
 
 SIGN_IN_FORM: Final[dict[str, Any]] = {
     "type": "object",
@@ -95,7 +95,7 @@ SIGN_IN_FORM: Final[dict[str, Any]] = {
     },
     "additionalProperties": False,
 }
-"""The form of the question to sign in."""
+"""The form of the question that asks a person to sign in."""
 
 NO_EXTRA: Final = "MCP servers need the extra mcp: pip install 'lmos-actors[mcp]'"
 
@@ -104,28 +104,28 @@ _REFERENCES: Final = ("env:", "file:")
 
 @of_system
 class McpServer(Agent):
-    """An MCP server in use: a program that is run (`command`), or one at a `url` (streamable HTTP).
+    """An MCP server in use: a program that is run (`command`), or a server at a `url` (streamable HTTP).
 
     `command` is a text, which is split as a shell would, or a list of words; no shell is run. The program
-    runs in `cwd` and gets PATH, HOME and a few more variables, and those of `env`. Values of `env` that begin
+    runs in `cwd` and gets PATH, HOME and a few more variables, and those in `env`. Values of `env` that begin
     with `env:` or `file:` are references to secrets, and so is `bearer`, the token for a URL. References are
-    read when the agent starts. With `oauth` tokens for a URL are got from where its server says. If a person
+    read when the agent starts. With `oauth`, tokens for a URL come from where its server says. If a person
     signs in for that, the agent starts without waiting for them, and offers nothing until then.
 
     A session has `start_seconds` to begin, a request `call_seconds`; a result may have `result_bytes`, and
     the server `most_tools` tools, resources and prompts each.
 
     `consent` has people approve its tools (`self.approve`): each tool once, as it is described (`"tools"`),
-    or each call (`"calls"`). One whose description or schema has changed since is asked about again.
+    or each call (`"calls"`). If its description or schema has changed since, people are asked again.
 
     Its questions to the user (`elicitation`) are declined, or put to people as approvals (`"approve"`) for
-    `elicitation_seconds` at most, in which the limit of the call stands still. Those that would send the user
-    to a URL, ask for a secret, or come outside a call, are declined all the same, and counted in `declined`.
+    `elicitation_seconds` at most, while the time limit of the call is paused. Questions that would send the
+    user to a URL, ask for a secret, or come outside a call are always declined, and counted in `declined`.
 
     A session that is lost is begun again, and a request that the server had not begun is sent again; any
     other that was lost fails with MCP_NO_ANSWER. The agent ends with McpServerLost when its server floods, is
-    not back in `start_seconds`, or is lost four times in a minute. Raises ConfigError, without the extra
-    `mcp` too; its start raises ForbiddenCall on virtual time.
+    not back in `start_seconds`, or is lost four times in a minute. Raises ConfigError, also without the extra
+    `mcp`; its start raises ForbiddenCall on virtual time.
     """
 
     command: str | list[str] = ""
@@ -214,7 +214,7 @@ class McpServer(Agent):
     async def call(
         self, progress: Progress[McpProgress], name: str, arguments: dict[str, Any] | None = None
     ) -> McpResult:
-        """Call a tool. A caller that leaves cancels it at the server.
+        """Call a tool. A caller that leaves cancels the call at the server.
 
         Fails with MCP_TOOL_FAILED in the server's words, MCP_NO_TOOL, MCP_ARGUMENTS_INVALID,
         MCP_RESULT_INVALID, MCP_RESULT_TOO_LARGE, MCP_REQUEST_REFUSED, MCP_NOT_APPROVED or MCP_NO_ANSWER.
@@ -241,7 +241,7 @@ class McpServer(Agent):
         return result
 
     def _tool(self, name: str, given: dict[str, Any]) -> McpTool:
-        """Return a tool as it is described now. Raises ActionFailed if the arguments do not fit."""
+        """Return a tool in its present description. Raises ActionFailed if the arguments do not fit."""
         tool = next((each for each in self.tools if each.name == name), None)
         if tool is None:
             hint = hint_at(name, [each.name for each in self.tools])
@@ -252,7 +252,7 @@ class McpServer(Agent):
         return tool
 
     async def _approved(self, tool: McpTool, given: dict[str, Any]) -> None:
-        """Have people approve a call, if that is wanted. Raises ActionFailed, and ToolChanged."""
+        """Have people approve a call, if `consent` asks for it. Raises ActionFailed and ToolChanged."""
         if self.consent == "none":
             return
         asked = question_about(tool, given, self.consent)
@@ -270,7 +270,7 @@ class McpServer(Agent):
     async def _send(
         self, tool: McpTool, given: dict[str, Any], report: Callable[[McpProgress], None], session: Session
     ) -> McpResult:
-        """Send a call. Raises ToolChanged if the tool is not what people have approved."""
+        """Send a call. Raises ToolChanged if the tool is not the one that people have approved."""
         if self.consent != "none":
             try:
                 await self._read_tools(session)
@@ -296,7 +296,7 @@ class McpServer(Agent):
     # ---- tasks
 
     async def _serve(self, session: Session, begin: Callable[[], None]) -> None:
-        """Read what the server offers, and what changes of it, for as long as a session is there."""
+        """Read what the server offers, and each change of it, as long as a session is there."""
         self._changed = {"tools", "resources", "prompts"}
         try:
             await self._read_changed(session)
@@ -343,7 +343,7 @@ class McpServer(Agent):
 
     @contextmanager
     def _in_progress(self, what: str) -> Generator[None]:
-        """Know of a request, and who has sent it, while it is in progress."""
+        """Remember a request, and who has sent it, while it is in progress."""
         call = (current_run(), paths_of_request()[1], what)
         self._calls.append(call)
         try:
@@ -352,7 +352,7 @@ class McpServer(Agent):
             self._calls.remove(call)
 
     async def _ask_people(self, message: str, form: dict[str, Any]) -> Outcome:
-        """Have people answer a question of the server; the user of a chat too, if it is their call alone."""
+        """Have people answer a server's question; the user of a chat too, if theirs is the only call."""
         during = list(dict.fromkeys(what for *_, what in self._calls))[:MOST_SHOWN]
         text, seconds = f"the MCP server asks: {message}", self.elicitation_seconds
         ended = await self._ask_once(text, {"during": during}, form, seconds)
@@ -371,7 +371,7 @@ class McpServer(Agent):
         return found
 
     async def _ask_to_sign_in(self, url: str) -> str | None:
-        """Have a person open a URL; return the address they end at if they give it, None for a refusal."""
+        """Have a person open a URL; return the last page's address if given, None if they refuse."""
         assert self.oauth is not None
         self._held.ask_first()
         if callable(self.oauth.ask):
@@ -431,7 +431,7 @@ class McpServer(Agent):
         )
 
     def _signing_in(self, questions: Questions) -> tuple[SignIn | None, list[str]]:
-        """Return what gets tokens, if that is wanted, and the secrets that it has. Raises ConfigError."""
+        """Return the token source, if OAuth is used, and its secrets. Raises ConfigError."""
         options = self.oauth
         if options is None:
             return None, []

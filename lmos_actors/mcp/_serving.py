@@ -1,4 +1,4 @@
-"""Agents of one node offered to MCP clients: the SDK is imported when that is asked for."""
+"""Agents of one node offered to MCP clients: the SDK is imported only when this is asked for."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ async def serve_mcp(
 ) -> None:
     """Offer the agents of a node to one MCP client, over two streams such as standard input and output.
 
-    The client may do everything. Returns at the end of `incoming`, and cancels what the client has asked
-    for; closes neither stream. Raises ConfigError without the extra `mcp`.
+    The client may do everything. Returns at the end of `incoming`, and cancels the client's requests; closes
+    neither stream. Raises ConfigError without the extra `mcp`.
     """
     given = McpOptions() if options is None else options
     offering, rt, exposure = _offering(), node.root.rt, Exposure(node.root)

@@ -1,17 +1,17 @@
-"""A session with an MCP server, by the client of the SDK: requests, their failures, and what has changed.
+"""A session with an MCP server, by the client of the SDK: requests, their failures, and reported changes.
 
-What the SDK does on trio, as it was found with 2.3:
+What SDK 2.3 was found to do on trio:
 
-- A request that is cancelled sends `notifications/cancelled` in a shield that is bounded, or closes its POST;
-  the session goes on.
-- Its check of results compiles schemas for `jsonschema`, whose regular expressions are Python's: a server can
-  write one that runs for years. It is switched off here, and results are checked by `schema_complaint`.
-- A request of the version of 2026 for user input is answered inside `call_tool`, by the same callbacks as an
+- A cancelled request sends `notifications/cancelled` in a bounded shield, or closes its POST; the session
+  goes on.
+- Its check of results compiles schemas for `jsonschema`, which uses Python's regular expressions: a server
+  can write one that runs for years. It is switched off here, and results are checked by `schema_complaint`.
+- In the 2026 version a request for user input is answered inside `call_tool`, by the same callbacks as an
   elicitation of older servers.
-- Servers of 2026 say what changed only on a stream that is asked for (`listen`); what comes there arrives at
-  the message handler too, as the notifications of older servers do.
-- Its end, seen by a request, is an `MCPError` with a code that servers use for errors of their own; so the
-  connection is asked instead.
+- Servers of 2026 report changes only on a stream that is asked for (`listen`); its messages reach the message
+  handler too, like the notifications of older servers.
+- A request sees the end of its session as an `MCPError` with a code that servers use for errors of their own;
+  so the connection is asked instead.
 """
 
 from __future__ import annotations
@@ -73,23 +73,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_PAGES: Final = 1_000
-"""Pages of one list."""
+"""Maximum pages of one list."""
 
 TEXT: Final = 4_096
-"""Characters of names, descriptions and instructions."""
+"""Maximum characters of names, descriptions and instructions."""
 
 LISTEN_AGAIN: Final = 5.0
-"""Seconds after which a stream of changes that broke off is asked for again."""
+"""Seconds after which a broken stream of changes is opened again."""
 
 _UNREADABLE: Final = re.compile(rf"(?:[\w ]+: )?{UNREADABLE}(.+)|Failed to parse .*: \d+ validation error")
-"""The texts of failures that stand for answers which cannot be read: of ours, and of the SDK over HTTP."""
+"""The texts of failures for unreadable answers: our own, and those of the SDK over HTTP."""
 
 CLIENT: Final = types.Implementation(name="lmos-actors", version="0")
 
 
 @attrs.frozen
 class Limits:
-    """Limits of a session: seconds to begin and of a request, bytes of a result, entries of a list."""
+    """Limits of a session: seconds to begin, seconds of a request, bytes of a result, entries of a list."""
 
     start_seconds: float
     call_seconds: float
@@ -99,7 +99,7 @@ class Limits:
 
 @attrs.frozen
 class Found:
-    """A list of a server, as far as it is taken, and what was left out, in words."""
+    """A list of a server as far as it is accepted, and the left-out entries, in words."""
 
     entries: tuple[Any, ...]
     left_out: tuple[str, ...] = ()
@@ -119,12 +119,12 @@ class Session:
 
     @property
     def name(self) -> str:
-        """The server, as it is shown."""
+        """The server's name, as it is shown."""
         return self._connection.name
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing can be sent in it any more."""
+        """Whether nothing more can be sent in it."""
         return self._connection.lost.is_set()
 
     @property
@@ -142,7 +142,7 @@ class Session:
     # ---- lists
 
     async def tools(self) -> Found:
-        """Return the tools. One that breaks a rule is left out."""
+        """Return the tools. A tool that breaks a rule is left out."""
         if not self._offers("tools"):
             return Found(())
         most = self._limits.most_tools
@@ -183,7 +183,7 @@ class Session:
         return Found(tuple(filter(_fits, found[:most])))
 
     async def _templates(self, *, cursor: str | None) -> types.ListResourceTemplatesResult:
-        """Return a page of templates; none of a server that knows no templates, only resources."""
+        """Return a page of templates; an empty one if the server has only resources, and no templates."""
         try:
             return await self._client.list_resource_templates(cursor=cursor)
         except MCPError as error:
@@ -209,7 +209,7 @@ class Session:
         entries: Callable[[Any], Iterable[Any]],
         most: int,
     ) -> list[Any]:
-        """Return the entries of all pages; no more than one page after the first `most` of them."""
+        """Return the entries of all pages; read at most one page beyond the first `most` entries."""
         found: list[Any] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
@@ -258,7 +258,7 @@ class Session:
         return request_going_out(method, self._client.session.protocol_version, target)
 
     def _taken(self, result: T) -> T:
-        """Return a result as data that is all JSON. Raises ActionFailed for one that is too large."""
+        """Return a result as plain JSON data. Raises ActionFailed for a result that is too large."""
         written = msgspec.json.encode(result)
         most = self._limits.result_bytes
         if len(written) > most:
@@ -276,7 +276,7 @@ class Session:
         *,
         asks: bool = True,
     ) -> T:
-        """Return the answer to a request. `asks`: the server may ask the user meanwhile.
+        """Return the answer to a request. With `asks` the server may ask the user meanwhile.
 
         Raises ActionFailed, SessionLost.
         """
@@ -328,7 +328,7 @@ class Session:
         return mcp_failure(REQUEST_REFUSED, self._connection.shown(text))
 
     async def listen(self) -> None:
-        """Hold the stream of changes open, where the version of the protocol has one."""
+        """Hold the stream of changes open, if the version of the protocol has one."""
         session = self._client.session
         while session.protocol_version in MODERN_PROTOCOL_VERSIONS:
             try:
@@ -354,9 +354,9 @@ async def open_session(
     changed: Callable[[str], None],
     questions: Questions,
 ) -> AsyncGenerator[Session]:
-    """Begin a session; `changed` gets the kind of what has changed, `questions` those of the server.
+    """Begin a session; `changed` gets the kind of each change, `questions` the questions of the server.
 
-    Raises McpServerLost, for a server that cannot be started too.
+    Raises McpServerLost, also if the server cannot be started.
     """
 
     async def heard(message: object) -> None:
@@ -391,7 +391,7 @@ async def open_session(
 
 
 def _cause(error: BaseException, connection: Connection) -> BaseException:
-    """Return the sole error of a group of nurseries; the loss of the server for what the SDK makes of it."""
+    """Return the only error in nested groups; McpServerLost if the SDK means the loss of the server by it."""
     group = group_of(error)
     if group is not None:
         rest = group.split(trio.Cancelled)[1]
@@ -425,14 +425,14 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterable[BaseException]
 
 
 def _is_end(text: str) -> bool:
-    """Return whether an error is that of a request whose connection has ended, and none of the server."""
+    """Return whether an error means that a request's connection has ended, and is not the server's own."""
     if UNREADABLE in text:
         return False
     return text in ("Connection closed", BROKEN) or text.startswith((NOT_SENT, "SSE stream"))
 
 
 async def _unchecked(name: str, result: Any) -> None:
-    """Check nothing of a result: it is done here, without Python's regular expressions."""
+    """Skip the SDK's check of a result: it is checked here, without Python's regular expressions."""
     del name, result
 
 
@@ -450,7 +450,7 @@ def _bounded(text: str | None) -> str:
 
 
 def _tool_of(tool: types.Tool) -> tuple[McpTool, str | None]:
-    """Return a tool, and why it cannot be used, if so."""
+    """Return a tool, and why it cannot be used, or None."""
     hints = tool.annotations or types.ToolAnnotations()
     taken = McpTool(
         tool.name,
@@ -464,7 +464,7 @@ def _tool_of(tool: types.Tool) -> tuple[McpTool, str | None]:
 
 
 def _fits(entry: McpResource | McpPrompt) -> bool:
-    """Return whether an entry of a list is no longer than a tool may be."""
+    """Return whether an entry of a list has no more bytes than a tool may have."""
     return len(msgspec.json.encode(entry)) <= TOOL_BYTES
 
 

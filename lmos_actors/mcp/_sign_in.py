@@ -1,17 +1,17 @@
-"""Tokens for an MCP server at a URL, by the OAuth providers of the SDK: for a program, or for a person.
+"""Tokens for an MCP server at a URL, from the OAuth providers of the SDK: for a program, or for a person.
 
 What is done here beside the SDK:
 
-- **Requests go side by side.** A provider of the SDK sends each request under its lock, until the head of the
-  answer is there, and a server may take minutes for that. So a request that has a good token is sent here,
-  and the provider gets it only once it is refused.
-- **Nothing secret goes in the clear, or to another machine by a trick.** The server names the places that the
+- **Requests run in parallel.** A provider of the SDK holds its lock for each request until the head of the
+  answer is there, and a server may take minutes for that. So a request with a valid token is sent here, and
+  the provider gets it only if it is refused.
+- **No secret is sent in the clear, or to another machine by a trick.** The server names the places that the
   provider then asks. They are asked by https; by http on this machine only if the server is there, too.
-- **Nobody is asked on and on**: where a token with the scopes that a server wants does not please it, it is
-  not got again.
-- **A person has time**: the limits of calls and of the start stand still. The browser leads back to a port of
-  this machine; where that is another machine than that of the browser, the address of its last page may be
-  given as the answer to the question.
+- **Nobody is asked again and again**: if a server refuses a token with the scopes that it wants, no new one
+  is fetched.
+- **A person has time**: the time limits of calls and of the start are paused. The browser leads back to a
+  port of this machine; if the browser is on another machine, the address of its last page may be given as the
+  answer to the question.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ._tokens import Tokens
 
 SECONDS: Final = {"connect": 5.0, "read": 30.0, "write": 30.0, "pool": 30.0}
-"""The limits of one request for metadata, a registration or a token."""
+"""The time limits of one request for metadata, a registration or a token."""
 
 PATH: Final = "/callback"
 
@@ -56,7 +56,7 @@ DONE: Final = b"You may close this page."
 _HEADER: Final = "authorization"
 
 _QUIET: Final = "mcp.client.auth.oauth2"
-"""The logger of the SDK that writes tracebacks with what servers have answered."""
+"""The SDK's logger that writes tracebacks with answers of servers."""
 
 
 @attrs.frozen
@@ -64,7 +64,7 @@ class Person:
     """The way to a person who signs in.
 
     `ask` has them open a URL, and returns the address of the last page if they give it, None if they refuse;
-    `standing_still` has limits of time stand still in a block.
+    `standing_still` pauses time limits inside a block.
     """
 
     ask: Callable[[str], Awaitable[str | None]]
@@ -73,7 +73,7 @@ class Person:
 
 
 class SignIn(httpx2.Auth):
-    """Puts a token into each request, and has the provider get one where the server wants another."""
+    """Puts a token into each request, and has the provider get a new one if the server wants another."""
 
     def __init__(
         self, url: str, options: McpOAuth, secret: str, tokens: Tokens, person: Person | None
@@ -89,7 +89,7 @@ class SignIn(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send a request; if it is refused for the sake of the token, get one and send it again."""
+        """Send a request; if it is refused because of the token, get a new one and send it again."""
         refusal: httpx2.Response | None = None
         sent = self.sign(request)
         if self._has_begun and (sent is not None or self._provider.context.current_tokens is None):
@@ -112,7 +112,7 @@ class SignIn(httpx2.Auth):
             await flow.aclose()
 
     def sign(self, request: httpx2.Request) -> str | None:
-        """Put the token into a request, if there is a good one; return the header."""
+        """Put the token into a request, if it is valid; return the header."""
         request.headers.pop(_HEADER, None)
         context = self._provider.context
         if context.current_tokens is not None and context.is_token_valid():
@@ -120,7 +120,7 @@ class SignIn(httpx2.Auth):
         return request.headers.get(_HEADER)
 
     def _may_widen(self, refusal: httpx2.Response) -> bool:
-        """Return whether a token with other scopes might help; not with those that were asked for already."""
+        """Return whether a token with other scopes might help: not if these were already requested."""
         if (
             refusal.status_code != 403
             or extract_field_from_www_auth(refusal, "error") != "insufficient_scope"
@@ -131,7 +131,7 @@ class SignIn(httpx2.Auth):
         return asked is None or not set(wanted) <= set(asked.split())
 
     def _checked(self, outgoing: httpx2.Request, request: httpx2.Request) -> httpx2.Request:
-        """Return a request of the provider. Raises OAuthFlowError for a place that is not to be asked."""
+        """Return a request of the provider. Raises OAuthFlowError for a place that must not be asked."""
         if outgoing is request:
             return outgoing
         url = outgoing.url
@@ -176,7 +176,7 @@ def _provider_of(
 
 
 class _Browser:
-    """The browser of a person: it is sent to a URL, and comes back to a port of this machine."""
+    """A person's browser: it is sent to a URL, and comes back to a port of this machine."""
 
     def __init__(self, person: Person, port: int) -> None:
         self._person = person
@@ -190,7 +190,7 @@ class _Browser:
         self._url = url
 
     async def answer(self) -> AuthorizationCodeResult:
-        """Have a person open the URL; wait for what the browser comes back with. Raises NotSignedIn."""
+        """Have a person open the URL; wait for the browser to come back. Raises NotSignedIn."""
         self._came, self._answer = trio.Event(), None
         try:
             listener = await TcpNetwork().listen(endpoint_of(f"http://127.0.0.1:{self._port}"))
@@ -208,7 +208,7 @@ class _Browser:
         return self._outcome()
 
     def _outcome(self) -> AuthorizationCodeResult:
-        """Return what the browser has come back with. Raises NotSignedIn."""
+        """Return the outcome that the browser has brought back. Raises NotSignedIn."""
         if isinstance(self._answer, AuthorizationCodeResult):
             return self._answer
         late = NotSignedIn(f"nobody has signed in within {self._person.seconds:g} s")
@@ -228,7 +228,7 @@ class _Browser:
             self._came.set()
 
     async def _take(self, scope: Any, receive: Any, send: Any) -> None:
-        """Take the request of a browser; as an ASGI application."""
+        """Handle the request of a browser; an ASGI application."""
         del receive
         good = scope["path"] == PATH and self._read(scope["query_string"].decode("ascii", "replace"))
         headers = [(b"content-type", b"text/plain"), (b"cache-control", b"no-store")]
@@ -238,7 +238,7 @@ class _Browser:
             self._came.set()
 
     def _read(self, query: str) -> bool:
-        """Read what a browser comes back with; return whether it belongs to this sign-in."""
+        """Read the parameters that a browser brings back; return whether it belongs to this sign-in."""
         said = {name: values[0] for name, values in parse_qs(query).items()}
         state = parse_qs(urlsplit(self._url).query).get("state", [""])[-1]
         if not state or said.get("state") != state:

@@ -1,7 +1,7 @@
-"""The spans of MCP requests, by OpenTelemetry's conventions, and the traces that go along in `_meta`.
+"""The spans of MCP requests, by OpenTelemetry's conventions, and the traces sent in `_meta`.
 
-The SDK writes OpenTelemetry's current span into each request, in place of what it is given. So the span of a
-request is the current one while it is sent.
+The SDK writes OpenTelemetry's current span into each request, whatever it is given. So the span of a request
+is made the current one while it is sent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _W3C: Final = TraceContextTextMapPropagator()
 
 
 def request_attributes(method: str, version: str | None, target: str | None) -> dict[str, Any]:
-    """Return what a span says about a request of the protocol; `target` is the name of a tool or a prompt."""
+    """Return a span's attributes for a request of the protocol; `target` names a tool or a prompt."""
     found = {"mcp.method.name": method, "mcp.protocol.version": version or "", "lmos.way": WAY}
     if target and method in _TARGETS:
         found[_TARGETS[method]] = target
@@ -36,7 +36,7 @@ def request_attributes(method: str, version: str | None, target: str | None) -> 
 
 @contextmanager
 def request_going_out(method: str, version: str | None, target: str = "") -> Generator[Any]:
-    """Look at a request until the block ends; return the members of `_meta` that carry its trace."""
+    """Watch a request until the block ends; yield the members of `_meta` that carry its trace."""
     attributes = request_attributes(method, version, target)
     with calling(("mcp", method, "call", WAY), f"{method} {target}".rstrip(), attributes) as trace:
         if not trace:

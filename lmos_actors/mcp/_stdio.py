@@ -1,16 +1,17 @@
 """An MCP server as a process: JSON lines on its standard input and output.
 
-The SDK has a transport of its own for that. This one is here because that one reads lines of any length, and
-copies what it has of one with each piece that comes. What it keeps true:
+The SDK's own transport reads lines of any length, and copies the line so far with each new piece. What this
+one keeps true:
 
 1. **The process ends with its connection**, however that ends: its input is closed, which asks a server to
-   leave; then its process group gets SIGTERM, then SIGKILL, a second apart. Nothing of that can be cancelled.
-   If this process itself is killed, the kernel closes the pipe, and servers leave that read their input.
-2. **A message that is cut off is never written.** A task of its own writes; who sends may be cancelled.
+   leave; then its process group gets SIGTERM, then SIGKILL, a second apart. None of that can be cancelled. If
+   this process itself is killed, the kernel closes the pipe, and servers that read their input leave.
+2. **No partial message is ever written.** One task writes; senders may be cancelled.
 3. **Memory is bounded**: a line that is too long is skipped as it comes. If its beginning or its end names
    the request that it answers, that request fails, and the connection goes on.
-4. **What is no message is counted and skipped**: many servers greet on standard output.
-5. **The server gets few variables of ours**: those that the SDK finds harmless, and what its agent names.
+4. **Lines without a message are counted and skipped**: many servers greet on standard output.
+5. **The server gets few of our variables**: those that the SDK finds harmless, and those that its agent
+   names.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ if TYPE_CHECKING:
     from ._connection import Connection
 
 GRACE: Final = 1.0
-"""Seconds from one way of ending a process to the next."""
+"""Seconds between one way of ending a process and the next."""
 
 MOST_SKIPPED: Final = 64 << 20
-"""Bytes of a line that are read over before the server is cut off."""
+"""Bytes of a too long line that are skipped before the server is cut off."""
 
 WAITING: Final = 256
-"""Messages that wait to be written; a server that reads so little is cut off."""
+"""Messages that may wait to be written; a server that reads too slowly is cut off."""
 
 COMPLAINTS: Final = 2_000
-"""Characters of the standard error that are kept."""
+"""Characters that are kept of the standard error."""
 
 # Members of the message itself, and of nothing in it: nothing but another member stands before or behind.
 _ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
@@ -68,7 +69,7 @@ TOO_LARGE: Final = "the answer has more bytes than are taken"
 async def open_process(
     command: Sequence[str], env: Mapping[str, str], cwd: str | None, most: int, connection: Connection
 ) -> AsyncGenerator[tuple[Any, Any]]:
-    """Run a server; yield what the SDK calls its read stream and its write stream.
+    """Run a server; yield the read stream and the write stream for the SDK.
 
     A message has at most `most` bytes. Raises McpServerLost if the process cannot be started.
     """
@@ -144,11 +145,11 @@ class _Writer(MessageStream):
         self._out, self._in = trio.open_memory_channel[bytes](0)
 
     async def aclose(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         await self._out.aclose()
 
     async def send(self, item: SessionMessage) -> None:
-        """Send a message. What a server does not get that has ended, its reader says."""
+        """Send a message. If the server has ended and does not get it, its reader reports that."""
         data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         if self._out.statistics().tasks_waiting_send >= WAITING:
             self._connection.lose("does not read what is sent to it", at_fault=True)
@@ -199,7 +200,7 @@ class _Lines(MessageReader):
                     raise StopAsyncIteration
 
     async def _ended(self) -> None:
-        """Return how the process has ended, with its last words."""
+        """Report the loss of the connection: how the process has ended, with its last words."""
         with trio.move_on_after(GRACE):
             await self._process.wait()
             await self._stderr.ended.wait()
@@ -211,7 +212,7 @@ class _Lines(MessageReader):
 
 
 def _messages_in(line: bytes) -> list[SessionMessage]:
-    """Return the message in a line; in place of what is none, the failure of each request that it answers."""
+    """Return the message in a line; for an invalid line, a failure of each request that it answers."""
     try:
         said = read_json(line)  # which knows no NaN, no endless nesting and no member twice
         return [SessionMessage(jsonrpc_message_adapter.validate_python(said, by_name=False))]
@@ -223,7 +224,7 @@ def _messages_in(line: bytes) -> list[SessionMessage]:
 
 
 class _Answer(msgspec.Struct, forbid_unknown_fields=True):
-    """An answer, of which only what it answers can be relied on."""
+    """An answer of which only the id can be relied on."""
 
     id: int | str
     jsonrpc: Any = None
@@ -232,7 +233,7 @@ class _Answer(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _answered_in(line: bytes) -> list[int | str]:
-    """Return the ids of the requests that a line answers, however badly it is written."""
+    """Return the ids of the requests that a line answers, however malformed it is."""
     text, at = line.decode("utf-8", "replace").removeprefix("\ufeff"), 0
     found: list[int | str] = []
     try:
@@ -250,7 +251,7 @@ def _answered_in(line: bytes) -> list[int | str]:
 
 
 def _id_in(beginning: bytes, end: bytes) -> int | None:
-    """Return the id at the beginning or at the end of a line that cannot be read, if it is there."""
+    """Return the id at the beginning or at the end of an unreadable line, None if there is none."""
     found = _ID_FIRST.match(beginning) or _ID_LAST.search(end)
     return None if found is None else int(found[1])
 

@@ -1,7 +1,7 @@
-"""The tokens for one MCP server, and the registration at the server that gives them: the storage of the SDK.
+"""The tokens for one MCP server, and the registration at its authorization server: the SDK's token storage.
 
-What the SDK keeps of a token does not say when it ends, nor where it is made new. So both are kept beside it:
-else each new start would have a person sign in, or would send what makes tokens new to a guessed place.
+What the SDK stores of a token does not say when it ends, nor where it is renewed. So both are stored beside
+it: else each new start would have a person sign in, or would send the refresh token to a guessed place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIELD: Final = "McpOAuth.tokens"
 
 
 class Kept(msgspec.Struct):
-    """The record of the server at a URL. `ends` is Unix time."""
+    """The record for the server at a URL. `ends` is Unix time."""
 
     url: str
     tokens: dict[str, Any] | None = None
@@ -35,7 +35,7 @@ class Kept(msgspec.Struct):
 class Tokens:
     """The tokens for the server at a URL, in memory, and in a file if there is a `path`.
 
-    `client` is the registration that was given; without one it is the one that was made. `secrets` has all
+    `client` is the given registration; without one, the registration that was made. `secrets` has all texts
     that must not be shown.
     """
 
@@ -47,7 +47,7 @@ class Tokens:
         self._kept = Kept(url)
 
     def load(self) -> None:
-        """Read the file, if there is one, and it is of this server. Blocks. Raises ConfigError."""
+        """Read the file, if it exists and belongs to this server. Blocks. Raises ConfigError."""
         if self._path is None:
             return
         try:
@@ -66,7 +66,7 @@ class Tokens:
             self._hide(kept.tokens, kept.client)
 
     def port(self, wanted: int) -> int:
-        """Return the port that a browser is led back to: the one that is wanted or registered, or a free one.
+        """Return the port that a browser is led back to: the wanted or registered one, or a free one.
 
         A registration for another port is forgotten.
         """
@@ -79,7 +79,7 @@ class Tokens:
     # ---- as the SDK calls it
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the tokens, and tell the provider when they end and where new ones are made."""
+        """Return the tokens, and tell the provider when they end and where they are renewed."""
         if self.context is not None:
             self.context.token_expiry_time = self._kept.ends
             self.context.oauth_metadata = _read(OAuthMetadata, self._kept.metadata)
@@ -125,7 +125,7 @@ def _free_port() -> int:
 
 
 def _replace(path: Path, written: bytes) -> None:
-    """Write a file anew, as a whole, which its owner alone may read. Raises ConfigError."""
+    """Replace a file as a whole; only its owner may read it. Raises ConfigError."""
     fresh = path.with_name(f".{path.name}.new")
     try:
         fresh.unlink(missing_ok=True)

@@ -37,19 +37,19 @@ class McpSource:
 
     @property
     def factory(self) -> partial[McpServer]:
-        """The factory of the agent of the server. Its class is known while it does not run."""
+        """The factory of the server's agent. Its class is known while it does not run."""
         return partial(McpServer, **self.options)
 
 
 def mcp(
     server: str | list[str], /, *, name: str | None = None, optional: bool = False, **options: Any
 ) -> McpSource:
-    """Return a source of tools: an MCP server by its URL or its command, and options of `McpServer`.
+    """Return a source of tools: an MCP server, by its URL or its command, with options of `McpServer`.
 
-    A thinking agent starts the server as a child, restarts it when it ends, and ends it when it ends itself.
-    `name` stands before the names of its tools where they collide with others; by default it is that of the
-    program or the host. An `optional` server may be away: the agent starts and thinks without its tools, and
-    the server is tried again. Raises ConfigError for options that are wrong.
+    A thinking agent starts the server as a child, restarts it when it ends, and stops it when the agent
+    itself ends. `name` is put before the names of its tools if they collide with others; by default it is the
+    name of the program or the host. An `optional` server may be away: the agent starts and thinks without its
+    tools, and the server is tried again. Raises ConfigError for wrong options.
     """
     is_url = isinstance(server, str) and server.startswith(("http://", "https://"))
     options["url" if is_url else "command"] = server
@@ -71,7 +71,7 @@ def is_mcp_server(contract: Contract) -> bool:
 
 
 async def tools_of_server(server: Ref[McpServer]) -> list[Tool]:
-    """Return the tools that a server offers now. Raises AgentError if it is not there."""
+    """Return the tools that a server offers now. Raises AgentError if the server is not there."""
     return [_tool_of(server, each) for each in await server.read(McpServer.tools)]
 
 
@@ -95,7 +95,7 @@ async def _call(server: Ref[McpServer], name: str, given: Mapping[str, Any]) -> 
 
 
 def plain_result(result: McpResult) -> Any:
-    """Return what a model gets of a result: its structured part, else its texts, and what else there is."""
+    """Return a result for a model: its structured part, else its texts, and mentions of all other content."""
     if result.structured is not None:
         return result.structured
     return "\n".join(map(_text_of, result.content))

@@ -1,4 +1,4 @@
-"""The values of MCP servers: what one offers, and what comes of it. Plain data, without the SDK."""
+"""The values of MCP servers: their offers and their results. Plain data, without the SDK."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from msgspec import Struct
 from lmos_actors._core import schema_problem
 
 TOOL_BYTES: Final = 32_768
-"""Bytes of one tool, with its description and schemas, of a resource, and of a prompt."""
+"""Maximum bytes of one tool, with its description and schemas; also of a resource, and of a prompt."""
 
 TOOLS_BYTES: Final = 131_072
-"""Bytes of all tools of a server: all of them go with each request to a model."""
+"""Maximum bytes of all tools of a server: all of them go with each request to a model."""
 
 
 class McpTool(Struct, frozen=True, omit_defaults=True):
@@ -36,7 +36,7 @@ def tool_bytes(tool: McpTool) -> int:
 
 
 def tool_problem(tool: McpTool) -> str | None:
-    """Return why a tool that a stranger describes cannot be used; None if it can."""
+    """Return why a tool described by a stranger cannot be used; None if it can."""
     size = tool_bytes(tool)
     if not tool.name or size > TOOL_BYTES:
         return f"it has {size} bytes, and {TOOL_BYTES} are taken" if tool.name else "it has no name"
@@ -48,7 +48,7 @@ def tool_problem(tool: McpTool) -> str | None:
 
 
 class McpResource(Struct, frozen=True, omit_defaults=True):
-    """A resource of a server, or a template of resources, whose `uri` has parts in braces to be filled in."""
+    """A resource of a server, or a template of resources, whose `uri` has parts in braces to fill in."""
 
     uri: str
     name: str = ""
@@ -84,7 +84,7 @@ class McpContent(Struct, frozen=True, omit_defaults=True):
 
 
 class McpResult(Struct, frozen=True, omit_defaults=True):
-    """The result of a tool. `structured` is plain data; None where the tool has none."""
+    """The result of a tool. `structured` is plain data; None if the tool returned none."""
 
     content: tuple[McpContent, ...] = ()
     structured: Any = None
@@ -106,9 +106,9 @@ class McpProgress(Struct, frozen=True, omit_defaults=True):
 
 
 class McpInfo(Struct, frozen=True, omit_defaults=True):
-    """The description that a server has of itself, and the version of the protocol that is spoken.
+    """The server's description of itself, and the version of the protocol in use.
 
-    `instructions` are words for a model. They are the server's, so no model gets them by itself.
+    `instructions` are words for a model. They are a stranger's, so no model gets them automatically.
     """
 
     name: str = ""

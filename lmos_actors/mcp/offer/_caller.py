@@ -1,10 +1,10 @@
-"""The client of a request as agents see it: what it carries out for them, and what it gets of their logs.
+"""The client of a request as agents see it: what it carries out for them, and which log lines it gets.
 
-A client of MCP has a person, whom it shows a form (elicitation), and a model (sampling), if it says so. An
-agent asks by `ask_client`; what it has people approve (`approve`) is put to the client's user, too, if the
-access list lets that one decide. Whoever decides first, decides.
+An MCP client may have a person, to whom it shows a form (elicitation), and a model (sampling), if it says so.
+An agent asks by `ask_client`; its approvals (`approve`) are put to the client's user, too, if the access list
+lets that user decide. Whoever decides first, decides.
 
-A client is asked within the request that the agent carries out, so nobody is asked whom it does not concern.
+A client is asked within the request that the agent carries out, so only those concerned are asked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ._rounds import Round
 
 Context: TypeAlias = "ServerRequestContext[Any, Any]"
-"""A request as the SDK hands it over."""
+"""A request as the SDK passes it on."""
 
 ELICIT: Final = "elicitation/create"
 SAMPLE: Final = "sampling/createMessage"
@@ -52,7 +52,7 @@ _METHODS: Final[dict[str, tuple[Any, str]]] = {
     ELICIT: (types.ElicitResult, "elicitation"),
     SAMPLE: (types.CreateMessageResult, "sampling"),
 }
-"""The requests that a client carries out: the types of their results, the capability."""
+"""The requests that a client carries out: the types of their results, and the capability that they need."""
 
 LEVELS: Final[tuple[LoggingLevel, ...]] = (
     "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
@@ -60,21 +60,21 @@ LEVELS: Final[tuple[LoggingLevel, ...]] = (
 _OF_STRUCTLOG: Final = {"warn": "warning", "exception": "error", "fatal": "critical", "msg": "info"}
 
 MOST_LINES: Final = 1_000
-"""Lines of a log that wait for a client."""
+"""Log lines that may wait for a client."""
 
 LONGEST_LINE: Final = 16_384
-"""Characters of a line of a log; a longer one is cut."""
+"""Maximum characters of a log line; a longer one is cut."""
 
 DATA: Final = 4_000
-"""Characters beside a question, at most; other people decide one that has more."""
+"""Maximum characters of data beside a question; if there are more, only other people decide."""
 
 
 class Caller:
     """The client of one request; a `RequestClient`, and an `Offer` of approvals.
 
-    `level` is the place in `LEVELS` of the lowest level of which it wants lines, -1 for no lines; `on_line`
-    is called when a line waits. A client that cannot be sent requests is asked in the rounds of `made`;
-    `take_up` is called with the request of each further one.
+    `level` is the index in `LEVELS` of the lowest level whose lines it wants, -1 for no lines; `on_line` is
+    called when a line waits. A client that cannot be sent requests is asked in the rounds of `made`;
+    `take_up` is called with the request of each further round.
     """
 
     def __init__(
@@ -93,29 +93,29 @@ class Caller:
         self._round = made
         self._token = trio.lowlevel.current_trio_token()
         self.held = results.begun(exchange) if made else results.opened(exchange, str(ctx.request_id))
-        """The bytes of its result; one that comes in rounds waits for the last of them."""
+        """The bytes of its result; a result that takes several rounds waits for the last of them."""
         self.take_up(ctx, exchange)
 
     def take_up(self, ctx: Context, exchange: Exchange) -> None:
-        """Go on with a request of the client, which gets what there is from now on."""
+        """Continue with a new request of the client, which gets everything from now on."""
         self._ctx, self.exchange = ctx, exchange
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
-        """Send progress, if the client wants to know of it."""
+        """Send progress, if the client wants it."""
         await self._ctx.session.report_progress(progress, total, message)
 
     @property
     def has_lines(self) -> bool:
-        """Whether lines of logs wait for `send_lines`; each round sends its own, before its answer."""
+        """Whether log lines wait for `send_lines`; each round sends its own lines before its answer."""
         return bool(self._lines) and self._round is None
 
     async def send_lines(self) -> None:
-        """Send the lines of logs that wait, but for those of rounds."""
+        """Send the waiting log lines, except those of rounds."""
         if self.has_lines:
             await self.flush()
 
     async def flush(self) -> None:
-        """Send the lines of logs that wait."""
+        """Send the waiting log lines."""
         while self._lines:
             level, data = self._lines.popleft()
             params = types.LoggingMessageNotificationParams(level=level, data=data)
@@ -178,16 +178,16 @@ class Caller:
 
     @property
     def offer(self) -> Caller | None:
-        """The way of a question to its user, None for a client that has none."""
+        """The way to put a question to its user, None for a client without one."""
         return self if self._can("elicitation") else None
 
     @property
     def principal(self) -> str | None:
-        """The name of the user, None for one without a name."""
+        """The name of the user, None for a user without a name."""
         return self.exchange.principal
 
     def allows(self, agent: str) -> bool:
-        """Return whether the user may now decide what the agent at a path asks."""
+        """Return whether the user may now decide a question of the agent at a path."""
         admission = self.exchange.admission
         return admission is None or admission.allows(agent.replace("/", "."), "approve")
 
@@ -244,7 +244,7 @@ class Caller:
 
 
 def _shown(value: Any, most: int) -> str:
-    """Return a value of a line of a log as a text that can be sent, without what is declared as secret."""
+    """Return a value in a log line as text for sending, without what is declared as secret."""
     try:
         text = str(conceal(value, PARTS))
     except Exception:
@@ -258,7 +258,7 @@ def is_modern(ctx: Context) -> bool:
 
 
 def can_answer(ctx: Context) -> bool:
-    """Return whether a client says that it carries out anything."""
+    """Return whether a client says that it can carry out any request."""
     capabilities = ctx.session.client_capabilities
     return capabilities is not None and (
         capabilities.elicitation is not None or capabilities.sampling is not None
@@ -266,7 +266,7 @@ def can_answer(ctx: Context) -> bool:
 
 
 def _request(name: str, arguments: Mapping[str, Any], *, is_link: bool) -> Any:
-    """Return a request that a client can read, of any version. Raises ToolFailed."""
+    """Return a request in a form that a client of any version can read. Raises ToolFailed."""
     form = mapped(arguments.get("requestedSchema"))
     if (
         name == ELICIT
@@ -284,7 +284,7 @@ def _request(name: str, arguments: Mapping[str, Any], *, is_link: bool) -> Any:
 
 
 def _question(approval: Approval) -> dict[str, Any] | None:
-    """Return the form by which the user of a client approves something; None if they could not see all."""
+    """Return the form by which a client's user approves something; None if they could not see all of it."""
     shown = [("", approval.data), ("before, this was approved: ", approval.former)]
     told = [f"{words}{msgspec.json.encode(data).decode()}" for words, data in shown if data is not None]
     if approval.earlier:

@@ -1,11 +1,11 @@
-"""Calls of tools: requests in the mailboxes of agents, like those of every other binding.
+"""Tool calls: requests in the mailboxes of agents, like those of every other binding.
 
-- **A failure is an answer.** What a tool declares, and what is wrong with arguments, are results that say
-  `isError`, which a model reads and can act on. Of a crash it gets that there was one.
-- **A client that leaves takes its request back.** A request that its client cancels is cancelled; one whose
-  client is gone as well, unless the action is declared to finish (`on_disconnect`).
-- **Progress is numbered as the protocol wants**: it grows. A report that is a growing number is passed on as
-  it is; all else is a message, and counted. Items of a stream are messages too, and at the end one result.
+- **A failure is an answer.** Declared failures of a tool and wrong arguments become results with `isError`,
+  which a model reads and can act on. Of a crash it learns only that there was one.
+- **A client that leaves takes its request back.** A request is cancelled if its client cancels it, or is
+  gone, unless the action is declared to finish (`on_disconnect`).
+- **Progress is numbered as the protocol requires**: it grows. A growing number is passed on unchanged; any
+  other report becomes a message with a count. Items of a stream are messages too, and at the end one result.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from ._catalogue import OfferedTool
 
 LONGEST_MESSAGE: Final = 65_536
-"""Characters of a message of progress, or of a failure; longer ones are cut."""
+"""Maximum characters of a progress message, or of a failure; longer ones are cut."""
 
 MOST_ITEMS: Final = 10_000
-"""Items of the stream of one call."""
+"""Maximum items of the stream of one call."""
 
 APART: Final = 0.005
-"""Seconds between a report and the result, at least."""
+"""Minimum seconds between a report and the result."""
 
 
 class Call:
@@ -47,7 +47,7 @@ class Call:
 
     def __init__(self, offered: OfferedTool, ask: AgentRequest, caller: Caller, most: int) -> None:
         self.ends_with_client = False
-        """Whether what cancels it can only be that the client is gone."""
+        """Whether a cancel can only mean that the client is gone."""
         self._offered = offered
         self._tool = offered.tool
         self._ask = ask
@@ -62,7 +62,7 @@ class Call:
         self._reported: Any = None
 
     async def run(self, arguments: dict[str, Any]) -> CallToolResult:
-        """Carry it out. Raises LmosActorsError. Cancelled, it takes the request back."""
+        """Carry out the call. Raises LmosActorsError. If cancelled, it takes the request back."""
         try:
             self._post(arguments)
             await self._answered()
@@ -125,7 +125,7 @@ class Call:
         self._sent_at = trio.current_time() if self._ask.tells_progress else self._sent_at
 
     def _measured(self, value: Any) -> tuple[float, float | None, str | None]:
-        """Return progress as a number that is above that of the report before."""
+        """Return progress as a number greater than the previous report's."""
         total, message = None, None
         if isinstance(value, McpProgress):
             value, total, message = value.progress, value.total, value.message[:LONGEST_MESSAGE] or None
@@ -216,7 +216,7 @@ def failure(text: str) -> CallToolResult:
 
 
 def failure_of(error: LmosActorsError) -> CallToolResult:
-    """Return the failure that a client gets of an error: what is declared, and no internals."""
+    """Return the failure that a client gets for an error: what is declared, and no internals."""
     if isinstance(error, ActionFailed):
         return failure(str(error))
     problem = problem_of(error)

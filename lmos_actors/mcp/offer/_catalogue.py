@@ -1,9 +1,9 @@
-"""The catalogue of a node for one client: the agents that it may see, and the meaning of the names it says.
+"""The catalogue of a node for one client: the agents that it may see, and what the names mean that it uses.
 
-A name stands for something only if the client may do it: all else is unknown, whether there is such a thing
-or not, so that names cannot be tried out. Agents of the system are not offered. A model that may call tools
-is not to decide what its user is asked (`approvals`), nor to change what others find (directories), to think
-on the key of the node (models), or to call the tools of its agents past them (MCP servers).
+A name stands for something only if the client may do it: every other name is unknown, whether there is such a
+thing or not, so that names cannot be tried out. System agents are not offered. A model that may call tools
+must not decide its user's questions (`approvals`), change what others find (directories), think on the node's
+key (models), or call the tools of its agents behind their backs (MCP servers).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class OfferedPrompt:
 
 @attrs.frozen
 class OfferedResource:
-    """A property, an event or a marked action of one agent; of an action `read`, and the `texts` it gets."""
+    """A property, an event or a marked action of one agent; for an action `read`, and the `texts` it gets."""
 
     uri: str
     agent: Exposed
@@ -79,7 +79,7 @@ class OfferedResource:
 
     @property
     def source(self) -> tuple[str, str] | None:
-        """The kind and the name of what tells that it has changed; None where nothing does, as of a pool."""
+        """The kind and the name of what reports its changes; None if nothing does, as for a pool."""
         kind, name = self.kind, self.name
         if not isinstance(self.agent.link, Slot):
             return None
@@ -94,7 +94,7 @@ class OfferedResource:
 
 
 def verb_of(kind: str) -> Verb:
-    """Return the right that a kind of resources needs."""
+    """Return the right that a kind of resource needs."""
     return "read" if kind == PROPERTIES else "subscribe" if kind == EVENTS else "invoke"
 
 
@@ -103,9 +103,9 @@ class BadCursor(ValueError):
 
 
 class Catalogue:
-    """The offer of a node to MCP clients. `None` as an admission may do everything.
+    """The offer of a node to MCP clients. The admission `None` may do everything.
 
-    An agent that is offered `alone` has names without its own in front.
+    An agent that is offered `alone` has names without its own name in front.
     """
 
     def __init__(self, rt: Runtime, exposure: Exposure, alone: str = "") -> None:
@@ -113,13 +113,13 @@ class Catalogue:
         self._exposure = exposure
         self._alone = alone
         self._digests: dict[str, tuple[str, str]] = {}
-        """Agent and what it offers by the names that have a digest, as of `_version`."""
+        """The agent and its affordance for each name with a digest, as of `_version`."""
         self._version = -1
 
     # ---- what a name stands for
 
     def tool(self, name: str, admission: Admission | None) -> OfferedTool | None:
-        """Return a tool that the client may call, None where there is none of that name for it."""
+        """Return a tool that the client may call; None if it may call none of that name."""
         exposed, what = self._named(name)
         found = None if exposed is None else offer_of(exposed.cls).tools.get(what)
         if exposed is None or found is None or not _may(admission, exposed.name, found.verb):
@@ -127,7 +127,7 @@ class Catalogue:
         return OfferedTool(name, exposed, found)
 
     def prompt(self, name: str, admission: Admission | None) -> OfferedPrompt | None:
-        """Return a prompt that the client may get, None where there is none of that name for it."""
+        """Return a prompt that the client may get; None if it may get none of that name."""
         exposed, what = self._named(name)
         found = None if exposed is None else offer_of(exposed.cls).prompts.get(what)
         if exposed is None or found is None or not _may(admission, exposed.name, "invoke"):
@@ -135,7 +135,7 @@ class Catalogue:
         return OfferedPrompt(name, exposed, found)
 
     def _named(self, name: str) -> tuple[Exposed | None, str]:
-        """Return the agent that a name is about, and what of it."""
+        """Return the agent that a name refers to, and which affordance of it."""
         if DIGEST_MARK in name:
             parts = self._of_digest(name)
         elif self._alone:
@@ -160,7 +160,7 @@ class Catalogue:
         return tool_name("" if self._alone else exposed.name, what)
 
     def resource(self, uri: str, admission: Admission | None) -> OfferedResource | None:
-        """Return a resource that the client may read, None where there is none of that URI for it."""
+        """Return a resource that the client may read; None if it may read none with that URI."""
         agent, kind, name = resource_parts(uri) or ("", "", "")
         exposed = self.agent(agent) if agent else None
         if exposed is None or not isinstance(exposed.link, Slot):
@@ -186,7 +186,7 @@ class Catalogue:
         return None
 
     def agent(self, name: str) -> Exposed | None:
-        """Return the agent or pool of a public name that is offered at all."""
+        """Return the offered agent or pool with a public name."""
         if "/" in name or self._alone not in ("", name):  # a path is not a public name
             return None
         exposed = self._exposure.named(name)
@@ -199,7 +199,7 @@ class Catalogue:
         return (each for each in known if is_offered(each) and self._alone in ("", each.name))
 
     def classes(self) -> dict[str, type[Agent]]:
-        """Return the classes of all agents that are offered, by public name."""
+        """Return the classes of all offered agents, by public name."""
         return {exposed.name: exposed.cls for exposed in self._agents()}
 
     def tools(
@@ -244,11 +244,11 @@ class Catalogue:
     def templates(
         self, admission: Admission | None, after: str | None, most: int
     ) -> tuple[list[OfferedResource], str | None]:
-        """Return a page of the templates of resources that the client may read; see `tools`."""
+        """Return a page of the resource templates that the client may read; see `tools`."""
         return _page(self._listed(admission, templates=True), after, most)
 
     def template(self, uri: str, admission: Admission | None) -> OfferedResource | None:
-        """Return a template, or a resource that is an action, by its URI as it is listed."""
+        """Return a template, or a resource that is an action, by the URI in its list."""
         return next((each for each in self._reads(admission) if each.uri == uri), None)
 
     def _listed(self, admission: Admission | None, *, templates: bool) -> dict[str, OfferedResource]:
@@ -264,7 +264,7 @@ class Catalogue:
 
 
 def is_offered(exposed: Exposed) -> bool:
-    """Return whether an agent is offered: no agent of the system, and no member of a pool."""
+    """Return whether an agent is offered: not a system agent, and not a member of a pool."""
     return not is_of_system(exposed.cls) and not is_member(exposed.link)
 
 
@@ -286,7 +286,7 @@ def _resources(exposed: Exposed, offer: AgentOffer, admission: Admission | None)
 
 
 def _page(found: Mapping[str, T], cursor: str | None, most: int) -> tuple[list[T], str | None]:
-    """Return the entries behind that of a cursor: so a list that changes loses nothing that stays."""
+    """Return the entries after a cursor's entry: so a changing list loses no entry that stays."""
     names = sorted(found)
     start = 0 if cursor is None else bisect_right(names, _name_in(cursor))
     page = names[start : start + most]

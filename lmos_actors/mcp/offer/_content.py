@@ -1,7 +1,7 @@
 """Results of actions as content: pictures, sound, embedded resources, messages of prompts.
 
-An action whose result has `McpContent`, alone or in a list, or is an `McpResult`, says itself what its client
-gets; there is no schema of such a result. Any other result is data, and is text and structure both.
+An action whose result has `McpContent`, alone or in a list, or is an `McpResult`, determines itself what its
+client gets; such a result has no schema. Any other result is data, sent both as text and as structure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Contents: TypeAlias = "types.TextResourceContents | types.BlobResourceContents"
 
 RESULT: Final = "result"
-"""The member of structure that is a value which is no object."""
+"""The member that holds a value which is not an object, in the structure."""
 
 OCTETS: Final = "application/octet-stream"
 JSON: Final = "application/json"
@@ -35,7 +35,7 @@ def is_content(tp: Any) -> bool:
 
 
 def result_of(value: Any) -> CallToolResult:
-    """Return what a client gets for a result whose type is content."""
+    """Return the client's result for a value whose type is content."""
     if not isinstance(value, McpResult):
         return types.CallToolResult(content=[block_of(each) for each in _each(value)])
     data = value.structured
@@ -45,9 +45,9 @@ def result_of(value: Any) -> CallToolResult:
 
 
 def block_of(value: Any) -> ContentBlock:
-    """Return a piece of content as the protocol has it; of what is none, its text or its JSON.
+    """Return a piece of content in the protocol's form; for another value, its text or its JSON.
 
-    Raises ActionFailed for what a client could not read, and with it nothing of the answer.
+    Raises ActionFailed for a piece that a client could not read, as it could then read nothing of the answer.
     """
     if not isinstance(value, McpContent):
         text = value if isinstance(value, str) else written_value(value).decode()
@@ -77,7 +77,7 @@ def _data_of(content: McpContent) -> str:
 
 
 def contents_of(value: Any, uri: str, mime_type: str) -> list[Contents]:
-    """Return the value of a resource as the protocol has it; `mime_type` is empty where none is declared."""
+    """Return the value of a resource in the protocol's form; `mime_type` is empty if none is declared."""
     return [_contents(each, uri, mime_type) for each in (_each(value) or [value])]
 
 
@@ -99,7 +99,7 @@ def _contents(value: Any, uri: str, mime_type: str) -> Contents:
 
 
 def messages_of(value: Any) -> list[types.PromptMessage]:
-    """Return what a prompt has returned: messages, or what the user says."""
+    """Return the messages that a prompt has returned; a text becomes the user's message."""
     return [
         types.PromptMessage(role=each.role, content=block_of(each.content))
         if isinstance(each, McpMessage)
@@ -109,7 +109,7 @@ def messages_of(value: Any) -> list[types.PromptMessage]:
 
 
 def _each(value: Any) -> list[Any]:
-    """Return the pieces of a value: of a list that has content or messages, its entries; none of nothing."""
+    """Return the pieces of a value: the entries of a list of content or messages; no piece for None."""
     several: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore
     has_pieces = any(isinstance(each, McpContent | McpMessage) for each in several)
     return several if has_pieces or value in (None, [], ()) else [value]

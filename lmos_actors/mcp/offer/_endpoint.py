@@ -1,12 +1,12 @@
 """The address `/mcp` of a node: streamable HTTP, by the session manager of the SDK, behind the guard.
 
-What the guard has found out about a request comes along in its scope. The SDK is given the principal, so that
-a session is of use only to the one who began it; what a request may do is decided at each one. What the SDK
-does not bound by client is bounded here: sessions, also those that are being opened. And here a request ends,
-and with it all that it has begun.
+The guard's findings about a request are in its scope. The SDK is given the principal, so that only the one
+who began a session can use it; what a request may do is decided for each one. Sessions, including those being
+opened, are bounded per client here, as the SDK does not do that. And here a request ends, and with it all
+that it has begun.
 
 Sessions run in the nursery of `run`, which the node has started, and end with it. While the node drains,
-what is in progress is answered; then what only listens is ended.
+requests in progress are answered; then those that only listen are ended.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ METHODS: Final = ("GET", "POST", "DELETE")
 UNAVAILABLE: Final = {"retry-after": "5"}
 
 MOST_BODY: Final = 4 << 20
-"""Bytes of a request."""
+"""Maximum bytes of a request."""
 
 OPENING_SECONDS: Final = 30.0
-"""Seconds in which a request that begins a session is received and answered."""
+"""Seconds in which a request that begins a session must be received and answered."""
 
 INVALID_REQUEST: Final = -32600
 PARSE_ERROR: Final = -32700
@@ -79,7 +79,7 @@ class McpEndpoint(NodeService):
         self._quiet.set()
 
     def open(self, home: ServiceHome) -> None:
-        """Take note of the node."""
+        """Note the node."""
         options, self._context = self._options, home.server.context
         self._offer = McpOffer(
             home.rt, home.exposure, options=options, seats=self._context.seats, on_failure=home.failed
@@ -141,9 +141,9 @@ class McpEndpoint(NodeService):
     async def _passed_on(
         self, scope: Scope, receive: Receive, answer: _Answer, headers: dict[bytes, bytes], exchange: Exchange
     ) -> None:
-        """Have the SDK answer a request that can be read, unless it has the id of another in its session.
+        """Have the SDK answer a readable request, unless another one in its session has the same id.
 
-        The SDK knows the stream of an answer by the id, as text, and would never end that of the first.
+        The SDK finds the stream of an answer by the id, as text, and would never end the first one's.
         """
         if scope["method"] != "POST":
             await self._manager.handle_request(scope, receive, answer)
@@ -175,10 +175,10 @@ class McpEndpoint(NodeService):
 
     @contextmanager
     def _finished(self, *, shielded: bool) -> Generator[trio.CancelScope]:
-        """Let a request that begins a session come to its own end, as it does when its client has left.
+        """Let a request that begins a session end by itself, as it does when its client has left.
 
-        A client may leave as soon as it has the answer, and before its stream has ended. The door would
-        cancel the request there, and the SDK take that for a session that has not begun.
+        A client may leave once it has the answer, before its stream has ended. The door would then cancel the
+        request, and the SDK would take the session for one that has not begun.
         """
         with trio.move_on_after(OPENING_SECONDS if shielded else math.inf, shield=shielded) as scope:
             self._shielded[scope] = None
@@ -221,7 +221,7 @@ class McpEndpoint(NodeService):
     # ---- the end
 
     def on_drain(self) -> None:
-        """Take no more calls; end the sessions once the node has stopped waiting for those who listen."""
+        """Accept no more calls; end the sessions once the node has stopped waiting for those who listen."""
         if not self._context.draining:
             return
         self._offer.drain()
@@ -237,7 +237,7 @@ class McpEndpoint(NodeService):
 
 @contextmanager
 def _unless_ended() -> Generator[None]:
-    """Pass over an error of the streams of the SDK: the session has ended, and nobody gets its message."""
+    """Ignore an error of the SDK's streams: the session has ended, and nobody gets its message."""
     try:
         yield
     except Exception as error:
@@ -246,16 +246,16 @@ def _unless_ended() -> Generator[None]:
 
 
 def _begins_session(method: str, headers: dict[bytes, bytes]) -> bool:
-    """Return whether the SDK begins a session with a request. Clients of 2026-07-28 and later have none."""
+    """Return whether the SDK begins a session for a request. Clients of 2026-07-28 and later have none."""
     version = headers.get(_VERSION)
     is_known = version is None or version.decode("latin-1") in HANDSHAKE_PROTOCOL_VERSIONS
     return method == "POST" and _SESSION not in headers and is_known
 
 
 class _Answer:
-    """The `send` of a request, which notes whether its answer has begun, is whole, and has `ended`.
+    """The `send` of a request; it notes whether the answer has begun, is whole, and has `ended`.
 
-    With `at_once` a client learns that its stream has begun, and not with the first event.
+    With `at_once` a client learns that its stream has begun before the first event.
     """
 
     def __init__(self, send: Send, *, at_once: bool) -> None:
@@ -266,7 +266,7 @@ class _Answer:
         self.ended = trio.Event()
 
     async def __call__(self, message: Message) -> None:
-        """Send a message of an ASGI answer; none beyond its end, as the SDK does where a session ends."""
+        """Send a message of an ASGI answer; drop those after its end, as the SDK sends some."""
         if self.is_whole:
             return
         is_start = message["type"] == "http.response.start"
@@ -280,13 +280,13 @@ class _Answer:
 
 
 def _id_in(said: Any) -> str | None:
-    """Return the id of a request, as text; None for what is no request."""
+    """Return the id of a request, as text; None if it is not a request."""
     id, method = (mapped(said).get(name) for name in ("id", "method"))
     return str(id) if isinstance(id, int | str) and isinstance(method, str) else None
 
 
 async def _body(receive: Receive) -> Message | None:
-    """Return the body of a request as one message, or as much of it as is too long; None without its end."""
+    """Return the body of a request as one message, cut if it is too long; None if its end does not come."""
     body = bytearray()
     while True:
         message = await receive()
@@ -299,7 +299,7 @@ async def _body(receive: Receive) -> Message | None:
 
 
 def _again(body: Message | None, receive: Receive) -> Receive:
-    """Return a `receive` that begins with what has been received; None: that the client is gone."""
+    """Return a `receive` that begins with what was received; None stands for a client that is gone."""
     first: list[Message] = [body or {"type": "http.disconnect"}]
 
     async def received() -> Message:
@@ -309,7 +309,7 @@ def _again(body: Message | None, receive: Receive) -> Receive:
 
 
 def _without_replay(scope: Scope) -> Scope:
-    """Return a scope without the id of a last event: events have none here, and none is sent again."""
+    """Return a scope without the last event's id: events have no ids here, and none is sent again."""
     return {**scope, "headers": [each for each in scope["headers"] if bytes(each[0]).lower() != _LAST_EVENT]}
 
 
@@ -325,7 +325,7 @@ def _exchange(scope: Scope, headers: dict[bytes, bytes]) -> Exchange:
 
 
 def _user(exchange: Exchange) -> AuthenticatedUser | None:
-    """Return the principal as the SDK compares it with that of a session."""
+    """Return the principal in the form that the SDK compares with the session's."""
     if exchange.principal is None:
         return None
     return AuthenticatedUser(AccessToken(token="", client_id=exchange.principal, scopes=[]))

@@ -1,7 +1,7 @@
 """The carrier of one or many requests: an HTTP request, or the streams of a client that started this process.
 
-What it carries is ended with it. The SDK hands a request over HTTP to a task of its session, which goes on
-when the client has left; but without a client nobody reads the answer.
+The requests that it carries end with it. The SDK hands a request over HTTP to a task of its session, which
+goes on when the client has left; but without a client nobody reads the answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lmos_actors.security import Admission
 
 KEY = "lmos_actors.mcp"
-"""The place of an `Exchange` in the state of an ASGI scope."""
+"""The key of an `Exchange` in the state of an ASGI scope."""
 
 
 class Exchange:
@@ -29,23 +29,23 @@ class Exchange:
         self.headers = headers
         self.is_over = False
         self.asked: set[str] = set()
-        """The ids of requests in progress, where it carries many."""
+        """The ids of requests in progress, if it carries many."""
         self._held: dict[str, Callable[[], None]] = {}
         self._scopes: dict[trio.CancelScope, None] = {}
 
     @property
     def principal(self) -> str | None:
-        """The name of the client, None without one."""
+        """The name of the client, None if it has none."""
         who = None if self.admission is None else self.admission.principal
         return None if who is None else who.name
 
     @property
     def owner(self) -> str:
-        """The one whom sessions and calls are counted for: the principal, or the address without one."""
+        """The one for whom sessions and calls are counted: the principal, or the address without one."""
         return f"@{self.principal}" if self.principal is not None else self.label.rpartition(":")[0]
 
     def end(self) -> None:
-        """End all that it carries: its client is gone."""
+        """End all requests that it carries: its client is gone."""
         self.is_over = True
         for scope in self._scopes:
             scope.cancel("the client is gone")
@@ -53,7 +53,7 @@ class Exchange:
             self.sent(key)
 
     def holds(self, key: str, release: Callable[[], None]) -> None:
-        """Call `release` once the answer to a request has been sent, or cannot be any more."""
+        """Call `release` once the answer to a request has been sent, or can no longer be sent."""
         if self.is_over:
             release()
         else:

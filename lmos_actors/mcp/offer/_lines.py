@@ -1,7 +1,7 @@
-"""The agents of a node for one client over two streams of bytes: a message a line, as over standard input.
+"""The agents of a node for one client over two byte streams: one message a line, as over standard input.
 
-A line that is no message is answered by an error, one that is too long as well, and is not kept: the client
-may go on. The end of the input is that of the client, and of all that it has asked for.
+A line that is not a message, or is too long, is answered by an error and not kept: the client may go on. The
+end of the input means the end of the client, and of all its requests.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 NO_MESSAGE: Final = "the line is no message of JSON-RPC 2.0"
 
 MOST_LINE: Final = 4 << 20
-"""Bytes of a message."""
+"""Maximum bytes of a message."""
 
 MOST_WAITING: Final = 8 << 20
-"""Bytes that wait for the client to read them; while there are more, nothing that it writes is read."""
+"""Bytes that may wait for the client to read them; while there are more, nothing that it writes is read."""
 
 MESSAGE: Final = 4_096
-"""Bytes that a message takes beyond its text, about."""
+"""Approximate bytes of a message beyond its text."""
 
 
 async def serve_lines(
     offer: McpOffer, incoming: trio.abc.ReceiveStream, outgoing: trio.abc.SendStream
 ) -> None:
-    """Serve one client until its end of the input, or until it does not read any more."""
+    """Serve one client until the end of its input, or until it no longer reads."""
     exchange = offer.own_exchange = Exchange("stdio", None, {})
     writer = _Writer(outgoing, exchange)
     async with trio.open_nursery() as nursery:
@@ -63,7 +63,7 @@ async def serve_lines(
 
 
 def _check_id(message: Any) -> None:
-    """Raise ValueError for a request with an id of a wrong type, which would pass as a notification."""
+    """Raise ValueError for a request whose id has a wrong type: it would pass as a notification."""
     if isinstance(message, dict) and "method" in message and "id" in message:
         number: Any = message["id"]  # pyright: ignore[reportUnknownVariableType]
         if isinstance(number, bool) or not isinstance(number, str | int):
@@ -71,7 +71,7 @@ def _check_id(message: Any) -> None:
 
 
 def _broken_answer(message: Any) -> JSONRPCError | None:
-    """Return the failure of a request of ours, if it is what a message names that cannot be read."""
+    """Return the failure of our own request that an unreadable message names, if it names one."""
     members = mapped(message)
     number = members.get("id")
     if "method" in members or isinstance(number, bool) or not isinstance(number, int | str):
@@ -80,7 +80,7 @@ def _broken_answer(message: Any) -> JSONRPCError | None:
 
 
 class _Writer(MessageStream):
-    """The messages to the client. One task writes them: a request that is cancelled leaves no half line."""
+    """The messages to the client. One task writes them: so a cancelled request leaves no half line."""
 
     def __init__(self, stream: trio.abc.SendStream, exchange: Exchange) -> None:
         self._stream = stream
@@ -91,7 +91,7 @@ class _Writer(MessageStream):
         self._out, self._in = trio.open_memory_channel[bytes](0)
 
     async def send(self, item: SessionMessage) -> None:
-        """Send a message. One that a client does not take that is gone is lost."""
+        """Send a message. If the client is gone, the message is lost."""
         message = item.message
         data = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         try:
@@ -114,7 +114,7 @@ class _Writer(MessageStream):
                 self._has_room.set()
 
     async def wait_room(self) -> None:
-        """Wait while too much waits for the client to read it."""
+        """Wait while too many bytes wait for the client to read them."""
         await self._has_room.wait()
 
     async def run(self) -> None:
@@ -124,7 +124,7 @@ class _Writer(MessageStream):
                 await self._stream.send_all(data)
 
     async def complain(self, code: int, text: str) -> None:
-        """Send the error that a line is answered by which is no message."""
+        """Send the error that answers a line which is not a message."""
         error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=text))
         await self.send(SessionMessage(error))
 
@@ -148,7 +148,7 @@ class _Reader(MessageReader):
         raise StopAsyncIteration
 
     async def _taken(self, message: JSONRPCMessage) -> SessionMessage | None:
-        """Take note of a request. Refuse one with the id of another: nobody could tell them apart."""
+        """Note a request. Refuse one with the id of another in progress: nobody could tell them apart."""
         if not isinstance(message, JSONRPCRequest):
             return SessionMessage(message)
         key, exchange = str(message.id), self._exchange

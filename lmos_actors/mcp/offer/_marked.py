@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .._marks import Mark
 
 MOST_VALUES: Final = 100
-"""Values of a completion, as the protocol has it."""
+"""Maximum values of a completion, by the protocol."""
 
 _PART: Final = re.compile(r"\{(\w+)\}")
 
@@ -41,21 +41,21 @@ class Marked:
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """The parameters on the wire, each with its name in Python."""
+        """The parameters' names on the wire, each with its Python name."""
         return {each.wire_name: each.name for each in self.op.params}
 
     @property
     def needed(self) -> frozenset[str]:
-        """The parameters without a default, as on the wire."""
+        """The names on the wire of the parameters without a default."""
         return frozenset(each.wire_name for each in self.op.params if each.default is MISSING)
 
     def about(self, name: str) -> str:
-        """Return the description of a parameter on the wire, empty without one."""
+        """Return the description of a parameter, by its name on the wire; empty if it has none."""
         shape = next(each.shape for each in self.op.params if each.wire_name == name)
         return str(without_notes(shape.schema).get("description", ""))
 
     def arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """Return the arguments by the texts that a client has given. Raises InvalidInput."""
+        """Return the arguments for the texts that a client has given. Raises InvalidInput."""
         for name in texts:
             if name not in self.names:
                 raise InvalidInput(f"there is no argument {name[:100]!r}", f"$.{name[:100]}")
@@ -68,12 +68,12 @@ class Marked:
         }
 
     def uri_of(self, agent: str) -> str:
-        """Return its URI, or its template: below the name of an agent; as it is written if that is empty."""
+        """Return its URI, or its template, below the name of an agent; as written if that is empty."""
         uri = self.mark.uri
         return f"{OF_AGENTS}{quote(agent, safe='')}/{uri.partition('://')[2]}" if agent else uri
 
     def texts_in(self, uri: str, agent: str) -> dict[str, str] | None:
-        """Return the texts that the parts of a URI stand for, as on the wire; None for another resource."""
+        """Return the texts for the parts of a URI, by names on the wire; None for another resource's URI."""
         whole = self.uri_of(agent)
         start, _, rest = whole.partition("{")
         found = self._pattern.fullmatch(uri[len(start) :]) if rest else None
@@ -88,10 +88,10 @@ class Marked:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        """The end of its URI, from the first part that is filled in.
+        """The pattern for the end of its URI, from the first part that is filled in.
 
-        A part ends where what comes behind it begins first, and that is final: a URI cannot have it tried out
-        where all the parts could end.
+        A part ends where the text behind it first occurs, without backtracking: a URI cannot make the search
+        try all places where the parts could end.
         """
         rest = self.mark.uri[self.mark.uri.find("{") :]
         _, *pieces = _PART.split(rest)  # names of parts, each with what comes behind it
@@ -100,7 +100,7 @@ class Marked:
         return re.compile(f"{begin}(?P<{last}>[^/?#]+){re.escape(end)}")
 
     def choices(self, name: str, typed: str) -> list[str]:
-        """Return the choices that the type of a parameter has, which begin with a text."""
+        """Return the choices of a parameter's type that begin with a text."""
         shape = next(each.shape for each in self.op.params if each.wire_name == name)
         begin = typed.casefold()
         return [each for each in _texts_of(shape.schema) if each.casefold().startswith(begin)]

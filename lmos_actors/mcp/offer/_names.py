@@ -1,8 +1,9 @@
-"""The names of what is offered: of tools, and URIs of resources. Each stands for one thing, and has no other.
+"""The offered names of tools, and URIs of resources. Each name stands for one thing, its only
+name.
 
-Models take names of tools that are letters, digits, `_` and `-`, 64 at most. So the agent `desk.clerk` has a
-tool `desk__clerk__find` for its action `find`. A name that would not be of that kind, or could be read in two
-ways, is cut and gets a digest behind three underscores, which no other name has.
+Models accept names of up to 64 letters, digits, `_` and `-`. So the agent `desk.clerk` has a tool
+`desk__clerk__find` for its action `find`. A name that would break these rules, or be ambiguous, is cut and
+gets a digest behind three underscores, which no other name has.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 LONGEST: Final = 64
-"""Characters of the name of a tool."""
+"""Maximum characters of a tool's name."""
 
 PROPERTIES: Final = "properties"
 EVENTS: Final = "events"
 ACTIONS: Final = "actions"
 
 LONGEST_URI: Final = 2_048
-"""Characters of a URI of a resource."""
+"""Maximum characters of a resource's URI."""
 
 DIGEST_MARK: Final = "___"
 
 OF_AGENTS: Final = "lmos://agents/"
-"""The beginning of the URIs of resources that stand below the name of their agent."""
+"""The beginning of resource URIs below the name of their agent."""
 
 _BETWEEN: Final = "__"
 _DIGITS: Final = 10
@@ -35,9 +36,9 @@ _URI: Final = re.compile(r"lmos://agents/([^/?#]+)/(properties|events)/([^/?#]+)
 
 
 def tool_name(agent: str, what: str) -> str:
-    """Return the name of a tool, or a prompt: what it does, behind the public name of its agent.
+    """Return the name of a tool or a prompt: the operation's name, after the public name of its agent.
 
-    Where one agent alone is offered, `agent` is empty.
+    If only one agent is offered, `agent` is empty.
     """
     parts = (*agent.split("."), what) if agent else (what,)
     name = _BETWEEN.join(parts)
@@ -49,7 +50,7 @@ def tool_name(agent: str, what: str) -> str:
 
 
 def parts_of(name: str) -> tuple[str, str] | None:
-    """Return the public name of the agent and what it does, by a name of a tool without a digest."""
+    """Return the agent's public name and the operation's name, for a tool name without a digest."""
     if len(name) > LONGEST or DIGEST_MARK in name:
         return None
     *agent, what = name.split(_BETWEEN)
@@ -62,7 +63,7 @@ def resource_uri(agent: str, kind: str, name: str) -> str:
 
 
 def resource_parts(uri: str) -> tuple[str, str, str] | None:
-    """Return agent, kind and name of a URI; None for one that `resource_uri` does not return."""
+    """Return the agent, kind and name in a URI; None for a URI that `resource_uri` does not make."""
     found = _URI.fullmatch(uri) if len(uri) <= LONGEST_URI else None
     if found is None:
         return None

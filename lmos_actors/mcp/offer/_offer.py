@@ -1,12 +1,12 @@
-"""The server that a node is to MCP clients: what they ask, answered from its agents.
+"""The MCP server of a node: it answers the requests of clients through the node's agents.
 
 It is one server of the SDK, whatever carries the messages: sessions over HTTP, requests without a session, as
-from 2026-07-28 on, or two streams. Each request brings what its client may do (`Exchange.admission`), and
-that decides for this request, not what was known when the session began: who loses a right has lost it at the
-next call. A client does not learn what there is beyond that: to it a tool that it may not call is unknown.
+from 2026-07-28 on, or two streams. Each request brings the rights of its client (`Exchange.admission`), and
+they decide for this request, not those from the beginning of the session: a client that loses a right has
+lost it at the next call. To a client, a tool that it may not call is unknown.
 
-Nothing is sent to a client that it has not asked for, but notifications of the session that it holds open.
-What runs for clients is counted, over all of them and for each, and bounded.
+A client is sent nothing that it has not asked for, except notifications of the session that it holds open.
+Work for clients is counted, for all together and for each, and bounded.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Server(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """Return what is said of this server in the handshake."""
+        """Return the description of this server for the handshake."""
         options = NotificationOptions(tools_changed=True, resources_changed=True, prompts_changed=True)
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
@@ -101,9 +101,9 @@ class McpOffer:
         self.open: dict[AgentRequest, None] = {}
         self.draining = False
         self.sessions: Counter[str] = Counter()
-        """Sessions by the one whom they are counted for."""
+        """The number of sessions, by the owner for whom they are counted."""
         self.own_exchange: Exchange | None = None
-        """The carrier of all requests, where it is no HTTP request."""
+        """The carrier of all requests, unless that is an HTTP request."""
         self._on_failure = on_failure
         self.catalogue = Catalogue(rt, exposure, options.agent)
         self._watching = Watching(rt, self.catalogue, on_failure)
@@ -158,43 +158,43 @@ class McpOffer:
     # ---- as the tracker of its requests
 
     def settled(self) -> None:
-        """Take note that a request is no longer open: its answer is still to be sent."""
+        """Note that a request is no longer open: its answer is still to be sent."""
 
     def shown(self, error: Exception) -> Exception:
-        """Return an error as it goes out. Of a crash nothing: models send on what they read."""
+        """Return an error as clients see it. A crash shows nothing: models pass on what they read."""
         return discreet(error)
 
     def drain(self) -> None:
-        """Take no more requests; those in hand are answered, without asking anybody."""
+        """Accept no more requests; those in progress are answered, without questions to anybody."""
         if not self.draining:
             self.draining = True
             self._rounds.end_asking(LEAVING)
 
     def end_listening(self) -> None:
-        """End the requests that are notified of changes, in order."""
+        """End the requests that wait for changes, in order."""
         for subscriber in tuple(self._listening):
             subscriber.end()
 
     # ---- sessions
 
     def has_room(self, exchange: Exchange, opening: int = 0) -> bool:
-        """Return whether a client may have one more session; `opening` are those that begin."""
+        """Return whether a client may have one more session; `opening` counts those that are beginning."""
         return _has_room(self.sessions, exchange, self.options.sessions, opening)
 
     async def _in_session(self, ctx: Context, call_next: CallNext) -> Any:
-        """Make the session of a connection with its first message."""
+        """Set up the session of a connection at its first message."""
         if not is_modern(ctx):
             self._subscriber(ctx)
         return await call_next(ctx)
 
     def _state(self, ctx: Context) -> dict[str, Any]:
-        """Return the place for what is kept with the session of a message."""
+        """Return the dict for data that is kept with a message's session."""
         connection: Any = ctx.session._connection  # pyright: ignore[reportPrivateUsage]
         state: dict[str, Any] = connection.state
         return state
 
     def _subscriber(self, ctx: Context) -> Subscriber:
-        """Return the session that a message belongs to, as a client that is notified of changes.
+        """Return the session of a message, as a client that is notified of changes.
 
         The SDK shows handlers no connection, though its end is the place to clean up (`exit_stack`).
         """
@@ -218,7 +218,7 @@ class McpOffer:
         self.sessions -= Counter((owner,))
 
     async def _notify(self, subscriber: Subscriber, connection: Any) -> None:
-        """Send a session what has changed; a client that does not read holds up no other task."""
+        """Notify a session of what has changed; a client that does not read holds up no other task."""
         while (changes := await subscriber.changes()) is not None:
             agents, uris = changes
             if agents:
@@ -239,7 +239,7 @@ class McpOffer:
     def _answers(
         self, handle: Callable[[Context, Exchange, P], Awaitable[R]]
     ) -> Callable[[Context, P], Awaitable[R]]:
-        """Return a handler as the SDK calls it: it ends with its carrier, and raises MCPError."""
+        """Return a handler in the form that the SDK calls: it ends with its carrier, and raises MCPError."""
 
         @wraps(handle)
         async def answer(ctx: Context, params: P) -> R:
@@ -268,7 +268,7 @@ class McpOffer:
         return answer
 
     def ask(self, ctx: Context, exchange: Exchange) -> AgentRequest:
-        """Return a new request to an agent, in the name of a client."""
+        """Return a new request to an agent, on behalf of a client."""
         meta: dict[str, Any] = dict(ctx.meta or {})
         trace = {
             word: text
@@ -294,7 +294,7 @@ class McpOffer:
         return types.ListToolsResult(tools=list(map(_tool, page)), next_cursor=cursor)
 
     def page(self, listed: Any, exchange: Exchange, params: types.PaginatedRequestParams | None) -> Any:
-        """Return a page of a list of the catalogue, and the cursor of the next. Raises MCPError."""
+        """Return a page of a list in the catalogue, and the cursor of the next. Raises MCPError."""
         try:
             return listed(exchange.admission, None if params is None else params.cursor, self.options.page)
         except BadCursor as error:
@@ -339,7 +339,7 @@ class McpOffer:
         requested: tuple[str, dict[str, Any]],
         fill: Callable[[Any], R],
     ) -> Any:
-        """Return the answer that is made of the result of an action. Raises LmosActorsError, MCPError."""
+        """Return the answer made from the result of an action. Raises LmosActorsError, MCPError."""
         name, given = requested
 
         async def done(caller: Caller) -> R:
@@ -365,7 +365,7 @@ class McpOffer:
         params: types.InputResponseRequestParams,
         done: Callable[[Caller], Awaitable[Any]],
     ) -> Any:
-        """Have a request carried out, and answered by its result or by a question. Raises _Full."""
+        """Carry out a request, and answer it by its result or by a question. Raises _Full."""
         known = self._rounds.found(params, exchange)
         if known is not None:
             known.caller.take_up(ctx, exchange)
@@ -392,7 +392,7 @@ class McpOffer:
             self._calls -= Counter((exchange.owner,))
 
     async def _in_rounds(self, made: Round, exchange: Exchange, done: Callable[[], Awaitable[Any]]) -> None:
-        """Have a request carried out until its client has the result, or does not come back for it."""
+        """Carry out a request until its client has the result, or does not come back for it."""
         with self._counted(exchange):
             await self._rounds.run(made, done)
             if not made.is_taken:
@@ -421,7 +421,7 @@ class McpOffer:
     # ---- logs
 
     def _level(self, ctx: Context) -> int:
-        """Return the lowest level of the lines of logs that a client wants, -1 for none."""
+        """Return the index of the lowest log level that a client wants, -1 for no lines."""
         if not self.options.logs:
             return -1
         if is_modern(ctx):
@@ -464,7 +464,7 @@ class McpOffer:
         exchange: Exchange,
         params: types.SubscriptionsListenRequestParams,
     ) -> types.SubscriptionsListenResult:
-        """Notify a client for as long as its request lasts. What it may not see is left out, unsaid."""
+        """Notify a client as long as its request lasts. What it may not see is silently left out."""
         wanted = params.notifications
         uris = dict.fromkeys(wanted.resource_subscriptions or ())
         if len(uris) > self.options.subscriptions:
@@ -527,13 +527,13 @@ class _Full(MCPError):
 
 
 def _has_room(counts: Counter[str], exchange: Exchange, most: int, opening: int = 0) -> bool:
-    """Return whether a client may have one more of something: a principal has half of all."""
+    """Return whether a client may have one more of something: one principal gets at most half of all."""
     mine = 0 if exchange.principal is None else counts[exchange.owner] + opening
     return counts.total() + opening < most and mine < (most + 1) // 2
 
 
 def _no_headers(_: str) -> None:
-    """No tool wants arguments in headers too."""
+    """Skip the SDK's step for headers: no tool wants arguments in headers too."""
 
 
 def _tool(offered: OfferedTool) -> types.Tool:

@@ -1,8 +1,8 @@
-"""Requests of MCP clients for prompts and resources, and for texts that complete the arguments of both.
+"""Requests of MCP clients for prompts and resources, and for completions of the arguments of both.
 
 A property is read at its agent, an event is answered by its last values, and a marked action is invoked with
-arguments that come as texts. A failure is an error of the protocol, as results of these requests cannot say
-that they are failures.
+arguments that come as texts. A failure becomes an error of the protocol, as results of these requests cannot
+express failures.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ UNKNOWN_RESOURCE: Final = -32002
 """The code of the protocol for a resource that does not exist, up to 2025-11-25."""
 
 NOT_FOUND: Final = 404
-"""The status of a failure by which an action says that there is no such resource."""
+"""The status of a failure by which an action says that the resource does not exist."""
 
 REFUSED: Final = -32000
-"""The code of requests that are refused now, for reasons of their own."""
+"""The code for requests that are refused now, for reasons beside the protocol."""
 
 
 class Offering(Protocol):
-    """The offer, as these handlers need it: see `McpOffer`."""
+    """The part of the offer that these handlers need: see `McpOffer`."""
 
     catalogue: Catalogue
 
     def page(self, listed: Any, exchange: Exchange, params: types.PaginatedRequestParams | None) -> Any:
-        """Return a page of a list of the catalogue, and the cursor of the next. Raises MCPError."""
+        """Return a page of a list in the catalogue, and the cursor of the next. Raises MCPError."""
         ...
 
     def ask(self, ctx: Context, exchange: Exchange) -> AgentRequest:
-        """Return a new request to an agent, in the name of a client."""
+        """Return a new request to an agent, on behalf of a client."""
         ...
 
     async def invoked(
@@ -65,7 +65,7 @@ class Offering(Protocol):
         requested: tuple[str, dict[str, Any]],
         fill: Callable[[Any], Any],
     ) -> Any:
-        """Return the answer that is made of the result of an action. Raises LmosActorsError, MCPError."""
+        """Return the answer made from the result of an action. Raises LmosActorsError, MCPError."""
         ...
 
     def hold(self, ctx: Context, exchange: Exchange, size: int) -> None:
@@ -175,7 +175,7 @@ class Reading:
     async def complete(
         self, ctx: Context, exchange: Exchange, params: types.CompleteRequestParams
     ) -> types.CompleteResult:
-        """Return the values that complete a text that is being typed."""
+        """Return the completions of a text that is being typed."""
         found = self._of_reference(params.ref, exchange)
         marked = found.prompt if isinstance(found, OfferedPrompt) else found.read
         name, typed = params.argument.name, params.argument.value
@@ -215,7 +215,7 @@ class Reading:
         typed: str,
         others: Mapping[str, str],
     ) -> list[str]:
-        """Return what an action of the agent says; a second parameter of it gets the other values."""
+        """Return the completions of an agent's action; its second parameter gets the other values."""
         first, *more = representative(agent.link).operation(action).params
         given = {first.name: valued(typed, first.shape.schema)}
         if more:
@@ -258,7 +258,7 @@ def _template(offered: OfferedResource) -> types.ResourceTemplate:
 
 
 def _shown(offered: OfferedResource) -> dict[str, Any]:
-    """Return what lists say of a resource, and of a template, beside its URI."""
+    """Return the description of a resource or a template in lists, beside its URI."""
     mime_type = JSON if offered.read is None else offered.read.mark.mime_type or None
     name = f"{offered.agent.name}.{offered.name}"
     return {"name": name, "description": offered.description or None, "mime_type": mime_type}

@@ -1,6 +1,6 @@
 """The results that wait for clients to read them, counted in bytes, over all clients and for each.
 
-One is held several times over until it has been sent: as text, as data, and in the messages of the SDK. A
+A result is held in several copies until it has been sent: as text, as data, and in the messages of the SDK. A
 client that calls and never reads would fill any machine, though each result is small enough.
 """
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """The bytes of all results that have not been sent: `most` at a time, half of them one principal's."""
+    """The bytes of all unsent results: at most `most` together, half of them for one principal."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._bytes: Counter[str] = Counter()
 
     def opened(self, exchange: Exchange, key: str) -> HeldResult:
-        """Return an empty result of the request `key` of a client, held until its answer has been sent."""
+        """Return an empty result for the request `key` of a client, held until its answer has been sent."""
         held = self.begun(exchange)
         exchange.holds(key, held.close)
         return held
 
     def begun(self, exchange: Exchange) -> HeldResult:
-        """Return an empty result that is not yet the answer to a request of a client."""
+        """Return an empty result that does not yet belong to a request of a client."""
         return HeldResult(self, exchange)
 
     def has_room(self, exchange: Exchange, size: int) -> bool:
@@ -39,14 +39,14 @@ class Results:
         return exchange.principal is None or self._bytes[exchange.owner] + size <= (self._most + 1) // 2
 
     def count(self, owner: str, size: int) -> None:
-        """Count bytes as held for a client, or fewer if `size` is negative."""
+        """Count bytes as held for a client; a negative `size` counts them as released."""
         self._bytes[owner] += size
         if not self._bytes[owner]:
             del self._bytes[owner]
 
     @property
     def most(self) -> int:
-        """The bytes of all clients together."""
+        """The limit of bytes for all clients together."""
         return self._most
 
 
@@ -61,7 +61,7 @@ class HeldResult:
         self._is_closed = False
 
     def add(self, size: int) -> None:
-        """Hold more bytes. Raise ActionCancelled where there is no room for them."""
+        """Hold more bytes. Raise ActionCancelled if there is no room for them."""
         if self._is_closed:
             return
         if not self._results.has_room(self._exchange, size):
@@ -73,7 +73,7 @@ class HeldResult:
         self._results.count(self._owner, size)
 
     def close(self) -> None:
-        """Hold nothing any more."""
+        """Release all bytes."""
         self._is_closed = True
         self._results.count(self._owner, -self._size)
         self._size = 0

@@ -1,4 +1,4 @@
-"""Requests in rounds: how a client of 2026-07-28 is asked something while its own request is carried out.
+"""Requests in rounds: how a client of 2026-07-28 is asked something during its own request.
 
 Such a client has no session, so it cannot be sent a request. Its own request is answered by the questions,
 with a token; it sends the request again, with the token and its answers. The run of the agent goes on:
@@ -9,8 +9,8 @@ with a token; it sends the request again, with the token and its answers. The ru
     answers         ->     give(), next() waits          ->    ask() returns, and it goes on
     result          <-     next() returns it             <-    ends
 
-Nobody else can guess the token, and it is good for this request of this client alone. The client has left,
-and the run is cancelled, if a request that waits is cancelled, or if none comes in time after the questions.
+Nobody else can guess the token, and it is valid only for this request of this client. If a waiting request is
+cancelled, or none comes in time after the questions, the client is gone and the run is cancelled.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 GONE: Final = "the client is gone"
 
 BACK_SECONDS: Final = 5.0
-"""Seconds in which a client takes the result of what it has answered, beyond those for its answers."""
+"""Seconds for a client to fetch the result after its answers, beyond the seconds for the answers."""
 
 
 class RoundCaller(Protocol):
-    """The client of a request, as its rounds know it: see `Caller`."""
+    """The part of a request's client that its rounds need: see `Caller`."""
 
     @property
     def held(self) -> HeldResult:
@@ -44,16 +44,16 @@ class RoundCaller(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Send the lines of logs that wait."""
+        """Send the waiting log lines."""
         ...
 
     def take_up(self, ctx: Any, exchange: Exchange) -> None:
-        """Go on with the request by what its next round comes by."""
+        """Continue with the request of the next round."""
         ...
 
 
 class Round:
-    """One request over all its rounds: `owner` is the client, `about` what it asks for in each of them."""
+    """One request over all its rounds: `owner` is the client, `about` the request's content in each round."""
 
     def __init__(self, owner: str, about: Any) -> None:
         self.token = token_urlsafe(18)
@@ -72,7 +72,7 @@ class Round:
         self._taken = trio.Event()
 
     async def ask(self, request: Any) -> Any:
-        """Have the client carry out a request in between; return the answer. Raises MCPError: it is gone."""
+        """Have the client carry out a request meanwhile; return the answer. Raises MCPError if it is gone."""
         self._count += 1
         key = f"q{self._count}"
         self._questions[key] = request
@@ -87,22 +87,22 @@ class Round:
             del self._questions[key]
 
     def give(self, answers: dict[str, Any]) -> None:
-        """Take the answers of the client; those to no question are passed over."""
+        """Accept the client's answers; ignore those without a question."""
         self._answers |= {key: each for key, each in answers.items() if key in self._questions}
         self._answered.set()
         self._answered = trio.Event()
 
     def wake(self) -> None:
-        """Have the round that waits look at what there is."""
+        """Wake the waiting round to look for news."""
         self._news.set()
 
     def ask_no_more(self, why: str) -> None:
-        """Refuse what the agent asks from now on, and what it asks now."""
+        """Refuse the questions of the agent from now on, and the present ones."""
         self._over = self._over or why
         self._answered.set()
 
     async def work(self, done: Callable[[], Awaitable[Any]]) -> None:
-        """Carry out the request, and keep what comes of it."""
+        """Carry out the request, and keep the outcome."""
         with self.scope:
             try:
                 self._outcome = (await done(), None)
@@ -114,7 +114,7 @@ class Round:
 
     @property
     def is_taken(self) -> bool:
-        """Whether the client has been answered by the result."""
+        """Whether the client has been sent the result."""
         return self._taken.is_set()
 
     async def taken(self) -> None:
@@ -159,7 +159,7 @@ class Rounds:
         self._open: dict[str, Round] = {}
 
     def found(self, params: types.InputResponseRequestParams, exchange: Exchange) -> Round | None:
-        """Return the round that a request goes on with, None for a new one. Raises MCPError."""
+        """Return the round that a request continues, None for a new request. Raises MCPError."""
         if params.request_state is None:
             return None
         found = self._open.get(params.request_state)
@@ -171,7 +171,7 @@ class Rounds:
         return found
 
     def end_asking(self, why: str) -> None:
-        """Refuse what is asked now, and what the requests in hand ask later: no client can come back."""
+        """Refuse present and later questions of the requests in progress: no client can come back."""
         for each in self._open.values():
             each.ask_no_more(why)
 
@@ -180,7 +180,7 @@ class Rounds:
         return Round(exchange.owner, _about(params))
 
     async def run(self, made: Round, done: Callable[[], Awaitable[Any]]) -> None:
-        """Carry out a request; it can be gone on with until this returns, and a while longer."""
+        """Carry out a request; clients can continue it until this returns, and a while longer."""
         self._open[made.token] = made
         try:
             await made.work(done)
@@ -191,5 +191,5 @@ class Rounds:
 
 
 def _about(params: types.InputResponseRequestParams) -> Any:
-    """Return what a request is about, which is the same in each of its rounds."""
+    """Return the content of a request, which is the same in each of its rounds."""
     return params.model_dump(exclude={"input_responses", "request_state", "meta"})

@@ -1,8 +1,8 @@
-"""The tools that the agents of one class are for MCP clients: its actions, and writing of its properties.
+"""The tools that agents of one class offer to MCP clients: its actions, and writing its properties.
 
-A tool takes an object, and its structured result is one, which the protocol demands up to 2025-11-25. So an
-input or an output that is no object is the one member of one: `input` or its own name, `result`, or `items`
-of a stream. A chat agent has the tool `chat` in place of the actions of conversations, which are streams of
+A tool takes an object, and its structured result is an object, which the protocol demands up to 2025-11-25.
+So any other input or output is the only member of an object: `input` or its own name, `result`, or `items`
+for a stream. A chat agent has the tool `chat` in place of the actions of conversations, which are streams of
 items that only programs understand.
 """
 
@@ -59,9 +59,9 @@ _CHAT_OUTPUT: Final[dict[str, Any]] = {
 class AgentTool:
     """A tool of the agents of one class.
 
-    `what` is the last part of its name, `key` the operation that it carries out, and `lone` the member of
-    the input that is the whole input, empty where there are others; `wrapper` likewise of the output, which
-    is `CONTENT` where the result says itself what its client gets.
+    `what` is the last part of its name, `key` the operation that it carries out, and `lone` the member that
+    holds the whole input, empty if there are others; `wrapper` is the same for the output, or `CONTENT` if
+    the result determines itself what its client gets.
     """
 
     what: str
@@ -77,13 +77,13 @@ class AgentTool:
 
     @property
     def verb(self) -> Verb:
-        """The right that it needs."""
+        """The right that the tool needs."""
         return "write" if self.kind == "write" else "invoke"
 
 
 @attrs.frozen
 class AgentOffer:
-    """The offer of the agents of one class: tools by the last part of their names, properties and events.
+    """The offer of agents of one class: tools by the last part of their names, properties and events.
 
     `prompts` and `reads` are actions that are offered as prompts and as resources, by name.
     """
@@ -92,7 +92,7 @@ class AgentOffer:
     prompts: Mapping[str, Marked]
     reads: Mapping[str, Marked]
     properties: Mapping[str, str]
-    """The description of each property that can be read, by name."""
+    """The description of each readable property, by name."""
     events: Mapping[str, str]
 
 
@@ -100,7 +100,7 @@ _OFFERS: Final[WeakKeyDictionary[type[Agent], AgentOffer]] = WeakKeyDictionary()
 
 
 def offer_of(cls: type[Agent]) -> AgentOffer:
-    """Return what agents of a class offer; made once."""
+    """Return the offer of agents of a class; it is made once."""
     found = _OFFERS.get(cls)
     if found is None:
         found = _OFFERS[cls] = _made(cls)
@@ -154,7 +154,7 @@ def _actions(contract: Contract, described: Description) -> Iterator[AgentTool]:
 
 
 def _input(op: Operation, described: Mapping[str, Any] | None) -> tuple[dict[str, Any], str]:
-    """Return the schema of the input of an action, and the member that is all of it, if one is."""
+    """Return the schema of an action's input, and the member that holds all of it, if one does."""
     if op.untyped:
         return _OPEN, ""
     if op.whole:
@@ -169,7 +169,7 @@ def _input(op: Operation, described: Mapping[str, Any] | None) -> tuple[dict[str
 
 
 def _output(op: Operation) -> tuple[dict[str, Any] | None, str]:
-    """Return the schema of the structured result, None without one, and the member that is the output."""
+    """Return the schema of the structured result, None if it has none, and the member with the output."""
     if op.result_shape is None or op.untyped:
         return None, RESULT
     if op.kind != STREAM and is_content(op.result_shape.type):

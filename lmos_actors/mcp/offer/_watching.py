@@ -1,11 +1,11 @@
-"""Changes that clients are notified of: of the agents that there are, of properties, and of events.
+"""Changes that clients are notified of: in the set of agents, in properties, and in events.
 
-A notification says that something has changed, and not what: the client reads it, if it wants to. So of one
-that is slow nothing more is kept than what has changed since it was last sent something, and what it may see
-is decided when it is sent, and again when it reads.
+A notification says that something has changed, not how: the client reads it, if it wants to. So for a slow
+client only the names of changes since its last notification are kept, and what it may see is decided when it
+is notified, and again when it reads.
 
-One task watches each property and event that anybody has subscribed to, however many have. Of an event its
-last values are kept for as long, as there is nothing else to read.
+One task watches each property and event with subscribers, however many there are. Meanwhile the last values
+of an event are kept, as there is nothing else to read.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from ._catalogue import Catalogue, OfferedResource
 
 RECENT: Final = 16
-"""Values of an event that are kept."""
+"""Number of values that are kept of an event."""
 
 RECENT_BYTES: Final = 65_536
-"""Bytes of a value of an event that is kept; a longer one is not."""
+"""Maximum bytes of a kept value of an event; a longer one is not kept."""
 
 SETTLES: Final = 0.1
-"""Seconds in which several changes of agents are one."""
+"""Seconds within which several changes of agents count as one."""
 
 AGAIN: Final = 1.0
-"""Seconds after which an agent is subscribed to again that could not be."""
+"""Seconds after which a failed subscription to an agent is tried again."""
 
 MOST_CHANGED: Final = 10_000
-"""Names of agents that have changed; of more, all agents are compared with those before."""
+"""Maximum names of changed agents; beyond it, all agents are compared with the previous ones."""
 
 
 class Subscriber:
-    """One client that is notified: what it wants to know, and what it has not been sent yet."""
+    """One notified client: its subscriptions, and the changes that it has not been sent yet."""
 
     def __init__(self, admission: Admission | None, *, tools: bool, resources: bool, prompts: bool) -> None:
         self.admission = admission
@@ -65,12 +65,12 @@ class Subscriber:
         self._wake.set()
 
     def agents_changed(self) -> None:
-        """Note that there are other agents than before."""
+        """Note that the set of agents has changed."""
         self._agents_changed = True
         self._wake.set()
 
     def end(self) -> None:
-        """End `changes`, once what has changed is taken."""
+        """End `changes`, once the noted changes are taken."""
         self._is_over = True
         self._wake.set()
 
@@ -87,7 +87,7 @@ class Subscriber:
 
 
 class _Watched:
-    """A property or an event that somebody has subscribed to."""
+    """A property or an event with subscribers."""
 
     def __init__(self) -> None:
         self.subscribers: dict[Subscriber, None] = {}
@@ -96,7 +96,7 @@ class _Watched:
 
 
 class Watching:
-    """The subscribers of one node, and the tasks that watch for them; `run` runs those."""
+    """The subscribers of one node, and the tasks that watch for them; `run` runs these."""
 
     def __init__(
         self, rt: Runtime, catalogue: Catalogue, on_failure: Callable[[BaseException], object]
@@ -111,7 +111,7 @@ class Watching:
         self._nursery: trio.Nursery | None = None
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Watch what is subscribed to, until cancelled."""
+        """Watch what clients subscribe to, until cancelled."""
         known = self._catalogue.classes()
         watchers = self._rt.population.watchers
         watchers.append(self._note)
@@ -144,7 +144,7 @@ class Watching:
                     subscriber.agents_changed()
 
     def _is_other(self, name: str, known: dict[str, type[Agent]]) -> bool:
-        """Return whether there is another agent at a name than before: a restart is no change."""
+        """Return whether a name now belongs to another agent than before: a restart is not a change."""
         exposed = self._catalogue.agent(name)
         now = None if exposed is None else exposed.cls
         if known.get(name) is now:
@@ -162,7 +162,7 @@ class Watching:
         self._subscribers[subscriber] = None
 
     def remove(self, subscriber: Subscriber) -> None:
-        """Notify a client no more."""
+        """Stop notifying a client."""
         self._subscribers.pop(subscriber, None)
         for uri in tuple(subscriber.uris):
             self.leave(uri, subscriber)
@@ -179,7 +179,7 @@ class Watching:
             watched.subscribers[subscriber] = None
 
     def leave(self, uri: str, subscriber: Subscriber) -> None:
-        """Notify a client no more of a resource."""
+        """Stop notifying a client of a resource."""
         subscriber.uris.pop(uri, None)
         watched = self._watched.get(uri)
         if watched is not None:
@@ -200,11 +200,11 @@ class Watching:
         return False
 
     def _is_away(self, uri: str) -> bool:
-        """Return whether nothing is there now, for anyone."""
+        """Return whether the agent is away now, for everyone."""
         return self._catalogue.resource(uri, None) is None
 
     def recent(self, uri: str) -> bytes:
-        """Return the last values of an event that anybody has subscribed to, as a JSON array."""
+        """Return the last values of an event that has subscribers, as a JSON array."""
         watched = self._watched.get(uri)
         return b"[%s]" % b",".join(() if watched is None else watched.recent)
 
