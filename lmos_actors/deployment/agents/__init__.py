@@ -1,4 +1,4 @@
-"""The agents of one group, as a process of it has them, that process, and the agents of others."""
+"""The agents of one group on the node of its process, that process, and remote agents."""
 
 from lmos_actors._late import late
 

@@ -1,8 +1,8 @@
 """The agents of one group of a deployment on the node of its process.
 
-A ref to an agent of the same group leads to it in this process. Agents of other groups are looked for in the
-directories of the group, by their name and class; of several processes one after another is asked. An agent
-with a key is looked for by that, as any process of its group may run it.
+A ref to an agent of the same group leads to it in this process. Agents of other groups are looked up in the
+directories of the group, by name and class; if there are several processes, they are used in turn. An agent
+with a key is looked up by the key, as any process of its group may run it.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 
 UNREGISTERED: Final = ("directory", "relay")
-"""Agents of a node that are in no directory."""
+"""Agents of a node that are never in a directory."""
 
 REGISTERED: Final = 2.0
-"""Seconds in which agents are registered before the process says that it is ready."""
+"""Seconds for registering agents before the process reports that it is ready."""
 
 LOOK: Final = 0.01
-"""Seconds between two looks at whether they are."""
+"""Seconds between two checks whether they are registered."""
 
 
 class GroupAgents:
-    """The agents of one group; `name` is that of the group."""
+    """The agents of one group; `name` is the group's name."""
 
     def __init__(self, file: DeploymentFile, name: str) -> None:
         self._file = file
@@ -51,7 +51,7 @@ class GroupAgents:
 
     @property
     def root(self) -> SupervisorSpec:
-        """The root supervisor of the process, without children: `start` starts them."""
+        """The root supervisor of the process, without children: `start` adds them."""
         return root_spec(self._file.system)
 
     async def start(self, node: Node) -> None:
@@ -63,7 +63,7 @@ class GroupAgents:
         await _wait_registered(node)
 
     async def _remotes(self, node: Node) -> dict[str, Ref[Any]]:
-        """Connect to the agents of others that the file names."""
+        """Connect to the remote agents that the file names."""
         system, path = self._file.system, self._file.document.path
         folder, found = Path() if path is None else path.parent, dict[str, Ref[Any]]()
         if system.remotes:
@@ -82,7 +82,7 @@ class GroupAgents:
 
 
 async def _wait_registered(node: Node) -> None:
-    """Wait until the agents are in the directories of the group, a while at most: one may be away."""
+    """Wait until the agents are in the directories of the group, but not long: one may be away."""
     served = (link for link, _ in Tree(node.root).every(None, None) if not is_private(link))
     started = (link for link in served if getattr(link, "incarnation", 1))  # an optional one may be away
     wanted = sum(link.path not in UNREGISTERED for link in started)
@@ -97,7 +97,7 @@ def _is_registered(node: Node, wanted: int) -> bool:
 
 @attrs.define(eq=False)
 class _Refs(Mapping[str, Any]):
-    """The refs that `$(agents.NAME)` stands for, made when they are needed."""
+    """The refs for `$(agents.NAME)`, made when they are needed."""
 
     node: Node
     file: DeploymentFile

@@ -1,4 +1,4 @@
-"""One process of a group: what the file says of it by its number, its folder, environment and limits."""
+"""One process of a group: its part of the file by its number, its folder, environment and limits."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 
 def group_for(group: Group, replica: int, keep: Path | None = None) -> Group:
-    """Return a group as its process of a number has it; with `keep` its stores and folders are in there."""
+    """Return a group filled in for one process, by number; with `keep` its stores and folders are in
+    there."""
     found: Group = _filled(group, replica)
     return found if keep is None else _kept_in(found, keep.resolve())
 
 
 def _kept_in(group: Group, folder: Path) -> Group:
-    """Return a group whose stores and folders are in another folder, by the same paths."""
+    """Return a group whose stores and folders are moved to another folder, under the same paths."""
 
     def moved(path: str) -> str:
         file = folder / os.path.normpath(f"/{path}").lstrip("/")
@@ -45,7 +46,7 @@ def _kept_in(group: Group, folder: Path) -> Group:
 
 
 def _filled(part: Any, replica: int) -> Any:
-    """Return a part of a group with the number of the process in its texts."""
+    """Return a part of a group with the number of the process filled into its texts."""
     if isinstance(part, str) and type(part) is str:
         return filled_for(part, replica)
     parts: Any = part
@@ -81,7 +82,7 @@ def enter_group(group: Group, folder: Path, replica: int) -> None:
 
 
 def _set_limit(name: str, kind: int, wanted: int) -> None:
-    """Set a limit of this process. Raises ConfigError where the system does not allow it."""
+    """Set a limit of this process. Raises ConfigError if the system does not allow it."""
     try:
         resource.setrlimit(kind, (int(wanted), int(wanted)))
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Refs to agents of others: those that a scenario or deployment file names."""
+"""Refs to remote agents: those that a scenario or deployment file names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RemoteAgents:
-    """The agents of others that one node reaches: those that the file names."""
+    """The remote agents of one node: those that the file names."""
 
     def __init__(self, node: Node) -> None:
         self._connections = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
@@ -24,7 +24,7 @@ class RemoteAgents:
     async def consume(self, name: str, source: str, thing: str | None, access: RemoteAccess) -> ConsumedThing:
         """Connect to an agent of another node. Raises TransportError, ConfigError.
 
-        Agents that are reached with the same access share connections, and no others.
+        Agents with equal access data share connections; others do not.
         """
         peers = self._by_access.get(access)
         if peers is None:

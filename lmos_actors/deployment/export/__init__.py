@@ -1,4 +1,4 @@
-"""Files in which other supervisors are told of a deployment, and the secrets that its processes need."""
+"""Files that describe a deployment to other supervisors, and the secrets that its processes need."""
 
 from lmos_actors._late import late
 

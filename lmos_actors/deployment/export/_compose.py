@@ -1,4 +1,4 @@
-"""A file of Compose: a service for each group, or for each process where these differ."""
+"""A Compose file: a service for each group, or for each process if its processes differ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def compose(source: Source) -> dict[str, str]:
-    """Return the text of a file of Compose. Raises FileError for what none can be made of."""
+    """Return the text of a Compose file. Raises FileError for a deployment that Compose cannot express."""
     source.check_containers()
     source.check()
     _note_losses(source)
@@ -49,7 +49,7 @@ def _note_losses(source: Source) -> None:
 
 
 def services_of(source: Source, group: str) -> list[tuple[str, int | None]]:
-    """Return the services of a group by name, each with the number of its process, None for any."""
+    """Return the services of a group by name, each with the number of its process, or None for any."""
     found = source.groups[group]
     base = dns_name(group)
     if found.replicas == 1:
@@ -123,7 +123,7 @@ class _Services:
         return [_escaped(word) for word in words]
 
     def _options(self, service: str, number: int | None) -> dict[str, Any]:
-        """Return what only some services have."""
+        """Return the options that only some services have."""
         source, group = self._source, self._group
         made: dict[str, Any] = {}
         depends = {

@@ -26,15 +26,15 @@ MAKERS: Final[Mapping[Kind, Callable[[Source], dict[str, str]]]] = {
     "procfile": procfile,
     "k8s": manifests,
 }
-"""The makers of the files, by format."""
+"""The functions that make the files, by format."""
 
 
 def exported(
     kind: Kind, loaded: DeploymentFile, file: str, options: ExportOptions
 ) -> tuple[dict[str, str], list[Note]]:
-    """Return the texts of a format by the names of their files, and notes on what gets lost.
+    """Return the texts of a format by file name, and notes on what gets lost.
 
-    Raise ConfigError where a deployment cannot be expressed. Blocks on the disk.
+    Raise ConfigError if a deployment cannot be expressed. Blocks on the disk.
     """
     source = Source(loaded, file, options)
     _check_names(source)
@@ -42,7 +42,7 @@ def exported(
 
 
 def _check_names(source: Source) -> None:
-    """Refuse groups whose names would be one where names are host names."""
+    """Refuse groups whose names would be equal as host names."""
     first: dict[str, str] = {}
     for name in source.groups:
         other = first.setdefault(dns_name(name), name)

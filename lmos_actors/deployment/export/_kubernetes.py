@@ -1,6 +1,6 @@
-"""Manifests of Kubernetes: for each group a StatefulSet, a Service, and a limit of disruptions.
+"""Kubernetes manifests: for each group a StatefulSet, a Service, and a PodDisruptionBudget.
 
-A pod is one process. Its number is that of the pod, from 1 on, its address that of the pod in the Service.
+A pod is one process. Its number is the pod's number, from 1 on, its address the pod's in the Service.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from ._source import Source
 
 NOTICE: Final = 3
-"""Seconds in which a pod that ends still answers, until no Service leads to it any more."""
+"""Seconds for which a pod that ends still answers, until no Service leads to it any more."""
 
 LONGEST: Final = 52
-"""Most characters of the name of a StatefulSet: a label has 63, with a revision at the end."""
+"""Maximum characters of a StatefulSet's name: a label has 63, with a revision at the end."""
 
 OLDEST: Final = "1.31"
 """The oldest Kubernetes that numbers the pods of a StatefulSet from 1 on."""
 
 
 def manifests(source: Source) -> dict[str, str]:
-    """Return the text of the manifests. Raises FileError for what none can be made of, ConfigError."""
+    """Return the text of the manifests. Raises FileError for what they cannot express, ConfigError."""
     source.check_containers()
     source.check()
     _note_losses(source)
@@ -129,7 +129,7 @@ class _Group:
         return made | ({"volumeClaimTemplates": claims} if claims else {})
 
     def _volumes(self) -> dict[str, str]:
-        """Return the volumes that are kept, and where they are."""
+        """Return the volumes that are kept, and their places."""
         return {dns_name(place.rpartition("/")[2]): place for place in self._source.volumes_of(self._group)}
 
     def _claim(self, name: str) -> dict[str, Any]:
@@ -256,7 +256,7 @@ class _Group:
 
 
 def _closed() -> dict[str, Any]:
-    """Return what a container may do: nothing that agents do not need."""
+    """Return the security context of a container: nothing is allowed that agents do not need."""
     return {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -265,12 +265,12 @@ def _closed() -> dict[str, Any]:
 
 
 def _own(source: Source, group: str) -> str:
-    """Return the name of what is made of a group."""
+    """Return the name for a resource made from a group."""
     return f"{dns_name(source.deployment.name)}-{dns_name(group)}"
 
 
 def _address_of(source: Source, group: Group) -> Address:
-    """Return where the processes of a group listen: all at one port, each in its pod."""
+    """Return the address at which the processes of a group listen: one port for all, each in its pod."""
     first, second = source.address_of(group, 1), source.address_of(group, 2)
     if first.port == second.port:
         return first

@@ -1,4 +1,4 @@
-"""Lines of a Procfile: one for each process, as foreman and its kin read them."""
+"""Lines of a Procfile: one for each process, as read by foreman and its relatives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def procfile(source: Source) -> dict[str, str]:
-    """Return the text of a Procfile. Raises FileError for what none can be made of."""
+    """Return the text of a Procfile. Raises FileError for a deployment that it cannot express."""
     source.give_addresses()
     source.check()
     _note_losses(source)
@@ -28,7 +28,7 @@ def procfile(source: Source) -> dict[str, str]:
 
 
 def _here(source: Source) -> str:
-    """Return the path of the file from the folder of the Procfile, in which its commands run."""
+    """Return the path of the file, relative to the folder of the Procfile, in which its commands run."""
     if source.options.root is not None:
         return source.placed(source.file, source.options.root)
     return os.path.relpath(source.file, source.options.out or Path())

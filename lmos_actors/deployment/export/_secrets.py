@@ -1,4 +1,4 @@
-"""The secrets that the processes of a group need: which variables, which files; not their values."""
+"""The secrets that the processes of a group need: the names of variables and files, not the values."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @attrs.define
 class Secrets:
-    """Names of variables, and paths of files: certificates and keys, and those that references lead to.
+    """Names of variables, and paths of files: certificates, keys, and files that references name.
 
-    `unreadable` is set where a file with access rules could not be read, so that its secrets are not known.
+    `unreadable` is set if a file with access rules could not be read: its secrets are not known.
     """
 
     variables: dict[str, None] = attrs.Factory(dict[str, None])
@@ -47,7 +47,7 @@ class Secrets:
 
 
 def secrets_of(loaded: DeploymentFile, group: Group, file: Path, folder: Path) -> Secrets:
-    """Return the secrets of a group whose processes run in `folder`, but for those that its `env` has.
+    """Return the secrets of a group whose processes run in `folder`, except those that its `env` sets.
 
     Blocks on the disk.
     """
@@ -82,7 +82,7 @@ def secrets_of(loaded: DeploymentFile, group: Group, file: Path, folder: Path) -
 
 
 def _given_to(name: str, loaded: DeploymentFile) -> Iterator[str]:
-    """Yield the texts in the arguments of an agent, and the key that a model of ours has by default."""
+    """Yield the texts in an agent's arguments, and the default key reference of one of our models."""
     system, entry = loaded.system, loaded.deployment.agents.get(name)
     spec = None if entry is not None or system.used is None else system.used.agents.get(name)
     args: dict[str, Any] = getattr(entry, "args", {}) if spec is None else keywords_of(spec.factory)

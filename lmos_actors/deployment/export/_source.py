@@ -1,4 +1,4 @@
-"""Source of an export: a deployment file, its groups, their commands, and notes on what gets lost."""
+"""The source of an export: a deployment file, its groups, their commands, and notes on what gets lost."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ PORT: Final = 8080
 NUMBER: Final = "$(replica)"
 MOST_PORT: Final = 65_536
 USER: Final = "10001"
-"""The user of containers, unless another is given: any but root."""
+"""The default user of containers: any but root."""
 
 PROBE: Final = 5
-"""Seconds between two questions of a supervisor whether a process is ready, and for its answer."""
+"""Seconds between two readiness checks by a supervisor, and for an answer."""
 
 
 @attrs.frozen(kw_only=True)
 class ExportOptions:
-    """Options for the files of other supervisors; None for the usual of a format."""
+    """Options for the files of other supervisors; None means the format's default."""
 
     image: str | None = None
     root: str | None = None
@@ -49,7 +49,7 @@ class ExportOptions:
     port: int = PORT
     storage: str = "1Gi"
     out: Path | None = None
-    """The folder for the files, None where they are printed."""
+    """The folder for the files, None if they are printed."""
     settings: Mapping[str, str] = attrs.Factory(dict[str, str])
 
 
@@ -57,8 +57,8 @@ class ExportOptions:
 class Address:
     """Where a process listens in its container.
 
-    `published` says where the machine forwards to it, None for nowhere. With `asks_certificate` it talks to
-    nobody who shows no certificate, probes included.
+    `published` says where the machine forwards to it, None for nowhere. With `asks_certificate` it refuses
+    everybody without a certificate, probes too.
     """
 
     port: int
@@ -73,7 +73,7 @@ class Address:
 
 
 class Source:
-    """A deployment to be exported; `notes` and `mistakes` grow while it is."""
+    """A deployment to be exported; `notes` and `mistakes` grow during the export."""
 
     def __init__(self, loaded: DeploymentFile, file: str, options: ExportOptions) -> None:
         self._loaded = loaded
@@ -93,34 +93,34 @@ class Source:
 
     @cached_property
     def plans(self) -> dict[str, GroupPlan]:
-        """The plan of the launcher for each group."""
+        """The launcher's plan of each group."""
         plan = launch_plan(self.deployment, str(self.file))
         return {group.name: group for group in plan.groups}
 
     # ---- notes and mistakes
 
     def lost(self, why: str, *path: str) -> None:
-        """Note what a format does not express, at its place in the file."""
+        """Note that a format does not express something, with its place in the file."""
         self.notes.append(self._document.note(path, why, key=True))
 
     def lost_key(self, group: str, key: str, why: str) -> None:
-        """Note that a key of a group is not expressed, if the file has it."""
+        """Note that a group's key is not expressed, if the file has it."""
         if self._says(group, key):
             self.lost(f'"{key}" of "{group}": {why}', "groups", group, key)
 
     def refuse(self, why: str, *path: str) -> None:
-        """Note a mistake: what cannot be exported at all."""
+        """Note a mistake: a part that cannot be exported at all."""
         self.mistakes.append(
             self._document.mistake(path, why, key=path[-1:] not in (("listen",), ("store",)))
         )
 
     def check(self) -> None:
-        """Raise FileError if something cannot be exported."""
+        """Raise FileError if a mistake was noted."""
         if self.mistakes:
             raise FileError(self.mistakes)
 
     def head(self, kind: str) -> list[str]:
-        """Return the comment at the top of a file: where it comes from, and what it does not say."""
+        """Return the comment at the top of a file: its origin, and what gets lost."""
         lines = [f"Made from {self.file.name} by: lmos-actors export {kind}"]
         if self.notes:
             lines.append("What it does not say as the file does:")
@@ -130,11 +130,11 @@ class Source:
     # ---- processes
 
     def folder_of(self, group: Group) -> Path:
-        """Return the folder in which the processes of a group run, absolute, on this machine."""
+        """Return the folder in which a group's processes run, as an absolute path on this machine."""
         return Path(os.path.normpath(self.file.parent / (group.cwd or ".")))
 
     def placed(self, path: Path, root: str) -> str:
-        """Return where a file of the project is once the project is in `root`; others stay where they are."""
+        """Return the path of a project file once the project is in `root`; other paths stay."""
         path = Path(os.path.normpath(path))
         if not path.is_relative_to(self.project):
             return str(path)
@@ -152,9 +152,9 @@ class Source:
         return ["serve", file, "--group", group, "--replica", number, *settings, *at]
 
     def give_addresses(self) -> None:
-        """Set an address for directories at free ports: no launcher passes on where they are.
+        """Set an address for each directory at a free port: there is no launcher to pass on where it is.
 
-        Those of several processes are refused, as they would have one address.
+        Groups of several processes are refused: all would have one address.
         """
         used = {
             text
@@ -197,7 +197,7 @@ class Source:
         return self.options.image or f"{dns_name(self.deployment.name)}:latest"
 
     def address_of(self, group: Group, number: int = 1) -> Address:
-        """Return where a process listens in its container: at the port of the file, if that is known."""
+        """Return where a process listens in its container: at the file's port, if it names one."""
         first = texts_of(group.listen)[0]
         endpoint = endpoint_of(filled_for(first, number))
         asks = group.client_ca is not None and group.security is None
@@ -230,7 +230,7 @@ class Source:
                     self.refuse(why, "groups", name, key)
 
     def state_of(self, group: Group) -> list[tuple[str, Path]]:
-        """Return the files that a process writes, and the keys that name them; `uploads` is a folder."""
+        """Return the files that a process writes, with the keys that name them; `uploads` is a folder."""
         folder = self.folder_of(group)
         found: list[tuple[str, Path]] = []
         if group.store is not None and group.store.startswith(DATABASE):
@@ -243,12 +243,12 @@ class Source:
         return found
 
     def volumes_of(self, group: Group) -> list[str]:
-        """Return the folders in which a process keeps state, as they are in its container."""
+        """Return the folders in which a process keeps state, by their paths in its container."""
         places = [self.placed(_volume_of(path), self.container_root()) for _, path in self.state_of(group)]
         return list(dict.fromkeys(places))
 
     def needs_of(self, group: str) -> dict[str, str]:
-        """Return the groups that a group waits for, and for what of them."""
+        """Return the groups that a group waits for, with the state that it waits for."""
         return {
             name: what for name, what in needs_of(self.groups[group], self.groups).items() if name != group
         }
@@ -272,7 +272,7 @@ def _endpoints(group: Group) -> list[Endpoint]:
 
 
 def _volume_of(path: Path) -> Path:
-    """Return the folder of a file that a volume can take the place of: that of all processes."""
+    """Return the folder of a file, for a volume; for a numbered folder, the one common to all processes."""
     folder = path.parent
     while NUMBER in str(folder):
         folder = folder.parent
@@ -280,18 +280,18 @@ def _volume_of(path: Path) -> Path:
 
 
 def has_number(group: Group) -> bool:
-    """Return whether processes of a group differ by their numbers in more than that."""
+    """Return whether a group's keys contain the number of the process, so that its processes differ."""
     return NUMBER in repr(group)
 
 
 def dns_name(text: str) -> str:
-    """Return a name as host names are written: lower case, digits and hyphens."""
+    """Return a name in the form of host names: lower case, digits and hyphens."""
     made = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in text.lower())
     return made.strip("-") or "agents"
 
 
 def probe(address: Address, path: str, host: str = "127.0.0.1") -> str:
-    """Return a Python program that ends with 0 if a process answers that it is well."""
+    """Return a Python program that ends with 0 if a process reports that it is healthy."""
     if address.asks_certificate:
         return f"import socket; socket.create_connection(('{host}', {address.port}), {PROBE}).close()"
     url = f"{'https' if address.secure else 'http'}://{host}:{address.port}{path}"

@@ -1,4 +1,4 @@
-"""Units of systemd: a template for each group, whose instances are its processes, and a target for all."""
+"""Systemd units: a template for each group, whose instances are its processes, and a target for all."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ._source import Source
 
 INSTANCE: Final = "%i"
-"""The number of a process, in the words of systemd."""
+"""The number of a process, in systemd's notation."""
 
 
 def units(source: Source) -> dict[str, str]:
-    """Return the texts of the units, by name. Raises FileError for what units cannot be made of."""
+    """Return the texts of the units, by name. Raises FileError for what units cannot express."""
     source.give_addresses()
     source.check()
     _note_losses(source)
@@ -145,12 +145,12 @@ def _plain(text: str) -> str:
 
 
 def _with_number(text: str) -> str:
-    """Return a text of the file in which `$(replica)` is the number of the instance."""
+    """Return a text of the file with the number of the instance in place of `$(replica)`."""
     return str(fill(text.replace("%", "%%"), lambda _: INSTANCE))
 
 
 def _quoted(text: str, doubled: str = "") -> str:
-    """Return one word as systemd reads it; `doubled` are further characters that it expands."""
+    """Return one word in systemd's quoting; `doubled` are further characters that systemd expands."""
     made = _with_number(text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
     for each in doubled:
         made = made.replace(each, each * 2)

@@ -1,4 +1,4 @@
-"""Faults in words: the lines that `fault-proxy` reads, such as "cut one-way in for 5s", and their numbers."""
+"""Faults in words: the lines that `fault-proxy` reads, such as "cut one-way in for 5s", and their parser."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORD: Final = re.compile(r"\S+")
 
 
 def read_at(read: Callable[[Any], Any], value: Any, place: str) -> Any:
-    """Return what a function reads in a value. Raises ConfigError with the place in place of ValueError."""
+    """Return what a function reads from a value. Raises ConfigError with the place instead of ValueError."""
     try:
         return read(value)
     except ValueError as error:
@@ -50,7 +50,7 @@ def share_of(given: str | float) -> float:
 
 @attrs.frozen
 class FaultOrder:
-    """The order of a line: `kind` is its first word. Without a `duration` it lasts until it is healed."""
+    """The order in a line: `kind` is its first word. Without a `duration` it lasts until it is healed."""
 
     kind: str
     words: str
@@ -64,7 +64,7 @@ LASTING: Final = ("cut", "hang", "latency", "loss")
 
 
 def order_of(line: str, place: str) -> FaultOrder:
-    """Return what a line orders. Blocks on the disk. Raises ConfigError with the place of a wrong word."""
+    """Return the order in a line. Blocks on the disk. Raises ConfigError with the place of a wrong word."""
     return _LineReader(line, place).order()
 
 

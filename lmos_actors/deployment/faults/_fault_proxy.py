@@ -1,21 +1,20 @@
 """A TCP proxy that does to real connections what a simulated network does to its own.
 
 Between its clients and the server behind it there are two lines of a simulated network (`Links`), one for
-each way: *in*, from a client to the server, and *out*, back. They decide when what is said arrives, by the
-same functions and the same chance; here it is held until then, in real time.
+each way: *in*, from a client to the server, and *out*, back. They decide when data arrives, by the same
+functions and the same chance; here it is held until then, in real time.
 
 What is kept true:
 
-- **Each connection keeps its order.** What was lost, or is late, holds up what is behind it, and nothing of
-  another connection.
-- **A message is what one read of a socket finds**, at most 64 KiB; on a line with a bandwidth, each segment
-  of it. A connection is made by a round trip of two more, and each end of what a side says is one.
-- **What is said during a cut is held**, and sent again after it, as TCP does. What is under way when a cut
-  begins arrives. A connection that is made during a cut is accepted, as the kernel does that, and nothing
-  comes of it until the cut is over. So with a cut of both ways connections are half open: nothing comes
-  through, and nothing says so.
-- **Ends are passed on as what they are**: the end of what one side says, with the other way still open, or
-  a reset. Both take the time of the line.
+- **Each connection keeps its order.** Lost or late data holds up the data behind it, but no other connection.
+- **A message is the data of one read of a socket**, at most 64 KiB; on a line with a bandwidth, each segment
+  of it. Making a connection takes two more messages, a round trip, and the end of each side's data is one.
+- **Data sent during a cut is held**, and sent again after it, as TCP does. Data under way when a cut begins
+  arrives. A connection made during a cut is accepted, as the kernel does that, but carries nothing until the
+  cut is over. So with a cut of both ways connections are half open: nothing comes through, and nobody is
+  told.
+- **Ends are passed on as they are**: the end of one side's data, with the other way still open, or a reset.
+  Both take the time of the line.
 - **Memory is bounded.** Each way of a connection holds `WINDOW` bytes at most, and one read; then nothing
   more is read, so that the kernel holds the sender back. At most `most` connections are open; more wait to
   be accepted.
@@ -46,19 +45,19 @@ Way: TypeAlias = Literal["in", "out"]
 """A direction: in, from clients to the server, or out, back."""
 
 MOST: Final = 4_096
-"""Connections at once, where nothing else is said."""
+"""The default limit of open connections."""
 
 WINDOW: Final = 1 << 20
-"""Bytes of one way of a connection that are held, at most."""
+"""Maximum bytes that are held for one way of a connection."""
 
 MOST_PIECES: Final = 4_096
-"""Messages of one way of a connection that are held, at most: each takes more memory than a byte."""
+"""Maximum messages that are held for one way of a connection: each takes more memory than a byte."""
 
 CHUNK: Final = 65_536
-"""Bytes of one read, at most."""
+"""Maximum bytes of one read."""
 
 CONNECT_SECONDS: Final = 10.0
-"""For a connection to the server."""
+"""Seconds for connecting to the server."""
 
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -74,10 +73,10 @@ def links_with(rules: LinkRules, seed: int | None = None) -> Links:
 
 @attrs.frozen
 class FaultProxyStatistics:
-    """The numbers of a proxy: connections, and the bytes that have come through."""
+    """The counts of a proxy: connections, and the bytes that have come through."""
 
     connections: int = 0
-    """Accepted."""
+    """Accepted connections."""
     open: int = 0
     unreachable: int = 0
     """Connections that the server has refused."""
@@ -89,7 +88,7 @@ class FaultProxyStatistics:
 
 @attrs.frozen
 class Route:
-    """Where a connection leads: to an address, over the lines to the target of that name."""
+    """The target of a connection: an address, over the lines to the node `target`."""
 
     to: Endpoint
     target: str
@@ -99,11 +98,11 @@ class Gate(Protocol):
     """The way in of a proxy whose clients say where they want to go."""
 
     async def ask(self, client: trio.abc.Stream) -> Route | None:
-        """Return where a new client is to be connected to, or None to let it go."""
+        """Return the target for a new client, None to drop the client."""
         ...
 
     async def tell(self, client: trio.abc.Stream, failure: ConnectFailed | None) -> None:
-        """Send a client the answer that it is connected from here on, or why it cannot be."""
+        """Tell a client that it is now connected, or why it cannot be."""
         ...
 
 
@@ -111,9 +110,9 @@ class FaultProxy:
     """A proxy that listens at one address and passes on to another, with faults; see the module docstring.
 
     Used as an async context manager: at its end all connections are closed. `links` has the lines between
-    `source`, the clients, and `target`, the server; those that other proxies use too may be changed by
-    anybody who calls `look_at_lines` of each then. `on_unreachable` is called with each failure to connect to
-    the server. With a `Gate` in place of an address each connection leads where that says.
+    `source`, the clients, and `target`, the server; several proxies may share it, and whoever changes it
+    calls `look_at_lines` of each. `on_unreachable` is called with each failure to connect to the server. With
+    a `Gate` in place of an address, the gate chooses the target of each connection.
     """
 
     def __init__(
@@ -144,7 +143,7 @@ class FaultProxy:
         self._end = trio.CancelScope()  # of that nursery, once it is there
 
     async def __aenter__(self) -> Self:
-        """Listen. Raises ConfigError where that is not possible."""
+        """Listen. Raises ConfigError if that is not possible."""
         self._listener = await self.network.listen(self.listens_at)
         nursery = await self._opened.__aenter__()
         nursery.start_soon(self._accept, self._listener, nursery)
@@ -170,7 +169,7 @@ class FaultProxy:
         return () if self._listener is None else self._listener.addresses
 
     def statistics(self) -> FaultProxyStatistics:
-        """Return the numbers of now."""
+        """Return the present counts."""
         return FaultProxyStatistics(
             connections=self._accepted,
             open=len(self._connections),
@@ -183,7 +182,7 @@ class FaultProxy:
     # ---- faults
 
     def cut(self, way: Way | None = None) -> int:
-        """Let nothing through, one way or both ways; return the number to heal it by."""
+        """Let nothing through, one way or both ways; return the number of the fault, for `heal`."""
         source, target = self.ends
         ways = {"in": (source, target), "out": (target, source)}
         cut = tuple(ways.values()) if way is None else (ways[way],)
@@ -194,14 +193,14 @@ class FaultProxy:
         return self.begin(LinkFault(selects=selects, cuts=True))
 
     def begin(self, fault: LinkFault) -> int:
-        """Put a fault of the links into force; return the number to heal it by."""
+        """Put a fault of the links into force; return its number, for `heal`."""
         number = self.links.begin(fault, trio.current_time())
         self._begun[number] = None
         self.look_at_lines()
         return number
 
     def heal(self, number: int | None = None) -> None:
-        """End a fault that was begun here, or all of them. One that has ended already is passed over."""
+        """End a fault that was begun here, or all of them. Ignore one that has already ended."""
         for each in tuple(self._begun) if number is None else (number,):
             if each in self._begun:
                 del self._begun[each]
@@ -209,7 +208,7 @@ class FaultProxy:
         self.look_at_lines()
 
     def look_at_lines(self) -> None:
-        """Send again what was held, where its line is up again: the links have changed."""
+        """Send held data again where its line is up again: the links have changed."""
         for connection in self._connections:
             connection.look_at_lines()
 
@@ -218,8 +217,8 @@ class FaultProxy:
     ) -> int:
         """Reset all connections, at both ends and at once. Return how many there were.
 
-        `selects`: those whose ends it says True of, in either order. `half_open`: at the server's end alone;
-        a client is reset once it says something.
+        `selects` chooses connections by their ends, in either order. `half_open`: only at the server's end; a
+        client is reset once it sends something.
         """
         source = self.ends[0]
         found = [
@@ -266,26 +265,26 @@ class FaultProxy:
 
 @attrs.frozen
 class _OneServer:
-    """The gate of a proxy with one server: a client hears of nothing but a reset."""
+    """The gate of a proxy with one server: a client learns of a failure only by a reset."""
 
     route: Route
 
     async def ask(self, client: trio.abc.Stream) -> Route:
-        """Return the way to the server."""
+        """Return the route to the server."""
         return self.route
 
     async def tell(self, client: trio.abc.Stream, failure: ConnectFailed | None) -> None:
-        """Reset a client whose server is not there."""
+        """Reset a client whose server cannot be reached."""
         if failure is not None:
             _break(client)
 
 
 class _Connection:
-    """A connection of a client, and the one to the server that belongs to it."""
+    """A connection of a client, and the connection to the server that belongs to it."""
 
     def __init__(self, proxy: FaultProxy, client: trio.abc.Stream) -> None:
         self.target = ""
-        """The name of what it leads to, once that is known."""
+        """The name of its target, once it is known."""
         self._proxy = proxy
         self._client = client
         self._server: trio.abc.Stream | None = None
@@ -294,7 +293,7 @@ class _Connection:
         self._ways: tuple[_Passage, _Passage] | None = None  # in and out, once it is known where it leads
 
     async def run(self) -> None:
-        """Connect to the server, and pass on what both say until both have ended."""
+        """Connect to the server, and pass data both ways until both sides have ended."""
         try:
             with self._scope:
                 route = await self._proxy.gate.ask(self._client)
@@ -325,7 +324,7 @@ class _Connection:
         return (self._client,) if self._server is None else (self._client, self._server)
 
     async def _connected(self, route: Route) -> trio.abc.Stream | None:
-        """Make a round trip, and connect at the far end of it; None if that fails."""
+        """Make a round trip, and connect at the far end; return None if that fails."""
         proxy, source, target = self._proxy, self._proxy.ends[0], route.target
         come = _Passage(proxy.links, source, target, lambda size: proxy.count("in", size))
         back = _Passage(proxy.links, target, source, lambda size: proxy.count("out", size))
@@ -351,7 +350,7 @@ class _Connection:
         return stream
 
     async def _pass(self, client: trio.abc.Stream, server: trio.abc.Stream) -> None:
-        """Pass on what both sides say."""
+        """Pass on the data of both sides."""
         assert self._ways is not None
         come, back = self._ways
         async with trio.open_nursery() as nursery:
@@ -361,7 +360,7 @@ class _Connection:
             nursery.start_soon(self._write, back, come, client)
 
     async def _write(self, passage: _Passage, back: _Passage, sink: trio.abc.Stream) -> None:
-        """Write what arrives, until the connection is over."""
+        """Write data as it arrives, until the connection is over."""
         while True:
             for each in await passage.arrived():
                 if each is RESET:
@@ -379,7 +378,7 @@ class _Connection:
                 return
 
     def look_at_lines(self) -> None:
-        """Take note of a change of the lines."""
+        """Note that the lines have changed."""
         for passage in self._ways or ():
             passage.look_at_line()
 
@@ -390,7 +389,7 @@ class _Connection:
         self._scope.cancel("the connection was reset")
 
     def break_server(self) -> None:
-        """Reset the end of the server, at once, and that of the client once it says something."""
+        """Reset the server's end now, and the client's end once the client sends something."""
         if self._server is None:
             return  # it is being made
         _break(self._server)
@@ -398,16 +397,16 @@ class _Connection:
 
 
 class _Mark(bytes):
-    """A mark that is no data, and takes its turn between data: distinguished by identity, not by content."""
+    """A mark without data, which keeps its place in the order: told apart by identity, not by content."""
 
     __slots__ = ()
 
 
 END: Final = _Mark()
-"""The end of what a side says."""
+"""The end of one side's data."""
 
 RESET: Final = _Mark()
-"""The news that a side has reset the connection."""
+"""Word that a side has reset the connection."""
 
 TURN: Final = _Mark()
 """One half of the round trip that makes a connection."""
@@ -415,9 +414,9 @@ TURN: Final = _Mark()
 
 @attrs.define(eq=False)
 class _Piece:
-    """A message under way: it arrives then, but not before those in front of it.
+    """A message under way: it arrives at `arrives`, but not before those in front of it.
 
-    `arrives` is None while it is held, as its line is cut.
+    `arrives` is None while the message is held because its line is cut.
     """
 
     data: bytes
@@ -426,11 +425,11 @@ class _Piece:
 
 
 class _Passage:
-    """One way of a connection: what one side has said and the other one has not got yet, in order."""
+    """One way of a connection: the data that one side has sent and the other has not yet got, in order."""
 
     def __init__(self, links: Links, source: str, target: str, count: Callable[[int], object]) -> None:
         self.has_ended = False
-        """Whether the end of what the source says has been passed on."""
+        """Whether the end of the source's data has been passed on."""
         self._links = links
         self._source, self._target = source, target
         self._count = count
@@ -445,7 +444,7 @@ class _Passage:
     # ---- from the source
 
     async def read(self, source: trio.abc.Stream) -> None:
-        """Read what a side says, as there is room, until its end."""
+        """Read one side's data, as there is room, until its end."""
         last = RESET
         with suppress(*GONE):
             while data := bytes(await source.receive_some(CHUNK)):
@@ -458,13 +457,13 @@ class _Passage:
         self._send(RESET if self._is_broken else last)
 
     def source_is_broken(self) -> None:
-        """Pass on, after what the source has said before, that it has reset the connection."""
+        """Pass on that the source has reset the connection, after the data that it sent before."""
         self._is_broken = True
         if self._is_last_read:
             self._send(RESET)
 
     def _put(self, data: bytes) -> None:
-        """Send data; over a line with a bandwidth in segments, of which one comes after the other."""
+        """Send data; over a line with a bandwidth in segments, one after the other."""
         if self._is_dropped:
             return
         line = self._links.line(self._source, self._target)
@@ -484,7 +483,7 @@ class _Passage:
         self._news.set()
 
     def look_at_line(self) -> None:
-        """Send again what was held, if the line is up again."""
+        """Send held data again, if the line is up again."""
         links, now = self._links, trio.current_time()
         line = links.line(self._source, self._target)
         if line.is_cut:
@@ -503,7 +502,7 @@ class _Passage:
         await self.arrived()
 
     async def arrived(self) -> list[bytes]:
-        """Wait until something arrives; return all that has, with data in one piece."""
+        """Wait until something arrives; return all that has arrived, with adjacent data in one piece."""
         while (arrives := self._arrival()) is None:
             self._news = trio.Event()
             await self._news.wait()
@@ -521,11 +520,11 @@ class _Passage:
         return [*found, b"".join(data)] if data else found
 
     def _arrival(self) -> float | None:
-        """Return when the next piece arrives, None where there is none, or it is held."""
+        """Return when the next piece arrives; None if there is none, or it is held."""
         return self._under_way[0].arrives if self._under_way else None
 
     def has_passed(self, data: bytes) -> None:
-        """Take note that the other side has taken data, so that there is room for more, or the end."""
+        """Note that the other side has taken data, which makes room for more, or the end."""
         if data is END:
             self.has_ended = True
             return
@@ -534,7 +533,7 @@ class _Passage:
         self._room.set()
 
     def drop(self) -> None:
-        """Let go of what is under way, and of what is still to come: the other side takes no more."""
+        """Drop all data under way, and all that is still to come: the other side takes no more."""
         self._is_dropped = True
         self._size = 0
         self._under_way.clear()
@@ -542,7 +541,7 @@ class _Passage:
 
 
 async def _pass_on(data: bytes, sink: trio.abc.Stream) -> None:
-    """Write data, or the end of it."""
+    """Write data, or the end of the data."""
     if data is not END:
         await sink.send_all(data)
     elif isinstance(sink, trio.abc.HalfCloseableStream):
@@ -550,6 +549,6 @@ async def _pass_on(data: bytes, sink: trio.abc.Stream) -> None:
 
 
 def _break(stream: trio.abc.Stream) -> None:
-    """Reset a stream of a network: all are of these."""
+    """Reset a network stream: every stream here is one."""
     assert isinstance(stream, DirectStream | MemoryStream)
     stream.break_now()

@@ -1,15 +1,15 @@
-"""The way out of a group: a gateway through which all connections go that its processes make.
+"""The way out of a group: a gateway for all connections that its processes make.
 
-Both ends are here: the gate of a fault proxy, which asks each client where it wants to go, and the network of
-a process that goes through it. They speak the CONNECT of HTTP, as proxies do.
+Both ends are here: the gate of a fault proxy, which asks each client for its target, and the network of a
+process that connects through it. They speak HTTP CONNECT, as proxies do.
 
-Why so: what a link between two groups does must be done to the connections of these two and of no others, so
-something has to know of each connection where it comes from and where it leads. It comes from the group whose
-gateway it is, and CONNECT says where to. All that a process knows of others stays as it is: addresses in the
-directory and in descriptions are the real ones, hosts in certificates fit, and a process that comes back at
-another port needs nothing new. A proxy in place of each address would need one for each pair of groups and
-each replica, at ports that are known before the processes are, and a view of the directory for each group.
-The other end is seen as it is, too: a connection that cannot be made fails, rather than to be made and reset.
+Why so: a link between two groups must affect the connections of these two and no others, so the origin and
+the target of each connection have to be known. The origin is the group whose gateway it is, and CONNECT names
+the target. All that a process knows of others stays as it is: addresses in the directory and in descriptions
+are the real ones, hosts in certificates fit, and a process that comes back at another port needs nothing new.
+A proxy in place of each address would need one for each pair of groups and each replica, at ports that are
+known before the processes are, and a view of the directory for each group. Failures are seen as they are,
+too: a connection that cannot be made fails, instead of being made and then reset.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint, Listener, Network
 
 MOST_HEAD: Final = 4_096
-"""Bytes of a request or an answer, at most."""
+"""Maximum bytes of a request or an answer."""
 
 ASKED: Final = 10.0
-"""Seconds in which a client says where it wants to go."""
+"""Seconds for a client to name its target."""
 
 END: Final = b"\r\n\r\n"
 OK: Final = b"HTTP/1.1 200 Connected"
@@ -45,12 +45,12 @@ REFUSED: Final = b"HTTP/1.1 400 CONNECT HOST:PORT is all that is done here"
 
 @attrs.frozen
 class Gateway:
-    """The gate of a proxy whose clients name the server. `name_of` returns the name of what is there."""
+    """The gate of a proxy whose clients name the server. `name_of` returns the name of a node by address."""
 
     name_of: Callable[[Endpoint], Awaitable[str]]
 
     async def ask(self, client: trio.abc.Stream) -> Route | None:
-        """Read where a client wants to go; None for one that does not say so."""
+        """Read the target of a client; None if it does not name one."""
         try:
             with trio.fail_after(ASKED):
                 to = _place_in(await _head(client))
@@ -63,21 +63,21 @@ class Gateway:
         return Route(to, await self.name_of(to))
 
     async def tell(self, client: trio.abc.Stream, failure: ConnectFailed | None) -> None:
-        """Answer: it is connected, or why not."""
+        """Answer that the client is connected, or why not."""
         answer = OK if failure is None else UNREACHABLE + _line(failure.why)
         with suppress(*GONE):
             await client.send_all(answer + END)
 
 
 class GatewayNetwork:
-    """A `Network` whose connections are made through a gateway; `within` is the one that it is reached by."""
+    """A `Network` whose connections are made through a gateway, which is reached over `within`."""
 
     def __init__(self, gateway: Endpoint, within: Network) -> None:
         self._gateway = gateway
         self._within = within
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
-        """See `Network`. An endpoint that is to be on another machine is reached directly."""
+        """Connect as a `Network`. An endpoint that is to be on another machine is reached directly."""
         if endpoint.elsewhere:
             return await self._within.connect(endpoint, tls)
         stream = await self._within.connect(self._gateway, None)
@@ -97,14 +97,14 @@ class GatewayNetwork:
         return await secured(stream, endpoint, tls)
 
     async def listen(self, endpoint: Endpoint) -> Listener:
-        """See `Network`: it listens where it is."""
+        """See `Network`: it listens directly, not through the gateway."""
         return await self._within.listen(endpoint)
 
 
 async def _head(stream: trio.abc.Stream) -> bytes:
-    """Read a request or an answer, up to its end. Raises ValueError for what has none.
+    """Read a request or an answer, up to its end. Raises ValueError if the end does not come.
 
-    Nothing follows it: the other side waits for what is said next.
+    Nothing follows it: the other side waits for a reply.
     """
     head = b""
     while not head.endswith(END):
@@ -116,7 +116,7 @@ async def _head(stream: trio.abc.Stream) -> bytes:
 
 
 def _place_in(head: bytes) -> Endpoint:
-    """Return where a request leads. Raises ValueError, or ConfigError, for one that is no CONNECT."""
+    """Return the target of a request. Raises ValueError, or ConfigError, if it is not a CONNECT."""
     verb, place = head.decode("ascii").split(" ")[:2]
     if verb != "CONNECT":
         raise ValueError(f"not CONNECT, but {verb}")

@@ -1,4 +1,4 @@
-"""Deployment files as they are read, and the plan of their processes."""
+"""Deployment files after reading, and the plan of their processes."""
 
 from lmos_actors._late import late
 

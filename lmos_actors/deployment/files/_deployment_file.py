@@ -1,4 +1,4 @@
-"""Deployment files as they are read: every name resolved, every value checked against its class."""
+"""Reading deployment files: every name resolved, every value checked against its class."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class DeploymentFile:
-    """A deployment file that is right. `root` is the project root; `notes` are warnings.
+    """A valid deployment file. `root` is the project root; `notes` are warnings.
 
-    `cell` is what it has once its variables are filled in.
+    `cell` is its content once its variables are filled in.
     """
 
     document: Document
@@ -48,12 +48,12 @@ class DeploymentFile:
 
     @property
     def parts(self) -> Mapping[str, tuple[Document, DataPath]]:
-        """The places of the parts that a scenario file takes from it; its nodes are the groups."""
+        """The places of the parts that a scenario file takes from it; its groups become nodes."""
         return {key: (self.document, (at,)) for key, at in PARTS.items()}
 
 
 PARTS: Final = {"agents": "agents", "tree": "tree", "nodes": "groups"}
-"""The keys of a scenario file that a deployment stands for, and its own for them."""
+"""The keys of a scenario file that a deployment replaces, and the deployment's own keys for them."""
 
 
 def load_deployment(
@@ -64,13 +64,13 @@ def load_deployment(
     group: str | None = None,
     snapshot: Path | None = None,
 ) -> DeploymentFile:
-    """Read a deployment file, and check it; without `classes`, which imports them, not against its agents.
+    """Read and check a deployment file; with `classes` also against the agents' classes, which it imports.
 
-    With `group` only the classes are imported that this group needs: of its own agents, and of those that
-    they have refs to. `settings` set variables to text from the command line. `snapshot` is a copy of the
-    file, which is read in its place: the file may have been changed since. Blocks on the disk and runs the
-    code of the modules named. Raises FileError with every mistake found; ConfigError for a setting that the
-    file does not know.
+    With `group` only the classes that it needs are imported: those of its agents, and of agents to which
+    these have refs. `settings` set variables to text from the command line. `snapshot` is a copy of the file,
+    which is read in its place: the file may have been changed since. Blocks on the disk and runs the code of
+    the named modules. Raises FileError with every mistake found; ConfigError for a setting that the file does
+    not know.
     """
     document = read(path, copy=snapshot)
     if mapped(document.data).get("lmos") != DEPLOYMENT:
@@ -115,11 +115,11 @@ class _Deployment:
 
     @property
     def raised(self) -> BaseException | None:
-        """The exception of the first module that could not be imported; None without one."""
+        """The exception of the first module that could not be imported; None if there is none."""
         return None if self._targets is None else self._targets.raised
 
     def read(self, cell: CellData) -> tuple[Deployment, System] | None:
-        """Return the deployment and its system, None where the file is wrong."""
+        """Return the deployment and its system, None if the file is invalid."""
         made: dict[DataPath, object] = {}
         deployment, wrong = decode(self.document, Deployment, cell.data, made=made)
         self.mistakes += wrong
@@ -153,7 +153,7 @@ class _Deployment:
         self.notes += names.notes
 
     def _needed(self, names: CellNames) -> set[str] | None:
-        """Return the agents whose classes the group needs, None for all."""
+        """Return the agents whose classes the group needs; None means all."""
         group = names.made.get(("groups", self._group)) if self._group is not None else None
         if not isinstance(group, Group) or not all(name in names.agents for name in group.agents):
             return None  # parts of a tree are named: anything may be in them

@@ -1,7 +1,7 @@
 """Validation of refs from one group to another: whether each leads to an agent that it can ask.
 
-A ref that a file or a tree gives to an agent is looked for by name in the directories of its group. What code
-looks for by itself, as with `find`, is not read. A directory elsewhere may know any agent: it is not doubted.
+A ref that a file or a tree gives to an agent is looked up by name in the directories of its group. Lookups in
+code, as with `find`, are not seen. A directory elsewhere may know any agent: its content is assumed.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from ..model import Group
 
 VERBS: Final[tuple[Verb, ...]] = ("read", "write", "invoke", "subscribe")
-"""What a ref is used for."""
+"""The operations that a ref is used for."""
 
 BESIDE: Final = "put both in one group"
 
 
 @attrs.frozen
 class GivenRef:
-    """A ref that an agent is given; `written` says where in a tree, "" where `place` in the file says it."""
+    """A ref that an agent is given; `written` is its place in a tree, "" for one at `place` in the file."""
 
     user: str
     target: str
@@ -46,7 +46,7 @@ class GivenRef:
 
 
 def given_refs(names: CellNames) -> Iterator[GivenRef]:
-    """Yield the refs between agents of the file, and of the tree that it uses."""
+    """Yield the refs between agents in the file, and in the tree that it uses."""
     for late in names.cell.late:
         if late.reference.namespace == "agents" and late.path[0] == "agents":
             yield GivenRef(str(late.path[1]), late.reference.name, late.path)
@@ -113,7 +113,7 @@ class GroupRefs:
             self._check_rights(ref, source, sought, where)
 
     def _share_directory(self, source: str, sought: str) -> bool:
-        """Return whether an agent of a group may be found by one of another, as far as the file shows."""
+        """Return whether agents of one group may find agents of another, as far as the file shows."""
         known = {*texts_of(self._groups[source].register), *texts_of(self._groups[source].lookup)}
         if self._groups[source].directory:
             known.add(source)
@@ -146,7 +146,7 @@ class GroupRefs:
         self._report(ref, f"{where}, and {why}: {fix}, or {BESIDE}")
 
     def _security(self, name: str) -> Security | None:
-        """Return the access rules of a group; None where they are not here, or wrong, as `doctor` says."""
+        """Return the access rules of a group; None if they are elsewhere, or invalid, as `doctor` reports."""
         if name not in self._rules:
             group, self._rules[name] = self._groups[name], None
             if group.security is not None:
@@ -165,7 +165,7 @@ class GroupRefs:
             self._names.warn(("groups", name, "security"), why)
 
     def _public(self, name: str) -> str:
-        """Return the name of an agent outside of its process."""
+        """Return the name of an agent outside its process."""
         from lmos_actors.bindings import public_name  # few files need it
 
         return public_name(self._paths.get(name, name))

@@ -1,6 +1,6 @@
-"""Validation of the groups of a deployment: their agents, what they need, where they listen and keep things.
+"""Validation of the groups of a deployment: their agents, needs, addresses and stores.
 
-Nothing is opened: a certificate, a security file or a port may be of another machine. `doctor` looks at them.
+Nothing is opened: a certificate, a security file or a port may be on another machine. `doctor` checks them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 PAGE: Final = ("launcher", "page")
-"""Where the page of a deployment is described."""
+"""The address of the documentation of deployments."""
 
 
 class GroupValidator:
@@ -115,7 +115,7 @@ class GroupValidator:
                 self._report(path, f'"{name}" looks in its own directory anyway')
 
     def _check_circles(self) -> None:
-        """Refuse groups each of which waits for another of them."""
+        """Refuse groups that wait for each other in a circle."""
         needs = {
             name: [need for need in needs_of(group, self._groups) if need in self._groups and need != name]
             for name, group in self._groups.items()
@@ -181,7 +181,7 @@ class GroupValidator:
                 self._report((*here, "allow_operations"), f"{why}: leave it out", key=True)
 
     def _check_update(self, group: Group, here: DataPath) -> None:
-        """Refuse updates with two processes where there can be one."""
+        """Refuse updates that need two processes where only one is possible."""
         if group.update.order != "start_first":
             return
         path = (*here, "update", "order")
@@ -194,7 +194,7 @@ class GroupValidator:
                 self._report(path, why)
 
     def _check_shared(self) -> None:
-        """Refuse what two processes would have: a port, or the file of a store."""
+        """Refuse resources that two processes would share: a port, or the file of a store."""
         first: dict[tuple[str, str], tuple[str, int]] = {}
         for name, group in self._groups.items():
             for key, text in owned_by(group):
@@ -212,7 +212,7 @@ class GroupValidator:
                     break
 
     def _check_keys(self) -> None:
-        """Refuse agents of which there is one where each of several processes would run one of its own."""
+        """Refuse agents that must be unique, if each of several processes would run one of its own."""
         for name in self.names.names:
             group = self._nodes.node_of(name)
             key = key_of(name, self.names.agents, self.names.tree)
@@ -240,7 +240,7 @@ def _port(url: str) -> int:
 
 
 def _circle_of(needs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return names each of which needs the next, the first again at the end; empty if there is no circle."""
+    """Return names of which each needs the next, ending with the first again; empty if there is no circle."""
     done: set[str] = set()
     for first in needs:
         above: list[str] = []

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from ..processes import GroupPlan, LaunchPlan
 
 MOST: Final = 1_000
-"""Most processes of a group that can have several."""
+"""Maximum processes of a group that can have several."""
 
 
 def launch_plan(
     deployment: Deployment, file: str, words: tuple[str, ...] = (), *, operations: bool = False
 ) -> LaunchPlan:
-    """Return the plan of a deployment; `words` are further arguments of the command for each process.
+    """Return the plan of a deployment; `words` are further arguments for the command of each process.
 
-    With `operations` processes of groups that ask nobody who they are get `--allow-operations`, too.
+    With `operations`, processes of groups without authentication get `--allow-operations`, too.
     """
     from ..processes import LaunchPlan  # few files need it
 
@@ -78,13 +78,13 @@ def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, 
 
 
 def _operated(group: Group) -> tuple[str, ...]:
-    """Return the option that lets its machine decide, for a group whose file could say so itself."""
+    """Return the option that lets its machine decide, for a group that does not set it in the file."""
     is_for_others = any(each is not None for each in (group.security, group.client_ca, group.public_url))
     return () if is_for_others else ("--allow-operations",)
 
 
 def _only_here(group: Group) -> Iterator[str]:
-    """Yield what a process of a group would have on one machine alone."""
+    """Yield all resources of a group's process that are on one machine only."""
     from lmos_actors.security import is_loopback
     from lmos_actors.transport import endpoint_of
 
@@ -108,7 +108,7 @@ def _hosts_of(group: Group) -> tuple[str, ...]:
 
 
 def _is_known_late(group: Group) -> bool:
-    """Return whether a process has to say where it is: at a free port, or at all addresses of its machine."""
+    """Return whether a process learns its address late: at a free port, or at all of its machine's."""
     from lmos_actors.transport import endpoint_of
 
     endpoint = endpoint_of(filled_for(texts_of(group.listen)[0], 1))
@@ -116,12 +116,12 @@ def _is_known_late(group: Group) -> bool:
 
 
 def is_alone(group: Group) -> bool:
-    """Return whether a second process of a group would have a port or a file of the first."""
+    """Return whether a second process of a group would need a port or a file of the first."""
     return any(filled_for(text, 1) == filled_for(text, 2) for _, text in owned_by(group))
 
 
 def owned_by(group: Group) -> list[tuple[str, str]]:
-    """Return what a process has to itself: the key, and the text before `$(replica)` is filled in."""
+    """Return the resources of one process only: key, and text before `$(replica)` is filled in."""
     from lmos_actors.persistence import has_one_writer
     from lmos_actors.transport import endpoint_of
 
@@ -140,9 +140,9 @@ def owned_by(group: Group) -> list[tuple[str, str]]:
 
 
 def _digest(deployment: Deployment, group: Group) -> str:
-    """Return a digest of all that a process of a group is made of; how many there are does not count.
+    """Return a digest of all that determines a process of a group, but not of the number of processes.
 
-    The addresses of the directories that it uses belong to it: they are read when a process starts.
+    The addresses of the directories that it uses are included: they are read when a process starts.
     """
     same = msgspec.structs.replace(group, replicas=1, max_restarts=0, max_seconds=Duration(1.0), needs={})
     agents, tree = deployment.agents, deployment.tree if group.agents else None

@@ -1,7 +1,7 @@
-"""Validation of what agents need at their start: a store for what they keep, and arguments that fit.
+"""Validation of what agents need to start: a store for durable state, and arguments that fit.
 
-Those that a file spells out are compared with their classes by `ValueValidator`; here are those of a tree of
-the project.
+`ValueValidator` compares the arguments in a file with the classes; here the arguments in a tree of the
+project are checked.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from ..model import Group
 
 PLAIN: Final = (bool, int, float, str)
-"""Types of arguments of a tree that are compared with the fields they are for: others may be anything."""
+"""Types of arguments in a tree that are compared with the fields they are for: others may be anything."""
 
 
 class StartValidator:
-    """Validates what the agents of groups need to start; mistakes go to `names`."""
+    """Validates what agents of groups need to start; mistakes go to `names`."""
 
     def __init__(self, names: CellNames, nodes: NodeValidator, groups: Mapping[str, Group]) -> None:
         self._names = names

@@ -29,26 +29,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DATABASE: Final = "sqlite:"
-"""Beginning of a store that one process at a time has: the path of a database follows."""
+"""Beginning of a store for one process at a time: the path of a database follows."""
 
 LEAST_MEMORY: Final = 160 << 20
-"""Bytes of memory that a process needs to start, whatever its agents are: most of it is only reserved."""
+"""Bytes of memory that any process needs to start, whatever its agents: most of it is only reserved."""
 
 MOST_REPLICAS: Final = 1_000
-"""Most processes of one group."""
+"""Maximum processes of one group."""
 
 DeployedAgent: TypeAlias = Annotated[AgentEntry | PoolEntry | Remote, Later("bridge", "process")]
 Need: TypeAlias = Literal["ready", "started", "listening"]
-"""What a group waits for of another."""
+"""The state of another group that a group waits for."""
 
 Texts: TypeAlias = Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
 """One text, or several."""
 
 
 class Drain(Closed, frozen=True, kw_only=True):
-    """The end of a process in order: what runs may go on for `timeout`; then it is stopped hard.
+    """The orderly end of a process: runs may go on for `timeout`; then they are stopped hard.
 
-    Connections are closed one after another over `spread`, so that not all clients come anew at once.
+    Connections are closed one after another over `spread`, so that not all clients reconnect at once.
     """
 
     timeout: Duration = Duration(10.0)
@@ -64,7 +64,7 @@ class Limits(Closed, frozen=True, kw_only=True):
 
 
 class Update(Closed, frozen=True, kw_only=True):
-    """How `restart --rolling` replaces the processes of a group: so many at a time, with pauses between.
+    """How `restart --rolling` replaces the processes of a group: how many at a time, with pauses between.
 
     With `start_first` the new process is ready before the old one is drained.
     """
@@ -75,7 +75,7 @@ class Update(Closed, frozen=True, kw_only=True):
 
 
 class Omnia(Closed, frozen=True, kw_only=True):
-    """Chat agents served by Omnia's chat protocol too, or by it alone; `uploads` is a folder."""
+    """Chat agents served by Omnia's chat protocol too, or only by it; `uploads` is a folder."""
 
     only: bool = False
     strict_sessions: bool = False
@@ -83,7 +83,7 @@ class Omnia(Closed, frozen=True, kw_only=True):
 
 
 class Group(Closed, frozen=True, kw_only=True):
-    """A group of agents that run in one process, or in several that are the same: its `replicas`.
+    """A group of agents that run in one process, or in several equal ones: its `replicas`.
 
     Paths are relative to `cwd`, which is the folder of the file unless given. In texts `$(replica)` is the
     number of the process, from 1 on. `register` and `lookup` are directories: names of groups that host one,
@@ -124,7 +124,7 @@ class Group(Closed, frozen=True, kw_only=True):
 
 
 class LauncherPage(Closed, frozen=True, kw_only=True):
-    """The page of a deployment for browsers: its address, and who is let in.
+    """The page of a deployment for browsers: its address, and who may enter.
 
     Paths are relative to the folder of the file.
     """
@@ -140,7 +140,7 @@ class LauncherPage(Closed, frozen=True, kw_only=True):
 
 
 class Launcher(Closed, frozen=True, kw_only=True):
-    """The supervisor of the groups: what the end of one means for others, and how often it may happen.
+    """The supervisor of the groups: the restart strategy, and how many restarts are allowed.
 
     `page` is the page on which people look at it.
     """
@@ -166,12 +166,12 @@ class Deployment(Closed, frozen=True, kw_only=True, tag_field="lmos", tag="deplo
 
 
 def is_deployment(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file says that it is a deployment. Blocks on the disk. Raises FileError."""
+    """Return whether a file declares a deployment. Blocks on the disk. Raises FileError."""
     return mapped(read(path).data).get("lmos") == DEPLOYMENT
 
 
 def texts_of(value: Texts | None) -> tuple[str, ...]:
-    """Return the texts of a key that has one, several or none."""
+    """Return the texts of a key with one text, several or none."""
     if value is None:
         return ()
     return (value,) if isinstance(value, str) else value
@@ -180,10 +180,10 @@ def texts_of(value: Texts | None) -> tuple[str, ...]:
 def needs_of(
     group: Group, groups: Mapping[str, Group]
 ) -> dict[str, Literal["ready", "started", "listening"]]:
-    """Return the groups that a group waits for: its `needs`, and those whose directories it uses.
+    """Return the groups that a group waits for: its `needs`, and the groups whose directories it uses.
 
-    One that hosts a directory and has agents too is waited for until it listens: its agents may wait for
-    those of the groups that use the directory.
+    For a group that hosts a directory and also has agents, it waits only until that listens: its agents may
+    wait for agents of groups that use the directory.
     """
     used = [text for text in (*texts_of(group.register), *texts_of(group.lookup)) if "://" not in text]
     found: dict[str, Need] = {}
@@ -193,5 +193,5 @@ def needs_of(
 
 
 def filled_for(text: str, replica: int) -> str:
-    """Return a text of a group as the process of that number has it."""
+    """Return a text of a group with the number of a process filled in."""
     return str(fill(text, lambda _: replica))

@@ -1,4 +1,4 @@
-"""The places by which commands find a launcher: a socket and a lock for each deployment file, of one user."""
+"""The places where commands find a launcher: a socket and a lock for each deployment file of a user."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 PRIVATE: Final = 0o700
 MOST_PATH: Final = 60
-"""Bytes of the folder of sockets: systems take about a hundred for the path of a socket."""
+"""Maximum bytes of the path of the sockets' folder: systems allow about a hundred for a socket's path."""
 
 TOKEN_LENGTH: Final = 64
-"""Characters of a token of launchers."""
+"""Characters of a launchers' token."""
 
 TRIES: Final = 5
 BETWEEN: Final = 0.02
@@ -42,7 +42,7 @@ BETWEEN: Final = 0.02
 
 
 class AlreadyRunning(LmosActorsError):
-    """There is a launcher for the file already: `process` says which."""
+    """There is already a launcher for the file: `process` names it."""
 
     def __init__(self, file: str, process: str, state: str = "") -> None:
         self.process = process
@@ -65,7 +65,7 @@ class Controls:
 
     @property
     def copies(self) -> Path:
-        """The folder of copies of its file, as it was whenever a launcher has read it."""
+        """The folder of copies of its file, one for each time that a launcher has read it."""
         return self.folder / "copies"
 
     @property
@@ -79,10 +79,10 @@ class Controls:
         return self.folder / "stores"
 
     def token(self) -> str:
-        """Return the token of the launchers of this file, a new one where there is none. Raises ConfigError.
+        """Return the token of this file's launchers, a new one if there is none. Raises ConfigError.
 
-        It is beside the socket, for its owner alone, until a launcher ends in order: so one that begins after
-        `kill -9` has that of the first. What anybody else could have read or written there does not count.
+        It is beside the socket, for its owner only, until a launcher ends in order: so the next launcher
+        after `kill -9` has the same. A file that others could have read or written does not count.
         """
         path = self.socket.with_suffix(".token")
         try:
@@ -102,7 +102,7 @@ class Controls:
         return made
 
     def prepare(self) -> LockFile:
-        """Make the folders and take the lock. Raises AlreadyRunning; ConfigError where it cannot write."""
+        """Make the folders and take the lock. Raises AlreadyRunning; ConfigError if it cannot write."""
         try:
             self.folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             _private_folder(self.socket.parent)
@@ -123,12 +123,12 @@ class Controls:
         return lock
 
     def unwritable(self, error: OSError) -> ConfigError:
-        """Return the error for a folder of state in which something could not be written."""
+        """Return the error for a folder of state that is not writable."""
         where = error.filename or self.folder
         return ConfigError(f"{where}: {error.strerror}: --state FOLDER names another", self.file)
 
     def _locked(self) -> LockFile:
-        """Take the lock. A command that looks whether it is taken has it for an instant."""
+        """Take the lock, with several attempts: a command that checks the lock holds it for an instant."""
         lock = LockFile(str(self.folder / "launcher"))
         for _ in range(TRIES):
             if lock.acquire():
@@ -141,13 +141,13 @@ class Controls:
         return next((each for each in running_controls() if each.file == self.file), None)
 
     def check_alone(self) -> None:
-        """Raise AlreadyRunning where a launcher with another folder runs this file. Blocks on the disk."""
+        """Raise AlreadyRunning if a launcher with another folder runs this file. Blocks on the disk."""
         other = self.running()
         if other is not None and other.folder != self.folder:
             raise AlreadyRunning(self.file, other.owner(), str(other.folder))
 
     def owner(self) -> str:
-        """Return what is known of the launcher: "process 4711", or "another process"."""
+        """Return the launcher's name: "process 4711", or "another process" if it is not known."""
         return LockFile(str(self.folder / "launcher")).owner()
 
     def is_running(self) -> bool:
@@ -165,14 +165,14 @@ class Controls:
         return False
 
     def remove(self) -> None:
-        """Remove the socket, and what is beside it."""
+        """Remove the socket, and the files beside it."""
         for path in (self.socket, *map(self.socket.with_suffix, (".json", ".token"))):
             with suppress(OSError):
                 path.unlink()
 
 
 def controls_of(file: str, state: str | None = None) -> Controls:
-    """Return the places of a deployment file; `state` is the folder for its state, unless beside the file."""
+    """Return the places of a deployment file; `state` is the folder for its state, else beside the file."""
     path = Path(file).resolve()
     folder = path.parent / ".lmos" / path.stem if state is None else Path(state).resolve()
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
@@ -180,7 +180,7 @@ def controls_of(file: str, state: str | None = None) -> Controls:
 
 
 def running_controls() -> list[Controls]:
-    """Return the places of all deployments of this user that run. Blocks on the disk."""
+    """Return the places of all running deployments of this user. Blocks on the disk."""
     found: list[Controls] = []
     for path in sorted(_sockets().glob("*.json")):
         with suppress(OSError, msgspec.DecodeError, KeyError, TypeError):
@@ -192,7 +192,7 @@ def running_controls() -> list[Controls]:
 
 
 def _sockets() -> Path:
-    """Return the folder of the sockets of this user: the path of a socket cannot be long."""
+    """Return the folder of this user's sockets: the path of a socket cannot be long."""
     own = os.environ.get("XDG_RUNTIME_DIR")
     if own and os.path.isdir(own) and len(os.fsencode(own)) <= MOST_PATH:
         return Path(own) / "lmos-actors"
@@ -202,7 +202,7 @@ def _sockets() -> Path:
 
 
 def _private_folder(folder: Path) -> None:
-    """Make a folder that is its owner's alone. Raises ConfigError if it is somebody else's."""
+    """Make a folder that only its owner can use. Raises ConfigError if it belongs to somebody else."""
     folder.mkdir(mode=PRIVATE, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
@@ -210,7 +210,7 @@ def _private_folder(folder: Path) -> None:
 
 
 def _own_text(path: Path) -> str | None:
-    """Return the token in a file, None where there is none, or others could know it. Raises OSError."""
+    """Return the token in a file; None if there is none, or others could know it. Raises OSError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -244,7 +244,7 @@ class UnixNetwork:
         return DirectStream(socket.socket(fileno=sock.detach()))
 
     async def listen(self, endpoint: Endpoint) -> UnixListener:
-        """Listen at the socket, which its owner alone may use. Raises ConfigError."""
+        """Listen at the socket, which only its owner may use. Raises ConfigError."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.bind(str(self._path))
@@ -258,7 +258,7 @@ class UnixNetwork:
 
 
 class UnixListener:
-    """A socket of this machine that listens."""
+    """A listening socket of this machine."""
 
     def __init__(self, sock: socket.socket, address: tuple[str, int]) -> None:
         self._socket = sock
@@ -280,7 +280,7 @@ class UnixListener:
                 return DirectStream(accepted), "launcher:1"
 
     async def aclose(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         if self._socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()

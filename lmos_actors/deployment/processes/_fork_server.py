@@ -1,21 +1,22 @@
-"""A process that has imported what a group needs, and forks for each process that is asked for.
+"""A process that has imported the modules of a group, and forks for each requested process.
 
 Importing is most of what the start of a process takes. The fork server does it once for a launcher, and the
 processes share the memory that they do not change. Its own half of this file is at the end. It is run as a
-script, with the names of the modules to import, none of which is a user's. It runs no event loop and has one
-thread, as a fork takes no other along.
+script, with the names of the modules to import, none of them a user's. It has no event loop and one thread,
+as a fork copies no other.
 
 A process that is forked differs in nothing that matters from one that is started anew:
 
-- **Its surroundings.** Environment and words come with the request, in a file in memory. What Python, the C
-  library and OpenSSL read when a process starts cannot be changed by then: `can_fork` says where a process
-  has to be started anew. It has a session of its own, three pipes whose other ends only the launcher has, and
-  no other descriptor. Random numbers begin anew after a fork: those of `random`, the masks of frames and the
-  pool of ids by themselves. Hashes of texts are alike in all processes of a launcher, and known to nobody.
+- **Its surroundings.** Environment and words come with the request, in a file in memory. Variables that
+  Python, the C library and OpenSSL read when a process starts cannot be changed by then: `can_fork` tells
+  whether a process has to be started anew. It has a session of its own, three pipes whose other ends only the
+  launcher has, and no other descriptor. Random numbers begin anew after a fork: those of `random`, the masks
+  of frames and the pool of ids by themselves. Hashes of texts are alike in all processes of a launcher, and
+  known to nobody.
 - **Its end.** The server is its parent, and sends the launcher its exit code. The launcher has a descriptor
-  of the process, too. So no signal reaches another process that was given the same number, and where the
-  server has been killed the end is noticed all the same. The exit code is not known then, unless the launcher
-  is the one to which the system gives orphans, as the first process of a container: it has to reap them, too.
+  of the process, too. So no signal reaches another process that was given the same number, and the end is
+  noticed even if the server has been killed. The exit code is not known then, unless the launcher is the one
+  to which the system gives orphans, as the first process of a container: it has to reap them, too.
 - **The end of its launcher.** The pipe that is its standard input closes with the launcher, however that
   ends. So does the socket by which the server is asked, and the server ends. Its processes go on without it.
 
@@ -56,22 +57,22 @@ if TYPE_CHECKING:
     from ._pause import Pause
 
 AT_START: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "OPENSSL_")
-"""Beginnings of the names of variables that are read when a process starts, and not again."""
+"""Beginnings of the names of variables that are read only when a process starts."""
 
 PIECE: Final = 1 << 16
-"""Most bytes of output that are read at a time."""
+"""Maximum bytes of output that are read at a time."""
 
 ROOM: Final = 1_000
-"""Bytes of the command line of the server that nothing is said in: see `_show_as`."""
+"""Bytes of meaningless text in the server's command line: see `_show_as`."""
 
 ADOPTED: Final = 50
-"""Looks for the end of a process whose server was killed, until another one must be its parent."""
+"""Checks for the end of a process whose server was killed, until another process must be its parent."""
 
 LOOK: Final = 0.02
-"""Seconds between two of them."""
+"""Seconds between two of these checks."""
 
 MESSAGE: Final = 64
-"""Most bytes of an answer, which is a number."""
+"""Maximum bytes of an answer, which is a number."""
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
@@ -81,7 +82,7 @@ def can_fork(environment: Mapping[str, str]) -> bool:
 
 
 async def pieces_of(stream: Any) -> AsyncGenerator[bytes]:
-    """Return what comes from a pipe, in pieces as they come."""
+    """Yield the data from a pipe, in pieces as they come."""
     try:
         while piece := await stream.receive_some(PIECE):
             yield piece
@@ -98,7 +99,7 @@ class ForkedProcess:
     def __init__(self, pid: int, handle: int, status: socket.socket, pipes: Sequence[int]) -> None:
         self.pid = pid
         self.mark = ""
-        """The mark in its environment, by which what it has started is known."""
+        """The mark in its environment, by which the processes that it has started are known."""
         self._handle = handle  # of this process, also when its number has been given to another
         self._status = status
         self._stdin = pipes[0]
@@ -107,7 +108,7 @@ class ForkedProcess:
         self._pause: Pause | None = None
         self._is_asked = False
         self.has_ended = False
-        """Whether it has ended, and that has been noticed."""
+        """Whether it has ended, and the end has been noticed."""
         self._code: int | None = None
 
     @property
@@ -149,9 +150,9 @@ class ForkedProcess:
         return None
 
     def _adopted_end(self) -> tuple[bool, int | None]:
-        """Return whether nothing more is to be known of its end, and the exit code, if that is known.
+        """Return whether no more can be learned about its end, and the exit code, if known.
 
-        It is where the system has made it a child of ours, as the first process of a container.
+        It is known if the system has made the process our child, as for the first process of a container.
         """
         try:
             end = os.waitid(os.P_PIDFD, self._handle, os.WEXITED | os.WNOHANG)
@@ -168,14 +169,14 @@ class ForkedProcess:
             self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """See `Process`: with all that it has started itself."""
+        """See `Process`: together with all processes that it has started."""
         if self._send(signal.SIGSTOP):
             end_tree(self.pid)
         if self._pause is not None:
             self._pause.forget()
 
     def pause(self) -> None:
-        """See `Process`: with all that it has started itself."""
+        """See `Process`: together with all processes that it has started."""
         from ._pause import Pause  # a script has no siblings
 
         if not self.has_ended:
@@ -199,7 +200,7 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """The fork server of a launcher, which is started when it is first needed."""
+    """The fork server of a launcher, started when it is first needed."""
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._modules = modules
@@ -209,13 +210,13 @@ class ForkServer:
 
     @property
     def pid(self) -> int | None:
-        """The number of its process, None where there is none."""
+        """The number of its process, None if there is none."""
         return None if self._process is None else self._process.pid
 
     async def start(self, words: Sequence[str], environment: Mapping[str, str]) -> ForkedProcess | None:
         """Start `lmos-actors` with some words, in an environment. Raises OSError.
 
-        Returns None where the server has ended before it answered.
+        Returns None if the server ended before it answered.
         """
         async with self._one_at_a_time:
             asked = self._asked or await self._begin()
@@ -242,7 +243,7 @@ class ForkServer:
         return ours
 
     async def aclose(self) -> None:
-        """End the server. Its processes go on."""
+        """End the server. The processes that it has forked go on."""
         with trio.CancelScope(shield=True):
             await self._finish()
 
@@ -258,7 +259,7 @@ class ForkServer:
 async def _forked(
     asked: socket.socket, words: Sequence[str], environment: Mapping[str, str]
 ) -> ForkedProcess | None:
-    """Ask a server for a process; return None where it has ended. Raises OSError."""
+    """Ask a server for a process; return None if the server has ended. Raises OSError."""
     with ExitStack() as ours:
         with ExitStack() as theirs:
             status, its_status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -297,7 +298,7 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
 
 
 async def _answer_on(status: socket.socket, handles: int) -> tuple[int, list[int]] | None:
-    """Return a number from the server, and so many descriptors; None where the server has ended."""
+    """Return a number from the server, and descriptors; None if the server has ended."""
     await trio.lowlevel.wait_readable(status)
     try:
         answer, found, _, _ = socket.recv_fds(status, MESSAGE, handles, socket.MSG_CMSG_CLOEXEC)
@@ -310,7 +311,7 @@ async def _answer_on(status: socket.socket, handles: int) -> tuple[int, list[int
 
 
 def _serve(modules: Sequence[str]) -> None:
-    """Fork for each request. Returns in the processes that are forked, once for each."""
+    """Fork for each request. Returns in each forked process, once."""
     for name in modules:
         import_module(name)
     if len(os.listdir("/proc/self/task")) > 1:
@@ -327,7 +328,7 @@ def _serve(modules: Sequence[str]) -> None:
 
 
 def _next_call(asked: socket.socket) -> list[int]:
-    """Fork for each request, and report the ends. Returns in the process that is forked, with its files."""
+    """Fork for each request, and report the ends. Returns in the forked process, with its files."""
     processes: dict[int, tuple[int, socket.socket]] = {}
     ready = select.poll()
     ready.register(asked, select.POLLIN)
@@ -375,7 +376,7 @@ def _answer(status: socket.socket, number: int, *handles: int) -> None:
 
 
 def _become(stdin: int, stdout: int, stderr: int, call: int) -> None:
-    """Be the process that was asked for, up to its first line."""
+    """Become the requested process, up to its first line."""
     os.setsid()
     for number, (name, file) in enumerate((("stdin", stdin), ("stdout", stdout), ("stderr", stderr))):
         os.dup2(file, number)
@@ -391,7 +392,7 @@ def _become(stdin: int, stdout: int, stderr: int, call: int) -> None:
 
 
 def _renew(name: str, number: int) -> None:
-    """Make a standard stream anew, as it has noted of what kind its file was."""
+    """Make a standard stream anew, for the kind of its new file."""
     before = getattr(sys, name)
     at_once = number > 0 and before.write_through  # PYTHONUNBUFFERED
     raw = open(number, "wb" if number else "rb", 0 if at_once else -1, closefd=False)  # noqa: SIM115 - for good
@@ -408,9 +409,9 @@ def _renew(name: str, number: int) -> None:
 
 
 def _show_as(text: str) -> None:
-    """Have `ps` show a text as the command line, as far as there is room in that of the server.
+    """Have `ps` show a text as the command line, cut to the length of the server's.
 
-    The system shows a text up to its first zero where the last byte of the command line is not one.
+    The system shows a text up to its first zero byte if the last byte of the command line is not zero.
     """
     with suppress(OSError):
         fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()

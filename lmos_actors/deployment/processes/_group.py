@@ -1,12 +1,12 @@
-"""One group of a launcher: its processes by number, and who waits for what of it.
+"""One group of a launcher: its processes by number, and the groups that wait for it.
 
 A process is an agent, which begins and ends with its incarnation. So supervisors watch over processes without
 knowing: a process that ends by itself is a crash of its agent, a restart of the agent is a new process, and
 stopping the agent lets the process drain. The agent starts at once, and waits for what its group needs before
 it starts the process.
 
-The output is read in the lifespan, around everything else, until the process has ended: what it says while it
-drains is read, too. So is the time that a process has for that: processes that drain together are killed
+The output is read in the lifespan, around everything else, until the process has ended: its output while it
+drains is read, too. The time to drain is also counted there: processes that drain together are killed
 together, though their supervisor stops them one after another.
 """
 
@@ -44,22 +44,22 @@ if TYPE_CHECKING:
     from ._plan import GroupPlan, Need
 
 REST: Final = 0.5
-"""Seconds in which the last output of a process is read after its end: its own children may hold the pipe."""
+"""Seconds for reading the last output of a process after its end: its children may hold the pipe."""
 
 
 _EXCERPT: Final = re.compile(r"\s+[0-9]*\s*\|")
 
 LAST_WORDS: Final = 0.05
-"""Seconds in which the last words of a process that has ended may still come."""
+"""Seconds for the last words of an ended process to come."""
 
 MOST_URL: Final = 300
-"""Most characters of an address of a process, or of its page."""
+"""Maximum characters of an address of a process, or of its page."""
 
 MOST_URLS: Final = 8
-"""Most addresses of a process that are kept."""
+"""Maximum addresses that are kept of a process."""
 
 MOST_WORDS: Final = 500
-"""Most characters that are kept of them."""
+"""Maximum characters that are kept of last words."""
 
 
 class ProcessEnded(LmosActorsError):
@@ -72,29 +72,29 @@ class ProcessEnded(LmosActorsError):
 
 
 class Replica(Agent, private=True):
-    """The agent of one process of a group: it starts the process, reads what that prints, and ends it."""
+    """The agent of one process of a group: it starts the process, reads its output, and ends it."""
 
     of: Group
     number: int
     process: Process | None = attrs.field(default=None, init=False)
     knows: tuple[str, ...] = attrs.field(default=(), init=False)
-    """What its process was told of where the directories of other groups are."""
+    """The arguments by which its process knows the directories of other groups."""
     version: str = attrs.field(default="", init=False)
-    """The version of the plan by which its process was started."""
+    """The version of the plan with which its process was started."""
     asked: bool = attrs.field(default=False, init=False)
     """Whether it was asked to end: its supervisor is about to stop the agent."""
     why: str = attrs.field(default="", init=False)
-    """Why the process ended by itself, or did not come."""
+    """Why the process ended by itself, or did not start."""
     reading: trio.Nursery | None = attrs.field(default=None, init=False)
     hard_end: trio.Nursery | None = attrs.field(default=None, init=False)
     last_words: str = attrs.field(default="", init=False)
     has_gone: bool = attrs.field(default=False, init=False)
     was_ready: trio.Event = attrs.field(factory=trio.Event, init=False)
-    """Set once it has been ready: before, there is nothing that it has to end when it drains."""
+    """Set once it has been ready: before that, it has nothing to drain."""
     cannot_start: bool = attrs.field(default=False, init=False)
-    """Whether another process would end as this one: then its supervisor starts none."""
+    """Whether another process would end in the same way: then its supervisor starts none."""
     was_killed: bool = attrs.field(default=False, init=False)
-    """Whether it was killed, as it did not end in its time."""
+    """Whether it was killed because it did not end in time."""
 
     @property
     def name(self) -> str:
@@ -119,7 +119,7 @@ class Replica(Agent, private=True):
                     self.of.has_ended(self, self.why)
 
     def started(self) -> None:
-        """Begin; the agent runs from now on, its process comes."""
+        """Begin: the agent runs from now on, its process follows."""
         self.of.enters(self, "waiting")
         self.nursery.start_soon(self._live)
 
@@ -195,11 +195,11 @@ class Replica(Agent, private=True):
 
     @property
     def time_to_end(self) -> float:
-        """Seconds from the request to end until it is killed; what was never ready has nothing to drain."""
+        """Seconds from the request to end until it is killed; one that was never ready drains nothing."""
         return self.of.plan.shutdown if self.was_ready.is_set() else HARD_END
 
     async def _end(self) -> None:
-        """End the process, if there is one; at once where there is no time to drain."""
+        """End the process, if there is one; at once if there is no time to drain."""
         process = self.process
         if not (self.why or self.has_gone or self.number in self.of.chosen):
             self.of.ask_to_end(self.of.members)  # its supervisor stops all, one after another
@@ -237,7 +237,7 @@ class Replica(Agent, private=True):
         await self.of.logs.write(self.name, list(splitter.rest()))
 
     def _take(self, line: str) -> None:
-        """Take an event that `serve` has printed; other lines are for people."""
+        """Handle an event that `serve` has printed; other lines are for people."""
         if not line.startswith('{"event"'):
             return
         with suppress(ValueError, RecursionError):
@@ -270,13 +270,13 @@ class Replica(Agent, private=True):
 
 
 def _at(host: Group) -> tuple[str, ...]:
-    """Return the arguments that say where the directory of a group is, none as long as that is not known."""
+    """Return the arguments that name the place of a group's directory; none while it is not known."""
     known = host.plan.tells_address and host.address
     return ("--at", f"{host.plan.name}={host.address}") if known else ()
 
 
 def _is_said(line: str) -> bool:
-    """Return whether a line says something, and is no excerpt of a file, nor a hint at --help."""
+    """Return whether a line is a message: not an excerpt of a file, nor a hint at --help."""
     return bool(line.strip()) and not _EXCERPT.match(line) and not line.startswith("lmos-actors serve --help")
 
 
@@ -294,7 +294,7 @@ def how_ended(code: int | None) -> str:
 
 @attrs.define(eq=False)
 class Member:
-    """State of the process of one number, over all its lives."""
+    """State of the process with one number, over all its lives."""
 
     state: State = "waiting"
     since: str = ""
@@ -303,7 +303,7 @@ class Member:
     page: str = ""
     version: str = ""
     degraded: tuple[str, ...] = ()
-    """The first of its agents that are down, as its process names them."""
+    """The first of its agents that are down, as its process reports them."""
     generation: int = 0
     restarts: int = 0
     why: str = ""
@@ -311,7 +311,7 @@ class Member:
     """The agent of its present life."""
 
     def status(self, number: int) -> ReplicaStatus:
-        """Return its state as plain data; `number` is its own."""
+        """Return its state as plain data; `number` is its number."""
         return ReplicaStatus(
             number=number,
             state=self.state,
@@ -329,7 +329,7 @@ class Member:
 
 @attrs.define(eq=False)
 class Group:
-    """One group. `others` are all groups by name, `notice` is called with the number of what has changed."""
+    """One group. `others` are all groups by name, `notice` is called with each changed process's number."""
 
     plan: GroupPlan
     place: Place
@@ -338,29 +338,29 @@ class Group:
     notice: Callable[[Group, int], None]
     now: Callable[[], str]
     token: str | None = attrs.field(default=None, repr=False)
-    """The token of the launcher, which its processes get."""
+    """The launcher's token, which its processes get."""
     stores: KnownStores = attrs.Factory(KnownStores)
     """The stores that the processes of all groups have used."""
     members: dict[int, Member] = attrs.Factory(dict[int, Member])
     files: tuple[str, ...] = ()
-    """The files of the project that its processes have imported, where they list them."""
+    """The project files that its processes have imported, if they report them."""
     address: str = ""
-    """Where its directory is, once it has been somewhere: there it is again after a restart.
+    """The address of its directory, once it had one: after a restart it has the same.
 
     At least its port is the same, as a place may put it on another machine."""
     chosen: set[int] = attrs.Factory(set[int])
-    """The numbers of processes that are being stopped by request, and not with all others."""
+    """The numbers of processes that are stopped by request, apart from the others."""
     rollout: RolloutStatus | None = None
-    """Where its rolling restart is."""
+    """The state of its rolling restart."""
     is_whole: bool = True
-    """Whether no replacement of its processes was cut off or has failed: the next plan finishes it."""
+    """Whether the last replacement of its processes was completed: if not, the next plan completes it."""
     _changed: trio.Event = attrs.Factory(trio.Event)
     _needed: dict[Need, trio.Event] = attrs.Factory(dict["Need", trio.Event])
-    """What other groups wait for."""
+    """The states that other groups wait for."""
 
     @property
     def running(self) -> GroupPlan:
-        """The plan of its processes; where it is not whole their content is not known."""
+        """The plan of its processes; if a replacement is incomplete, their content is unknown."""
         return self.plan if self.is_whole else attrs.evolve(self.plan, content="")
 
     # ---- what its processes say
@@ -379,7 +379,7 @@ class Group:
         self._set(replica.number, member, state)
 
     def has_ended(self, replica: Replica, why: str) -> None:
-        """Note the end of a process; `why` is empty where it had been asked to end."""
+        """Note the end of a process; `why` is empty if it had been asked to end."""
         member = self.members.get(replica.number)
         if member is None or member.replica is not replica:
             return
@@ -394,7 +394,7 @@ class Group:
         self._set(replica.number, member, "restarting" if why else "stopped")
 
     def listens(self, replica: Replica, url: str) -> None:
-        """Note an address of a process: a few, however many it prints."""
+        """Note an address of a process: only a few, however many it prints."""
         member = self.members.get(replica.number)
         if member is None or member.replica is not replica:
             return
@@ -407,14 +407,14 @@ class Group:
             self.wake()
 
     def shows(self, replica: Replica, url: str) -> None:
-        """Note the address of the page of a process. It has printed that, so it may be anything."""
+        """Note the address of a process's page. The process has printed it, so it may be anything."""
         member = self.members.get(replica.number)
         is_page = url.startswith(("http://", "https://")) and len(url) <= MOST_URL and url.isprintable()
         if member is not None and member.replica is replica and is_page:
             member.page = url
 
     def is_degraded(self, replica: Replica, agents: Sequence[object]) -> None:
-        """Note which agents of a process are down: a few, whatever it prints."""
+        """Note which agents of a process are down: only a few, whatever it prints."""
         member = self.members.get(replica.number)
         if member is not None and member.replica is replica:
             member.degraded = tuple(plain(str(each), MOST_URL) for each in agents[:MOST_URLS])
@@ -425,19 +425,19 @@ class Group:
             self.stores.note(filled_for(self.plan.store, number), id)
 
     def has_stopped(self, number: int) -> None:
-        """Note that a process is not started any more: it may have been between two of its lives."""
+        """Note that a process is no longer started: it may have been between two of its lives."""
         member = self.members.get(number)
         if member is not None and member.state != "stopped":
             self._set(number, member, "stopped")
 
     def forget(self, number: int) -> None:
-        """Forget a process that is not wanted any more."""
+        """Forget a process that is no longer wanted."""
         self.members.pop(number, None)
         self.wake()
 
     @contextmanager
     def stopping(self, numbers: Iterable[int]) -> Generator[None]:
-        """Ask processes to drain, all at once; inside the block they are to be stopped."""
+        """Ask processes to drain, all at once; they are stopped inside the block."""
         self.chosen.update(numbers)
         self.ask_to_end(numbers)
         try:
@@ -468,12 +468,12 @@ class Group:
     # ---- what others wait for
 
     async def wait_until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds of this group."""
+        """Wait until a condition on this group holds."""
         while not holds():
             await self._changed.wait()
 
     def is_ready(self) -> bool:
-        """Return whether as many processes as it is to have are ready; more may be starting, or draining."""
+        """Return whether the wanted number of processes is ready; more may be starting, or draining."""
         ready = [member for member in self.members.values() if member.state == "ready"]
         return len(ready) >= self.plan.replicas
 
@@ -485,7 +485,7 @@ class Group:
         return len(going) >= self.plan.replicas
 
     def is_stopped(self) -> bool:
-        """Return whether it has processes that are to be there, and that nothing but a request starts."""
+        """Return whether it lacks processes that only a request can start again."""
         return self.has_failed() or any(
             member.state == "stopped" and number not in self.chosen for number, member in self.members.items()
         )
@@ -500,12 +500,12 @@ class Group:
             await self.others[name].wait_needed(what)
 
     async def wait_needed(self, what: Need) -> None:
-        """Wait until this group is as others need it. Nobody is woken before that: they may be many."""
+        """Wait until this group is as others need it. Nobody is woken before that: there may be many."""
         while not self.holds(what):
             await self._needed.setdefault(what, trio.Event()).wait()
 
     def missing_needs(self) -> list[str]:
-        """Return what this group needs and has not, in words."""
+        """Return the unmet needs of this group, in words."""
         needs = self.plan.needs.items()
         missing = [(name, what) for name, what in needs if not self.others[name].holds(what)]
         return [f"{name} to be {what}" for name, what in missing]
@@ -517,7 +517,7 @@ class Group:
         return self.is_ready() if what == "ready" else self.is_begun()
 
     def arguments_of(self, number: int) -> tuple[str, ...]:
-        """Return the arguments of the command that runs the process of a number."""
+        """Return the arguments of the command for the process with a number."""
         at = (*_at(self), *self.whereabouts())
         store = self.plan.store
         known = None if store is None else self.stores.id_of(filled_for(store, number))
@@ -525,19 +525,19 @@ class Group:
         return (*self.plan.arguments, "--replica", str(number), *at, *same, "--launched")
 
     def whereabouts(self) -> tuple[str, ...]:
-        """Return the arguments that say where the directories of other groups are that it uses."""
+        """Return the arguments that name the places of the directories of other groups that it uses."""
         return tuple(
             word for name in self.plan.hosts if name != self.plan.name for word in _at(self.others[name])
         )
 
     def is_behind(self) -> bool:
-        """Return whether a process of it looks for a directory where that is no longer."""
+        """Return whether a process of it looks for a directory at a former place."""
         now = self.whereabouts()
         lives = [member.replica for member in self.members.values() if member.replica is not None]
         return any(life.knows and life.knows != now and not life.asked for life in lives)
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that each of its processes has beside those of the launcher."""
+        """Return the variables that its processes have beside the launcher's."""
         own = {} if self.token is None else {TOKEN_VARIABLE: self.token}
         return {**self.plan.environment, **own}
 
@@ -554,7 +554,7 @@ class Group:
         )
 
     def child_spec(self, number: int) -> ChildSpec[Any]:
-        """Return the spec of the process of a number."""
+        """Return the spec of the process with a number."""
         factory = partial(Replica, of=self, number=number)
         return ChildSpec(
             str(number),

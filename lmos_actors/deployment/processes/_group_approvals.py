@@ -1,19 +1,20 @@
 """The approvals of all groups in one list on the launcher's page, and the decisions on them.
 
-Each process keeps what its agents ask, and it alone decides. To a process the launcher is a viewer of its
-live view, and a client of its agent `approvals`, on this machine and without credentials. So it is shown, and
-may decide, what every program of this machine may, by the rules of that process; where access rules ask who
-somebody is, it gets nothing, and the list says so.
+Each process keeps its agents' questions, and only it decides. To a process the launcher is a viewer of its
+live view, and a client of its agent `approvals`, on this machine and without credentials. So it has the
+rights of every program on this machine, by the rules of that process; if these demand credentials, it gets
+nothing, and the list says so.
 
-A question stands with the agent that asks it, whoever waits for that, near or in another group: so each
-stands in the list once.
+A question is kept with the agent that asks it, whoever waits for the agent, near or in another group: so each
+is in the list once.
 
 What it keeps true:
 
-- **Nobody looks: nothing is asked.** The processes are looked at while viewers are, and a little longer.
+- **Without viewers nothing is asked.** The processes are watched while there are viewers, and a little
+  longer.
 - **A process that hangs, or sends what it should not, costs the others nothing.** Each has a task and a
-  connection of its own; what it sends is checked and bounded, and so is how many processes are looked at.
-  What waits in one process pushes out nothing of the others: each has its newest questions in the list.
+  connection of its own; its data is checked and bounded, and so is the number of watched processes. Questions
+  in one process push out none of the others: each has its newest questions in the list.
 - **A decision is reported once its process has kept it.** If that is not known, that is said.
 """
 
@@ -53,40 +54,40 @@ if TYPE_CHECKING:
     from ._group import Group, Member
 
 LOOKED: Final = 5.0
-"""Seconds for which processes are looked at after somebody has last looked here."""
+"""Seconds for which processes are watched after the last look of a viewer."""
 
 STEP: Final = 0.5
-"""Seconds between two looks for processes that have come."""
+"""Seconds between two checks for new processes."""
 
 AGAIN: Final = 2.0
 """Seconds after which a process that did not answer is tried again."""
 
 ANSWERS: Final = 5.0
-"""Seconds that a process has to show what its agents ask."""
+"""Seconds for a process to show its agents' questions."""
 
 DECIDES: Final = 10.0
-"""Seconds that it has to keep a decision."""
+"""Seconds for a process to keep a decision."""
 
 PROCESSES: Final = 64
-"""Processes that are looked at: each is a connection, and a viewer there."""
+"""Maximum processes that are watched: each takes a connection, and a viewer there."""
 
 EACH: Final = 50
-"""Questions that one process is asked to show."""
+"""Maximum questions that one process is asked to show."""
 
 MOST_BYTES: Final = 1 << 20
-"""Bytes of what one process shows."""
+"""Maximum bytes shown by one process."""
 
 ROOM: Final = 768 << 10
-"""Bytes of all that is shown at once: a view has a megabyte."""
+"""Maximum bytes of all that is shown at once: a view has a megabyte."""
 
 WORDS: Final = 200
-"""Characters of why a process does not answer."""
+"""Maximum characters of the reason why a process does not answer."""
 
 DEEP: Final = 64
-"""Levels of objects and lists in a form, and in an answer: more would not be shown, nor passed on."""
+"""Maximum nesting of objects and lists in a form, and in an answer: more is neither shown nor passed on."""
 
 MOST_WAITING: Final = 1_000_000
-"""Questions that one process says are waiting at most: a page holds such numbers, and their sum."""
+"""Maximum number of waiting questions that one process can report: a page shows it, and the sum."""
 
 LIMITS: Final = ConnectionOptions(
     max_message_bytes=2 * MOST_BYTES, heartbeat_seconds=2.0, heartbeat_grace=3.0, close_seconds=1.0
@@ -108,7 +109,7 @@ State = dict[str, Any]
 
 
 class _Row(Struct, kw_only=True):
-    """A question as the view of its process has it: those members that are shown."""
+    """A question in the view of its process: the members that are shown."""
 
     id: Annotated[str, Meta(max_length=100)]
     agent: str
@@ -144,11 +145,11 @@ class _Seen:
     why: str = ASKED
     waiting: int = 0
     rows: list[tuple[State, int]] = attrs.Factory(list[tuple[State, int]])
-    """The questions, those that wait first and each kind the newest first, with their bytes."""
+    """The questions with their bytes: those that wait first, the newest first."""
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
 
     def take(self, state: State) -> None:
-        """Take what its process shows. Raises MsgspecError, ValueError."""
+        """Take the view of its process. Raises MsgspecError, ValueError."""
         if len(msgspec.json.encode(state)) > MOST_BYTES:
             raise ValueError(MOST_BYTES)
         found = msgspec.convert(state, _Shown)
@@ -160,7 +161,7 @@ class _Seen:
         self.waiting, self.why = found.waiting, ""
 
     def lose(self, why: str) -> None:
-        """Forget what it has shown."""
+        """Forget what its process has shown."""
         self.waiting, self.rows, self.why = 0, [], why
 
 
@@ -190,7 +191,7 @@ class GroupApprovals:
         """Return the questions by `weather/1/ID`, those that wait first, the newest first. Never blocks.
 
         `waiting` is how many wait, `apart` says why a process is not asked, `left_out` how many more there
-        are. Somebody looks now.
+        are. Each call counts as a viewer's look.
         """
         self._until = trio.current_time() + LOOKED
         if not self._runs:
@@ -207,7 +208,7 @@ class GroupApprovals:
         }
 
     def _chosen(self, most: int) -> dict[str, State]:
-        """Return the rows that there is room for: first what fits the share of each process."""
+        """Return the rows for which there is room: first those that fit the share of each process."""
         share = ROOM // max(1, sum(bool(each.rows) for each in self._seen.values()))
         found: list[tuple[bool, bool, int, str, State, int]] = []
         for name, each in self._seen.items():
@@ -237,7 +238,7 @@ class GroupApprovals:
             self._seen.clear()
 
     def _follow(self, nursery: trio.Nursery) -> None:
-        """Begin to look at lives of processes that have come, and let go those that have ended."""
+        """Begin to watch new lives of processes, and drop those that have ended."""
         every = [
             (f"{name}/{number}", group.members[number])
             for name, group in self._groups.items()
@@ -260,7 +261,7 @@ class GroupApprovals:
             gone.scope.cancel("its process has ended")
 
     async def _watch(self, seen: _Seen) -> None:
-        """Keep what a process shows up to date, and come back to it where it does not answer."""
+        """Keep the view of a process up to date, and try again when it does not answer."""
         with seen.scope:
             while True:
                 why = SILENT
@@ -279,7 +280,7 @@ class GroupApprovals:
                 await trio.sleep(inf if why in (GUARDED, CLOSED) else AGAIN)
 
     def _is_near(self, page: str) -> bool:
-        """Return whether an address, which a process has printed, is one of this machine alone."""
+        """Return whether an address printed by a process is on this machine only."""
         try:
             endpoint = endpoint_of(page)
         except ConfigError:
@@ -290,7 +291,7 @@ class GroupApprovals:
     # ---- decisions
 
     async def decide(self, do: Do, name: str, member: Member, id: str) -> str:
-        """Have the process `name` decide a question; return what it has kept, in words. Raises Refused."""
+        """Have the process `name` decide a question; return the kept outcome, in words. Raises Refused."""
         given: State = {"id": id, "note": do.note}
         if do.answer:
             try:
@@ -323,7 +324,7 @@ class GroupApprovals:
 
 
 async def _read(client: LiveClient, seen: _Seen, opening: trio.CancelScope) -> str:
-    """Take what a process shows until that cannot be read; return why. `opening` ends if nothing comes."""
+    """Read the views of a process until that fails; return why. `opening` ends if none comes."""
     if client.hello is None or "approve" not in client.hello.rights:
         return CLOSED
     client.look("asked", "approvals", rows=EACH)
@@ -342,7 +343,7 @@ async def _read(client: LiveClient, seen: _Seen, opening: trio.CancelScope) -> s
 
 
 def _is_deep(value: Any, room: int = DEEP) -> bool:
-    """Return whether objects and lists are nested in more levels than there is room for."""
+    """Return whether objects and lists are nested too deeply."""
     inner: Any = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
     return any(not room or _is_deep(each, room - 1) for each in inner)
 
@@ -362,7 +363,7 @@ def _refused(error: ActionFailed) -> Refused:
 
 
 def _outcome(kept: Any) -> str:
-    """Return in words what a process has kept."""
+    """Return the decision that a process has kept, in words."""
     try:
         found = msgspec.convert(kept, _Kept)
     except msgspec.ValidationError:

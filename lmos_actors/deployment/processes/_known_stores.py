@@ -1,7 +1,7 @@
 """The identifiers of the stores in servers that the processes of a deployment have used.
 
-A server that has lost everything, or another one at its address, looks like a new one to a process that
-begins. So the launcher remembers which store was there, over its own end, and each process refuses another.
+A server that has lost everything, or another server at its address, looks new to a starting process. So the
+launcher remembers which store was there, beyond its own end, and each process refuses another.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST: Final = 10_000
-"""Stores that are remembered; beyond them the ones that were noted first are forgotten."""
+"""Maximum stores that are remembered; beyond it, the earliest noted are forgotten."""
 
 MOST_BYTES: Final = 8 << 20
-"""Bytes of a file that is read."""
+"""Maximum bytes of a file that is read."""
 
 
 class KnownStores:
     """Identifiers of stores by name, kept in a file if there is one.
 
-    `warn` is called with a text for people if the file cannot be written. A store that was noted is not
-    noted again: the first one is the one that has to be there.
+    `warn` is called with a text for people if the file cannot be written. A name is noted only once: the
+    first store is the one that must be there.
     """
 
     def __init__(self, file: Path | None = None, warn: Callable[[str], None] = lambda text: None) -> None:
-        """Read the file, if it exists; blocks on the disk. Raise ConfigError for one that is not readable."""
+        """Read the file, if it exists; blocks on the disk. Raise ConfigError if it is not readable."""
         self._file = file
         self._warn = warn
         self._ids: dict[str, str] = {} if file is None else _read(file)
 
     def id_of(self, name: str) -> str | None:
-        """Return the identifier of a store; None for one that is not known."""
+        """Return the identifier of a store; None if it is not known."""
         return self._ids.get(name)
 
     def note(self, name: str, id: str) -> None:
-        """Remember a store, unless it is known; blocks on the disk for a short file."""
+        """Remember a store, unless its name is known; blocks on the disk for a short file."""
         if name in self._ids:
             return
         self._ids[name] = id

@@ -9,9 +9,9 @@
           1
           2
 
-What commands ask for is done one thing at a time; each step of it is finished once begun, so that a command
-that is cut off leaves no group half replaced. At its end the launcher has the groups drain in reverse order,
-all processes of a group at once.
+Requests of commands are carried out one at a time; each step is finished once begun, so that a command that
+is cut off leaves no group half replaced. At its end the launcher has the groups drain in reverse order, all
+processes of a group at once.
 
 The supervisor of a group that fails too often is restarted by the one above it, with the processes that the
 file lists. Then the launcher brings it to the count that it had been scaled to (`keep_counts`).
@@ -57,16 +57,15 @@ if TYPE_CHECKING:
 GROUPS: Final = "groups"
 
 MORE: Final = 2.0
-"""Seconds beyond the time to be ready until a replacement counts as failed: it has to be started, too."""
+"""Seconds beyond the time to be ready before a replacement counts as failed: it has to be started, too."""
 
 
 class Launcher:
-    """The groups of one deployment, and what is done with them.
+    """The groups of one deployment, and the operations on them.
 
     `notice` is called at each state of a process and each step of a rolling restart, `say` with what it does
-    by itself, and why that has failed. With a `token` its processes know each other: in a directory of theirs
-    nobody else changes their entries. A process whose store is among `stores` refuses another one at its
-    place.
+    by itself, and why that has failed. With a `token` its processes know each other: nobody else can change
+    their entries in their directories. A process whose store is among `stores` refuses another at its place.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class Launcher:
         self.page = ""
         """The address of its page for browsers, if it has one."""
         self.approvals: GroupApprovals | None = None
-        """What its groups ask people, where its page lets this machine decide."""
+        """The questions of its groups to people, if its page lets this machine decide."""
         self._place = place
         self._notice = notice
         self._read = read
@@ -136,11 +135,11 @@ class Launcher:
 
     @property
     def running(self) -> LaunchPlan:
-        """The plan as it is now: `scale` has changed it."""
+        """The present plan, with the changes of `scale`."""
         return attrs.evolve(self.plan, groups=tuple(group.running for group in self.groups.values()))
 
     def opened(self, node: Node) -> None:
-        """Take note of the node on which it runs."""
+        """Note the node on which it runs."""
         self._node = node
 
     def status(self) -> LauncherStatus:
@@ -171,7 +170,7 @@ class Launcher:
         return any(group.has_failed() for group in self.groups.values())
 
     def end(self) -> None:
-        """Ask it to end: what is being done is cut short after its present step."""
+        """Ask the launcher to end: the present request is cut short after its step."""
         self.ending.set()
         for group in self.groups.values():
             group.wake()
@@ -183,7 +182,7 @@ class Launcher:
     # ---- what commands ask for
 
     def group(self, name: str) -> Group:
-        """Return a group. Raises ActionFailed, with the nearest name."""
+        """Return a group. Raises ActionFailed, which names the nearest one."""
         found = self.groups.get(name)
         if found is None:
             hint = hint_at(name, self.groups, '"') or f" (there are: {', '.join(self.groups)})"
@@ -192,9 +191,9 @@ class Launcher:
 
     @asynccontextmanager
     async def at_work(self, doing: str) -> AsyncGenerator[None]:
-        """Return a context manager for one request, which is entered once those before it are done.
+        """Return a context manager for one request, which is entered once all earlier requests are done.
 
-        Raises ActionFailed where the launcher ends, or where the supervisor of the group has given up.
+        Raises ActionFailed if the launcher ends, or the supervisor of the group has given up.
         """
         async with self._lock:
             self._check_goes_on()
@@ -214,7 +213,7 @@ class Launcher:
         return sorted(int(child.name) for child in self._supervisor(group).which_children())
 
     async def stop_all(self, group: Group, numbers: Sequence[int] | None = None) -> None:
-        """Drain processes of a group, all at once, and wait until they have ended."""
+        """Drain processes of a group, all at once, and wait for their end."""
         chosen = self._numbers(group) if numbers is None else numbers
         with group.stopping(chosen), trio.CancelScope(shield=True):
             for number in chosen:
@@ -223,7 +222,7 @@ class Launcher:
                 group.has_stopped(number)
 
     async def start_all(self, group: Group) -> None:
-        """Start the processes of a group that are stopped, or could not start."""
+        """Start the processes of a group that are stopped, or failed to start."""
         failed = [number for number, member in group.members.items() if member.state == "failed"]
         await self.stop_all(group, failed)  # the agent of one may be about to end
         with trio.CancelScope(shield=True):
@@ -259,7 +258,7 @@ class Launcher:
         yield f"{group.plan.name}{'' if number is None else f'/{number}'}: stopped"
 
     async def start(self, group: Group) -> AsyncGenerator[str]:
-        """Start those processes of a group that were stopped. Yields what has been done."""
+        """Start the stopped processes of a group. Yields what has been done."""
         await self.start_all(group)
         await self._wait_ready(group, self._numbers(group))
         yield f"{group.plan.name}: ready"
@@ -301,7 +300,7 @@ class Launcher:
         return batch
 
     async def _give_up(self, group: Group, numbers: Sequence[int]) -> None:
-        """Stop those processes that are not ready, so that their restarts do not end the others; keep why."""
+        """Stop the processes that are not ready, so that their restarts do not end the others; keep why."""
         group.is_whole = False
         self._enters(group, "giving_up", numbers)
         members = {number: group.members[number] for number in numbers if number in group.members}
@@ -338,7 +337,7 @@ class Launcher:
     async def _wait_ready(self, group: Group, numbers: Sequence[int]) -> None:
         """Wait until new processes are ready.
 
-        Raises ActionFailed if one of them ends, or is late, or the launcher ends.
+        Raises ActionFailed if one of them ends or is late, or if the launcher ends.
         """
         restarts = {number: group.members[number].restarts for number in numbers if number in group.members}
 
@@ -376,7 +375,7 @@ class Launcher:
             yield f"{name}: {', '.join(map(str, news))} ready"
 
     async def _bring_to_count(self, group: Group) -> tuple[Sequence[int], Sequence[int]]:
-        """Stop the surplus processes of a group, and start those it lacks. Returns the numbers of both."""
+        """Stop the surplus processes of a group, and start missing ones. Returns the numbers of both."""
         count, there = group.plan.replicas, self._numbers(group)
         surplus = there[count:]
         free = [number for number in range(1, count + len(there) + 1) if number not in there]
@@ -389,10 +388,10 @@ class Launcher:
         return surplus, news
 
     async def keep_counts(self) -> None:
-        """Keep groups at the numbers of processes that were asked for, until cancelled.
+        """Keep groups at the requested numbers of processes, until cancelled.
 
-        A supervisor that begins anew has the processes of the file, whatever `scale` has made of them. A
-        group that uses a directory that has moved to another machine is restarted, process by process.
+        A supervisor that begins anew has the processes of the file, whatever `scale` has changed. A group
+        that uses a directory that has moved to another machine is restarted, process by process.
         """
         while True:
             await self._news.wait()
@@ -413,7 +412,7 @@ class Launcher:
                 await self._follow(group)
 
     async def _follow(self, group: Group) -> None:
-        """Have a group know where its directories are, if it does not; once for each place of theirs."""
+        """Restart a group whose processes do not know where its directories are now; once for each move."""
         name, where = group.plan.name, group.whereabouts()
         if not group.is_behind() or self._followed.get(name) == where:
             return
@@ -432,7 +431,7 @@ class Launcher:
     # ---- another plan
 
     async def read(self, settings: Mapping[str, str]) -> LaunchPlan:
-        """Return the plan of the file as it is now. Raises ActionFailed."""
+        """Return the plan of the file in its present state. Raises ActionFailed."""
         if self._read is None:
             raise ActionFailed("this launcher has no file")
         try:
@@ -441,15 +440,15 @@ class Launcher:
             raise ActionFailed(str(error)) from None
 
     def changes_to(self, plan: LaunchPlan) -> Changes:
-        """Return what leads from what runs now to another plan."""
+        """Return the changes that lead from the running plan to another."""
         stopped = [name for name, group in self.groups.items() if group.is_stopped()]
         return changes_between(self.running, plan, stopped)
 
     async def apply(self, plan: LaunchPlan) -> AsyncGenerator[str]:
         """Run another plan in place of this one. Yields what has been done.
 
-        Raises ActionFailed where a changed group does not become ready: that group is as it was before then,
-        and what comes after it was not begun.
+        Raises ActionFailed if a changed group does not become ready: that group is then as before, and the
+        groups after it are not begun.
         """
         changes = self.changes_to(plan)
         self._set_limits(plan)
@@ -482,7 +481,7 @@ class Launcher:
         self.plan = attrs.evolve(plan, strategy=self.plan.strategy, page=self.plan.page)  # as they run
 
     def _set_limits(self, plan: LaunchPlan) -> None:
-        """Set the limits of the supervisors to those of a plan. Raises NotFound for one that begins anew."""
+        """Set the limits of supervisors to a plan's. Raises NotFound for a supervisor that begins anew."""
         assert self._node is not None
         self._node.root.supervisor(GROUPS).set_limits(plan.max_restarts, plan.max_seconds)
         self.plan = attrs.evolve(self.plan, max_restarts=plan.max_restarts, max_seconds=plan.max_seconds)
@@ -513,9 +512,9 @@ class Launcher:
         del self.groups[name]
 
     async def _replace(self, group: Group, plan: GroupPlan) -> AsyncGenerator[str]:
-        """Replace the processes of a group by those of another plan; by those of its own if that fails.
+        """Replace the processes of a group by those of another plan; if that fails, by those of its own plan.
 
-        Where there are fewer of them from then on, surplus ones are stopped before.
+        If there will be fewer, the surplus processes are stopped first.
         """
         if plan.replicas < group.plan.replicas:
             async with aclosing(self.scale(group, plan.replicas)) as texts:

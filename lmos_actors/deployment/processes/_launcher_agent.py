@@ -1,4 +1,4 @@
-"""The agent by which a launcher is controlled, and the node on which both run."""
+"""The agent that controls a launcher, and the node on which both run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Network
 
 ADDRESS: Final = "ws://127.0.0.1:1"
-"""The address of the launcher on its socket, which has no other."""
+"""The address of the launcher on its socket, which serves no other."""
 
 
 class LauncherAgent(Agent):
@@ -33,7 +33,7 @@ class LauncherAgent(Agent):
     launcher: Launcher
 
     def started(self) -> None:
-        """Begin to keep the sizes of groups."""
+        """Begin to keep the requested sizes of groups."""
         self.nursery.start_soon(self.launcher.keep_counts)
 
     @action
@@ -49,7 +49,7 @@ class LauncherAgent(Agent):
 
     @action(concurrency=16)
     async def restart(self, groups: list[str], rolling: bool) -> AsyncIterator[str]:
-        """Restart groups, all if none is named; one process after another if it is to be rolling."""
+        """Restart groups, or all if none is named; with `rolling` one process after another."""
         launcher = self.launcher
         chosen = [launcher.group(name) for name in groups] or list(launcher.groups.values())
         for group in chosen:
@@ -79,12 +79,12 @@ class LauncherAgent(Agent):
 
     @action
     async def changes(self, settings: dict[str, str]) -> list[str]:
-        """Return what has to be done so that the file as it is now runs, line by line."""
+        """Return what has to be done to run the file in its present state, line by line."""
         return self.launcher.changes_to(await self.launcher.read(settings)).lines()
 
     @action(concurrency=16)
     async def apply(self, settings: dict[str, str]) -> AsyncIterator[str]:
-        """Run the file as it is now; say line by line what has to be done, and then what was done."""
+        """Run the file in its present state; say line by line what has to be done, then what was done."""
         async with self.launcher.at_work("up"):
             plan = await self.launcher.read(settings)
             for line in self.launcher.changes_to(plan).lines():
@@ -100,7 +100,7 @@ class LauncherAgent(Agent):
 
     @action(concurrency=16)
     async def logs(self, groups: list[str], last: int, follow: bool) -> AsyncIterator[LogLine]:
-        """Return the last lines of groups, all if none is named; those that come, too, with `follow`."""
+        """Return the last lines of groups, or of all if none is named; with `follow` also new lines."""
         launcher = self.launcher
         chosen = {launcher.group(name).plan.name for name in groups} or set(launcher.groups)
         processes = [
@@ -139,8 +139,8 @@ async def open_launcher(
 ) -> AsyncGenerator[Node]:
     """Start the groups of a launcher, and stop them in order at the end of the block.
 
-    Over `network` it is controlled. With `page` people look at it in browsers, at that address, until all has
-    stopped; what they have done is called `noted` with. Raises RestartIntensityExceeded when groups fail too
+    It is controlled over `network`. With `page` people look at it in browsers, at that address, until all has
+    stopped; `noted` is called with what they have done. Raises RestartIntensityExceeded when groups fail too
     often, ConfigError where it cannot be controlled, or has no page.
     """
     options = RuntimeOptions(listen=ADDRESS, network=network)

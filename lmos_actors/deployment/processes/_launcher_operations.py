@@ -1,4 +1,4 @@
-"""The operations on a deployment that its page offers: what commands do, asked by a person in a browser.
+"""The operations on a deployment that its page offers: the work of commands, requested in a browser.
 
     restart  groups/weather      all processes of a group at once, as `restart weather`
     restart  groups/weather/1    one process
@@ -7,10 +7,10 @@
     stop     groups/weather/1    one process
     approve  groups/weather/1/ID what an agent of that process asks people; so does refuse
 
-The last are passed on at once, where the page lets this machine decide. The others take their turn with the
-requests of commands, one at a time, and each step that has begun is finished. They stand in place of the
-operations on agents: an agent here is a process of a group, and to stop it past its launcher would have the
-launcher take all of the group for stopped.
+The last two are passed on at once, if the page lets this machine decide. The others take their turn with the
+requests of commands, one at a time, and each step is finished once begun. They replace the operations on
+agents: an agent here is a process of a group, and stopping it without its launcher would make the launcher
+take the whole group for stopped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Begin = Callable[[Launcher, Group, int | None], AsyncGenerator[str]]
 
 MOST_DIGITS: Final = 9
-"""Digits of the number of a process."""
+"""Maximum digits of a process number."""
 
 
 def operations_of(launcher: Launcher) -> OwnOperations:
@@ -76,7 +76,7 @@ def operations_of(launcher: Launcher) -> OwnOperations:
 
 
 def _place(launcher: Launcher, path: str) -> tuple[Group, int | None]:
-    """Return the group of a path, and the number of the process, if it is one. Raises Refused, NotFound."""
+    """Return the group at a path, and the number of the process, if any. Raises Refused, NotFound."""
     top, *names = path.split("/")
     if top != GROUPS or not 1 <= len(names) <= 2:
         text = f"name a group or a process of one: {GROUPS}/NAME, or {GROUPS}/NAME/NUMBER"
@@ -101,9 +101,9 @@ def _roll(launcher: Launcher, group: Group, _number: int | None) -> AsyncGenerat
 
 
 async def _carried_out(launcher: Launcher, verb: str, path: str, begin: Begin, say: Say) -> str:
-    """Do something once what was asked before is done; return all that was done. Raises Refused, NotFound.
+    """Do something once all earlier requests are done; return all that was done. Raises Refused, NotFound.
 
-    What is at the path is looked up again then: a group that was there may have made room for another one.
+    The path is looked up again then: the group may have been replaced by another.
     """
     _place(launcher, path)
     # not for what: that may be about a group that the viewer is not to know of; the others see it in `doing`

@@ -1,8 +1,8 @@
 """This machine as the place of processes.
 
 Each process has a pipe as its standard input, whose other end this process holds. It closes with the
-launcher, however that ends, and the process then drains by itself (`serve --launched`). A process that so
-outlives its launcher is found by the next one, in a file with its number and the instant of its start.
+launcher, however that ends, and the process then drains by itself (`serve --launched`). The next launcher
+finds a process that outlives its launcher in a file with its number and the instant of its start.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ GROUP_MODULES: Final = (
     "lmos_actors.node._lifecycle",
     "lmos_actors.persistence._writer",
 )
-"""Modules that a process of a group imports anyway, with all that these import."""
+"""Modules that a process of a group imports in any case, with all that these import."""
 
 FEW_DESCRIPTORS: Final = 64
 DESCRIPTORS_EACH: Final = 5
-"""Open descriptors that a launcher needs in any case, and for each process: pipes, its handle, its end."""
+"""File descriptors that a launcher needs in any case, and for each process: pipes, its handle, its end."""
 
 LOOK: Final = 0.05
-"""Seconds between two looks at a process that is not ours."""
+"""Seconds between two checks of a process that is not ours."""
 
 
 class LocalProcess:
-    """A process on this machine; `mark` is in its environment, so that what it has started is known."""
+    """A process on this machine; `mark` is in its environment, so that its own children are known."""
 
     def __init__(self, process: trio.Process, mark: str = "") -> None:
         self._process = process
@@ -103,13 +103,13 @@ class LocalProcess:
                 self._process.terminate()
 
     def kill(self) -> None:
-        """See `Process`: with all that it has started itself."""
+        """See `Process`: together with all processes that it has started."""
         if not self.has_ended:
             end_tree(self._process.pid)
         self._pause.forget()
 
     def pause(self) -> None:
-        """See `Process`: with all that it has started itself."""
+        """See `Process`: together with all processes that it has started."""
         if not self.has_ended:
             self._pause.begin(self.pid)
 
@@ -122,9 +122,8 @@ class LocalProcess:
 class LocalPlace:
     """This machine. `records` is the file that lists the processes for the next launcher.
 
-    With `modules` one process imports them, and forks for each process that is started, where the system and
-    the environment of the process allow that: see `_fork_server.py`. That process ends with `aclose`, or with
-    this one.
+    With `modules` one process imports them, and forks for each started process, if the system and the
+    environment of the process allow that: see `_fork_server.py`. It ends with `aclose`, or with this process.
     """
 
     def __init__(self, records: Path, modules: Sequence[str] = ()) -> None:
@@ -147,7 +146,7 @@ class LocalPlace:
         return process
 
     async def _forked(self, order: Order, mark: str) -> ForkedProcess | None:
-        """Return a process that was forked, None where it has to be started anew. Raises OSError."""
+        """Return a forked process; None if it has to be started anew. Raises OSError."""
         if self._forks is None or not can_fork(order.environment):
             return None
         environment = {**os.environ, **order.environment}
@@ -171,7 +170,7 @@ class LocalPlace:
         return LocalProcess(process, mark)
 
     def _record(self) -> None:
-        """Write down which processes run. If that fails, the next launcher does not wait for them."""
+        """Write down the running processes. If that fails, the next launcher does not wait for them."""
         begun = {each.pid: self._begun.get(each.pid) or _begun(each.pid) for each in self._running}
         self._begun = begun
         lines = "".join(f"{pid} {at}\n" for pid, at in begun.items())
@@ -181,7 +180,7 @@ class LocalPlace:
             os.replace(fresh, self._records)
 
     async def aclose(self) -> None:
-        """End the process that forks. What it has started goes on."""
+        """End the forking process. The processes that it has started go on."""
         if self._forks is not None:
             await self._forks.aclose()
 
@@ -194,10 +193,10 @@ class LocalPlace:
             await self.aclose()
 
     def check(self, plan: LaunchPlan) -> None:
-        """See `Place`: all that a file can ask for is possible here."""
+        """See `Place`: everything that a file can request is possible here."""
 
     async def left(self) -> list[int]:
-        """See `Place`: the numbers of the processes. Looks at the disk, once."""
+        """See `Place`: the numbers of the processes. Reads the disk, once."""
         await trio.lowlevel.checkpoint()
         return self._left()
 
@@ -235,11 +234,11 @@ def _why(error: OSError) -> str:
 
 
 GONE: Final = "-"
-"""The instant of the start of a process that is not there."""
+"""The start instant of a process that does not exist."""
 
 
 def _begun(pid: int) -> str:
-    """Return what distinguishes a process from a later one of its number: the instant of its start."""
+    """Return what tells a process from a later one with its number: the instant of its start."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         fields = stat.rpartition(")")[2].split()
@@ -249,7 +248,7 @@ def _begun(pid: int) -> str:
 
 
 def _alive(pid: int) -> str:
-    """Return whether there is a process of a number, where the system does not say when it began."""
+    """Return whether a process with a number exists, on systems that do not tell when it began."""
     if Path("/proc/self/stat").exists():
         return GONE
     try:

@@ -1,7 +1,7 @@
-"""The output of processes: kept in files that are rotated, and shown to those who follow.
+"""The output of processes: kept in rotated files, and shown to followers.
 
-Each process has files of its own. The one who reads its output waits until the line is written and taken, so
-that a flood of one process slows that process, and neither the launcher nor the others.
+Each process has files of its own. The reader of its output waits until the line is written and taken, so that
+a flood from one process slows that process, but neither the launcher nor the others.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_LINE: Final = 1 << 14
-"""Longest line in bytes; the rest of a longer one is a line of its own."""
+"""Maximum bytes of a line; the rest of a longer one becomes a line of its own."""
 
 MOST_FILE: Final = 4 << 20
-"""Bytes after which a file is put aside."""
+"""Bytes after which a file is rotated."""
 
 KEPT: Final = 3
-"""Files that are kept of one process, the one that is written to among them."""
+"""Files kept for one process, including the one that is written to."""
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 WAITING: Final = 1 << 20
-"""Characters of lines that wait for one who follows; then lines are left out, and counted."""
+"""Maximum characters of lines that wait for a follower; then lines are left out, and counted."""
 
 
 @attrs.frozen
 class LogLine:
-    """One line of a process. `left_out` are lines before it that one who follows did not take in time."""
+    """One line of a process. `left_out` counts lines before it that a follower did not take in time."""
 
     process: str
     text: str
     left_out: int = 0
     time: str = ""
-    """The instant at which it was read, as in `2030-01-01T00:00:00.000Z`; "" where that is not known."""
+    """The instant at which it was read, such as `2030-01-01T00:00:00.000Z`; "" if it is not known."""
 
 
 class LogFiles:
     """The logs of all processes of a launcher, in one folder.
 
-    What cannot be written is lost and counted, and the first time `warn` is called with the reason. Once
-    there is room again, the file of a process says how many of its lines are not in it.
+    Lines that cannot be written are lost and counted; the first time, `warn` is called with the reason. Once
+    there is room again, the file of a process says how many of its lines are missing.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class LogFiles:
     ) -> None:
         self.folder = folder
         self.lost = 0
-        """How many lines could not be written, of all processes."""
+        """The number of lines of all processes that could not be written."""
         self.why_lost = ""
-        """Why the last of them could not be written."""
+        """Why the last lost line could not be written."""
         self.recent = RecentLines()
         self._warn = warn
         self._now = now
@@ -75,12 +75,12 @@ class LogFiles:
         self._locks: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
 
     def file(self, process: str, age: int = 0) -> Path:
-        """Return the file of a process; `age` 1 is the one before it."""
+        """Return the file of a process; with `age` 1 the file before it."""
         name = process.replace("/", "-")
         return self.folder / (f"{name}.log" if not age else f"{name}.{age}.log")
 
     async def write(self, process: str, lines: list[str]) -> None:
-        """Keep some lines, and hand them to those who follow. A full disk loses them, and nothing else."""
+        """Keep some lines, and pass them to followers. A full disk loses the lines, and nothing else."""
         self.recent.add(process, lines)
         at = f"{self._now():%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
         data = "".join(f"{at} {line}\n" for line in lines).encode("utf-8", "backslashreplace")
@@ -109,7 +109,7 @@ class LogFiles:
             )
 
     def close(self) -> None:
-        """Let those who follow end, once they have taken what there is."""
+        """End the followers, once they have taken all waiting lines."""
         for follower in tuple(self._followers):
             follower.close()
 
@@ -130,10 +130,10 @@ class LogFiles:
 
     @contextmanager
     def follow(self, patience: float = 0.0, later: Iterable[str] = ()) -> Generator[Follower]:
-        """Return a context manager for one who follows all lines from now on.
+        """Return a context manager for a follower of all lines from now on.
 
-        Processes wait up to `patience` seconds for one who is behind; then lines are left out, and counted.
-        The lines of the processes in `later` come once `last_before` has returned those before.
+        Processes wait up to `patience` seconds for a follower that is behind; then lines are left out, and
+        counted. The lines of processes in `later` come once `last_before` has returned the lines before.
         """
         follower = Follower(patience, later)
         self._followers[follower] = None
@@ -143,7 +143,7 @@ class LogFiles:
             del self._followers[follower]
 
     async def last_before(self, follower: Follower, process: str, count: int) -> list[LogLine]:
-        """Return the last lines of a process; one who follows gets those after them, none twice."""
+        """Return the last lines of a process; the follower then gets the lines after them, none twice."""
         async with self._locks[process]:
             found = await trio.to_thread.run_sync(self.last, process, count)
             follower.later.discard(process)
@@ -162,7 +162,7 @@ class LogFiles:
 
 
 class Follower:
-    """A reader of all lines as they come: those that it has not taken wait, up to `WAITING` characters."""
+    """A reader of all lines as they come: lines that it has not taken wait, up to `WAITING` characters."""
 
     def __init__(self, patience: float, later: Iterable[str] = ()) -> None:
         self.patience = patience
@@ -177,11 +177,11 @@ class Follower:
 
     @property
     def is_full(self) -> bool:
-        """Whether no line more would be taken."""
+        """Whether no more lines fit."""
         return self._size >= WAITING
 
     async def put(self, process: str, lines: list[str], time: str = "") -> None:
-        """Take lines, waiting for room while this one is patient; leave out the others."""
+        """Take lines, waiting for room while this follower is patient; leave out the others."""
         is_patient = self.patience > 0
         for line in lines:
             if self.is_full and is_patient:
@@ -201,7 +201,7 @@ class Follower:
         self._there.set()
 
     async def lines(self) -> list[LogLine]:
-        """Return the lines that wait; waits for the first. None are left at the end."""
+        """Return the waiting lines; wait for the first. Return none at the end."""
         await self._there.wait()
         if not self._is_closed:
             self._there = trio.Event()
@@ -211,25 +211,25 @@ class Follower:
         return found
 
     def close(self) -> None:
-        """Let `lines` return what there is, and nothing from then on."""
+        """Let `lines` return the waiting lines, and nothing after that."""
         self._is_closed = True
         self._there.set()
 
 
 def _line_of(process: str, written: str) -> LogLine:
-    """Return a line of a file; those of older versions have no time."""
+    """Return a line of a file; lines of older versions have no time."""
     time, _, text = written.partition(" ")
     return LogLine(process, text, time=time) if _TIME.fullmatch(time) else LogLine(process, written)
 
 
 class LineSplitter:
-    """Cuts output into lines; what is no whole line yet is kept, up to the longest line."""
+    """Cuts output into lines; an incomplete line is kept, up to the maximum length."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def lines(self, piece: bytes) -> Iterator[str]:
-        """Yield the lines that are whole with a piece."""
+        """Yield the lines that a piece completes."""
         *whole, self._rest = (self._rest + piece).split(b"\n")
         for line in whole:
             yield from self._cut(line)
@@ -238,7 +238,7 @@ class LineSplitter:
             self._rest = self._rest[MOST_LINE:]
 
     def rest(self) -> Iterator[str]:
-        """Yield what is left at the end."""
+        """Yield the incomplete line at the end."""
         if self._rest:
             yield _text(self._rest)
             self._rest = b""

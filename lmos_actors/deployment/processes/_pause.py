@@ -1,4 +1,4 @@
-"""Processes that are held still, as a fault: by SIGSTOP, with a shell that looks after them meanwhile."""
+"""The pausing of processes, as a fault: by SIGSTOP, with a shell that watches over them meanwhile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from subprocess import PIPE, Popen
 
 
 def kill_with_us(group: int) -> Popen[bytes]:
-    """Start a shell that kills a process group once this process has gone; return it, to be killed before.
+    """Start a shell that kills a process group once this process has gone; kill it before that.
 
     Its standard input ends with this process, however that ends.
     """
@@ -17,16 +17,16 @@ def kill_with_us(group: int) -> Popen[bytes]:
 
 
 class Pause:
-    """The pause of a process with all that it has started itself, which is a process group of its number.
+    """The pause of a process and of all processes that it has started: the process group of its number.
 
-    A process that is stopped does not see that its launcher has gone. So a shell does that in its place.
+    A stopped process does not see that its launcher has gone, so a shell watches in its place.
     """
 
     def __init__(self) -> None:
         self._shell: Popen[bytes] | None = None
 
     def begin(self, group: int) -> None:
-        """Stop a group, unless it is stopped already."""
+        """Stop a group, unless it is already stopped."""
         _send(group, signal.SIGSTOP)
         if self._shell is None:
             self._shell = kill_with_us(group)
@@ -38,7 +38,7 @@ class Pause:
             _send(group, signal.SIGCONT)
 
     def forget(self) -> None:
-        """Look after it no longer: it has been killed."""
+        """Stop watching over it: it has been killed."""
         shell, self._shell = self._shell, None
         if shell is not None:
             shell.kill()

@@ -1,9 +1,9 @@
 """Placement: where processes run. Nothing above this file knows of machines, disks or addresses.
 
-The embedded place is this machine (`_local_place.py`); another is a cluster of Ray (`_ray_place.py`). What a
-process says of itself (where it listens, that it is ready, that it drains) is in the lines that it prints,
-the same at each place: a place passes them on, and understands none of them. What every place has to do is
-in `tests/deployment/processes/test_place.py`.
+The embedded place is this machine (`_local_place.py`); another is a Ray cluster (`_ray_place.py`). A process
+reports its state (where it listens, that it is ready, that it drains) in the lines that it prints, the same
+at each place: a place passes them on without reading them. The duties of every place are in
+`tests/deployment/processes/test_place.py`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Order:
-    """One process to run: `arguments` are those of the command `lmos-actors`, `name` is for people.
+    """One process to run: `arguments` are the arguments of `lmos-actors`, `name` is for people.
 
-    `processors` are those that the place has to find for it, None for what is there.
+    `processors` is how many the place must find for it; None means whatever there is.
     """
 
     name: str
     arguments: tuple[str, ...]
     processors: int | None = None
     environment: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False)
-    """Further variables of its environment, some of which are secrets."""
+    """Further variables of its environment; some are secrets."""
 
 
 class Process(Protocol):
@@ -42,7 +42,7 @@ class Process(Protocol):
         ...
 
     def output(self) -> AsyncGenerator[bytes]:
-        """Return its standard output, in pieces as they come. What is not read holds the process back."""
+        """Return its standard output, in pieces as they come. Unread output holds the process back."""
         ...
 
     def errors(self) -> AsyncGenerator[bytes]:
@@ -52,49 +52,49 @@ class Process(Protocol):
     async def wait(self) -> int | None:
         """Wait for its end; return its exit code, or the negative number of the signal that ended it.
 
-        None where its end was noticed, and its exit code is not known.
+        Return None if its end was noticed, but its exit code is not known.
         """
         ...
 
     def stop(self) -> None:
-        """Ask it to end in order. Does nothing once it was asked, or has ended."""
+        """Ask it to end in order. Do nothing if it was asked before, or has ended."""
         ...
 
     def kill(self) -> None:
-        """End it at once. Does nothing once it has ended."""
+        """End it at once. Do nothing if it has ended."""
         ...
 
     def pause(self) -> None:
-        """Have it do nothing at all, until `resume`: a fault, for tests. Does nothing once it has ended."""
+        """Stop it entirely until `resume`: a fault, for tests. Do nothing if it has ended."""
         ...
 
     def resume(self) -> None:
-        """Let it go on after `pause`. Does nothing if it goes on already, or has ended."""
+        """Let it go on after `pause`. Do nothing if it is not paused, or has ended."""
         ...
 
 
 class Place(Protocol):
-    """Where processes run. What it has started ends in order once the launcher is gone, however that came."""
+    """Where processes run. What it has started ends in order once the launcher is gone, however it ended."""
 
     def opened(self) -> AbstractAsyncContextManager[None]:
-        """Be able to start processes for a block. Raise ConfigError, AlreadyRunning.
+        """Allow processes to be started during a block. Raise ConfigError, AlreadyRunning.
 
-        At its end those that still run are left alone: they end in order, as the launcher has gone.
+        At its end, running processes are left alone: they end in order, as the launcher has gone.
         """
         ...
 
     def check(self, plan: LaunchPlan) -> None:
-        """Raise ConfigError for what a plan asks for and the place cannot do; once it is open."""
+        """Raise ConfigError if the place cannot do what a plan asks for; call it once the place is open."""
         ...
 
     async def left(self) -> Sequence[int | str]:
-        """Return what identifies the processes of an earlier launcher that still run."""
+        """Return the identifiers of the processes of an earlier launcher that still run."""
         ...
 
     async def wait_left(self, seconds: float) -> None:
-        """Wait until these have ended; kill those that have not after some seconds."""
+        """Wait until these processes have ended; after some seconds, kill the others."""
         ...
 
     async def start(self, order: Order) -> Process:
-        """Start a process; bounded. Raise StartFailed, also where the place has no room for it."""
+        """Start a process, in bounded time. Raise StartFailed, also if the place has no room for it."""
         ...

@@ -1,4 +1,4 @@
-"""The plan of a launcher, as values: groups, their order, and what one needs of another. Pure."""
+"""The plan of a launcher, as values: groups, their order, and their needs. Pure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
     from lmos_actors.supervision import Backoff
 
 Need: TypeAlias = Literal["ready", "started", "listening"]
-"""What a group waits for of another; `listening` is for its directory, while its agents may be starting."""
+"""The state that a group waits for; `listening`: of a directory, while its agents may be starting."""
 
 CANNOT_START = 2
 """Exit code of a process that cannot start until somebody corrects a file, a class or an option."""
 
 HARD_END = 6.0
-"""Seconds that a process has beyond its time to drain, before it is killed."""
+"""Seconds beyond its time to drain before a process is killed."""
 
 
 @attrs.frozen(kw_only=True)
 class GroupPlan:
     """A group: how many processes it has, what starts them, and how they are watched. Times are in seconds.
 
-    `arguments` are those of the command that runs one process, without its number. `needs` are groups that
-    have to be ready, or started, before. With `exclusive` two processes of one number cannot be there at a
-    time, as they would have one port or one file.
+    `arguments` are the arguments of the command for one process, without its number. `needs` are groups that
+    must be ready, or started, first. With `exclusive` two processes with one number cannot exist at a time,
+    as they would have one port or one file.
     """
 
     name: str
@@ -38,9 +38,9 @@ class GroupPlan:
     hosts: tuple[str, ...] = ()
     """The groups whose directories it uses; their addresses are given to its processes."""
     tells_address: bool = False
-    """It hosts a directory at a free port, or at all addresses of a machine that its place chooses.
+    """Whether it hosts a directory at a free port, or at all addresses of a machine that its place chooses.
 
-    Others are told where, and it is there again after a restart."""
+    Others are told the address, which it has again after a restart."""
     ready: float = 30.0
     drain: float = 10.0
     order: Literal["start_first", "stop_first"] = "stop_first"
@@ -50,21 +50,21 @@ class GroupPlan:
     max_seconds: float = 60.0
     backoff: Backoff | None = None
     is_patient: bool = False
-    """It is also tried again where it cannot start: its code is being written."""
+    """Whether it is tried again even if it cannot start: its code is being written."""
     most: int = 1_000
-    """Most processes it can have: one, where all would have one port or one file."""
+    """Maximum processes that it can have: one, if all would have one port or one file."""
     processors: int | None = None
-    """Processors of each process, None for what is there."""
+    """Processors of each process; None means whatever there is."""
     store: str | None = None
-    """Its store in a server, where `$(replica)` stands for the number of a process; None for none."""
+    """Its store in a server, with `$(replica)` for the number of a process; None if it has none."""
     only_here: tuple[str, ...] = ()
-    """What makes it a group of one machine, in words that follow its name."""
+    """The reason why it is bound to one machine, in words that follow its name."""
     content: str = ""
-    """A digest of all that a process of it is made of: if it changes, its processes are replaced."""
+    """A digest of all that determines its processes: if it changes, they are replaced."""
 
     @property
     def version(self) -> str:
-        """The beginning of that, for people."""
+        """The beginning of the digest, for people."""
         return self.content[:8]
 
     @property
@@ -84,7 +84,7 @@ class LaunchPlan:
     max_restarts: int = 3
     max_seconds: float = 600.0
     page: str = ""
-    """All that is said of its page, as a text that differs where something does."""
+    """All settings of its page, as one text that shows whether they have changed."""
 
     def group(self, name: str) -> GroupPlan:
         """Return a group. Raises KeyError."""
@@ -98,22 +98,22 @@ class Changes:
     added: tuple[GroupPlan, ...] = ()
     replaced: tuple[GroupPlan, ...] = ()
     smaller: tuple[GroupPlan, ...] = ()
-    """Those of `replaced` that have fewer processes from then on: surplus ones are stopped before."""
+    """Replaced groups that will have fewer processes: the surplus ones are stopped first."""
     scaled: tuple[GroupPlan, ...] = ()
-    """Those that have another number of processes, without `smaller`."""
+    """Groups that will have another number of processes, without `smaller`."""
     started: tuple[str, ...] = ()
-    """Groups with processes that were stopped by a request, as by `drain`."""
+    """Groups with processes that were stopped by a request, such as `drain`."""
     removed: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     """The limits of supervisors that change."""
     at_next_start: tuple[str, ...] = ()
-    """Changes of supervisors, which a launcher that runs does not take over."""
+    """Changes of supervisors that a running launcher does not adopt."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.replaced or self.scaled or self.started or self.removed)
 
     def lines(self) -> list[str]:
-        """Return what will be done, one line for each thing, in the order in which it is done."""
+        """Return what will be done, one line for each step, in order."""
         replaced: list[str] = []
         for each in self.replaced:
             replaced += [_count_of(each)] if each in self.smaller else []
@@ -134,7 +134,7 @@ def _count_of(group: GroupPlan) -> str:
 
 
 def changes_between(old: LaunchPlan, new: LaunchPlan, stopped: Collection[str] = ()) -> Changes:
-    """Return what leads from one plan to another; `stopped` are groups with processes that were stopped."""
+    """Return the changes from one plan to another; `stopped` are groups with stopped processes."""
     before = {group.name: group for group in old.groups}
     both = [(before[group.name], group) for group in new.groups if group.name in before]
     changed = [group.name for was, group in both if was.content != group.content]
@@ -166,7 +166,7 @@ def changes_between(old: LaunchPlan, new: LaunchPlan, stopped: Collection[str] =
 
 
 def in_order(groups: Sequence[GroupPlan]) -> tuple[GroupPlan, ...]:
-    """Return groups so that each comes after those that it needs, else as given. Circles are a mistake."""
+    """Return groups so that each follows those that it needs, else as given. Circles are a mistake."""
     left, done = {group.name: group for group in groups}, dict[str, GroupPlan]()
     while left:
         free = next(

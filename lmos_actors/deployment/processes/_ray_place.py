@@ -1,20 +1,20 @@
-"""A cluster of Ray as the place of processes: Ray chooses the machine, and says when one is gone.
+"""A Ray cluster as the place of processes: Ray chooses the machine, and reports when one is gone.
 
     launcher (a driver of Ray)          a machine of the cluster
       RayPlace ── RayProcess ─────────── RayReplica (_ray_worker.py), an actor in a worker of its own
                   begin, read,             a thread: `serve --group`
                   wait, stop                 connections of its own to other groups
 
-Ray is not on the way between agents: what it carries is the request to begin or to end, and the lines that a
+Ray is not on the way between agents: it only carries the request to begin or to end, and the lines that a
 process prints. It restarts nothing either: a process whose worker or machine is gone has ended, and its
 supervisor starts another, by its own rules, which Ray then places.
 
 - **One launcher for a deployment.** The actors are in a namespace of its name. A further actor, `launcher`,
   ends with the launcher's job; as long as it is there, a second launcher is refused.
-- **What an earlier launcher has left** drains by itself once nobody asks for its lines, and is waited for.
+- **Processes of an earlier launcher** drain once nobody asks for their lines, and are waited for.
 - **The project travels**: its folder is the working directory of each worker (`runtime_env`). The copy of the
   deployment file that a process reads comes with its order.
-- **The event loop never waits for Ray.** What blocks is called in a thread; answers come by their futures.
+- **The event loop never waits for Ray.** Blocking calls are made in a thread; answers come by futures.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ LAUNCHER: Final = "launcher"
 """Name of the actor that ends with the launcher."""
 
 PLACED: Final = 60.0
-"""Seconds in which the cluster has to find room for a process, and a worker to start."""
+"""Seconds for the cluster to find room for a process, and for a worker to start."""
 
 REACHED: Final = 5.0
 """Seconds for a first connection to the cluster."""
 
 GONE: Final = 20.0
-"""Seconds in which Ray notices that an earlier launcher has ended."""
+"""Seconds until Ray notices that an earlier launcher has ended."""
 
 KILLED: Final = 5.0
-"""Seconds that the end of a place waits until Ray has heard of all that were killed."""
+"""Maximum seconds that closing a place waits until Ray has taken note of all killed workers."""
 
 THREADS: Final = 8
-"""Calls of one actor that run at once: two streams, its end, and what is asked besides."""
+"""Calls of one actor that run at once: two streams, its end, and other questions."""
 
 LEFT_OUT: Final = [".git", ".venv", "__pycache__", ".lmos", "*.db", "*.db-*", "*.log"]
 """Files of the project that do not travel."""
@@ -78,7 +78,7 @@ def _ray() -> Any:
 
 
 async def _answer(ref: Any) -> Any:
-    """Return the answer of an actor, or raise what Ray says of it. A cancel leaves the call alone."""
+    """Return the answer of an actor, or raise what Ray reports. A cancel does not stop the call."""
     token, done = trio.lowlevel.current_trio_token(), trio.Event()
 
     def wake(_: object) -> None:
@@ -101,7 +101,7 @@ class RayProcess:
         self._actor = actor
         self._has_ended = False
         self._open = 3
-        """Streams that have not been read to their end, and the exit code that is not known."""
+        """The number of things still unknown: streams not read to their end, and the exit code."""
 
     def output(self) -> AsyncGenerator[bytes]:
         """See `Process`."""
@@ -138,7 +138,7 @@ class RayProcess:
         return code
 
     def _known(self) -> None:
-        """Have the worker end, once all is known of what ran in it."""
+        """Let the worker end, once all is known of the process in it."""
         self._open -= 1
         if not self._open:
             self.kill()
@@ -161,7 +161,7 @@ class RayProcess:
 
 
 class _Mark:
-    """The actor that is there as long as a launcher is."""
+    """The actor that exists as long as a launcher does."""
 
     def __init__(self, who: str) -> None:
         self._who = who
@@ -171,13 +171,13 @@ class _Mark:
 
 
 class RayPlace:
-    """A cluster of Ray. `address` is that of Ray, "auto" for the one of this machine.
+    """A Ray cluster. `address` is Ray's address, "auto" for the cluster of this machine.
 
     `command` is what runs in each worker: it is called with the words of a process.
 
     `root` is the folder of the project, which travels to the workers, `file` the deployment file in it.
-    `placed` are the seconds in which the cluster has to find room for a process, and a worker to start,
-    `gone` those in which it notices that an earlier launcher has ended.
+    `placed` is the seconds for the cluster to find room for a process, and for a worker to start, `gone` the
+    seconds until it notices that an earlier launcher has ended.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class RayPlace:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
-        """Be connected to the cluster for a block. Raise ConfigError, AlreadyRunning."""
+        """Be connected to the cluster during a block. Raise ConfigError, AlreadyRunning."""
         await self._reach()
         await trio.to_thread.run_sync(self._connect)
         _take_sigterm_again()
@@ -215,7 +215,7 @@ class RayPlace:
                 await trio.to_thread.run_sync(self._shut_down)
 
     def _do_aside(self, call: Callable[[], None]) -> None:
-        """Have Ray do something that may take it long where a part of the cluster is cut off."""
+        """Have Ray do something that may take long if a part of the cluster is cut off."""
         self._aside = [thread for thread in self._aside if thread.is_alive()]
         self._aside.append(threading.Thread(target=call, name="lmos-actors: Ray", daemon=True))
         self._aside[-1].start()
@@ -227,7 +227,7 @@ class RayPlace:
         self._ray.shutdown()
 
     async def _reach(self) -> None:
-        """Raise ConfigError where nobody listens: Ray would try for minutes, and cannot be interrupted."""
+        """Raise ConfigError if nobody listens: Ray would try for minutes, and cannot be interrupted."""
         address = await trio.to_thread.run_sync(self._named)
         host, _, port = address.removeprefix("ray://").rpartition(":")
         try:
@@ -239,7 +239,7 @@ class RayPlace:
             raise self._no_ray(str(error) or f"no connection within {REACHED:g} s") from None
 
     def _named(self) -> str:
-        """Return the address that is meant: of "auto" what Ray finds. Raise ConfigError."""
+        """Return the address to use: for "auto" the one that Ray finds. Raise ConfigError."""
         if self._address == "auto":
             find = import_module("ray._private.services").get_ray_address_from_environment
             try:
@@ -278,9 +278,9 @@ class RayPlace:
             raise ConfigError(f"Ray at {self._address!r}: {why}{hint}", "--on") from None
 
     async def _mark(self) -> None:
-        """Be the launcher of this namespace; wait for one that has just ended.
+        """Become the launcher of this namespace; wait for one that has just ended.
 
-        Raise AlreadyRunning, and ConfigError where this package is missing on a machine.
+        Raise AlreadyRunning, and ConfigError if this package is missing on a machine.
         """
         who = f"process {os.getpid()} on {socket.gethostname()}"
         options = self._ray.remote(_Mark).options(name=LAUNCHER, num_cpus=0)
@@ -304,7 +304,7 @@ class RayPlace:
                 return
 
     async def _other(self) -> str | None:
-        """Return who the other launcher is, None if it has gone."""
+        """Return the other launcher's name, None if it has gone."""
         try:
             actor = await trio.to_thread.run_sync(partial(self._ray.get_actor, LAUNCHER))
             return str(await _answer(actor.who.remote()))
@@ -340,7 +340,7 @@ class RayPlace:
         raise StartFailed(order.name, await trio.to_thread.run_sync(self._no_room, order))
 
     def _shipped(self, words: Sequence[str]) -> tuple[list[str], list[tuple[str, bytes]]]:
-        """Return the words for a worker, and the files that come with them: it has the project, no more."""
+        """Return the words for a worker, and the files sent with them: a worker has only the project."""
         placed: list[str] = []
         files: list[tuple[str, bytes]] = []
         for word in words:
@@ -371,7 +371,7 @@ class RayPlace:
         return sorted(name for name in named if name != LAUNCHER)
 
     async def wait_left(self, seconds: float) -> None:
-        """Have what an earlier launcher has left drain, and wait for it; after some seconds, kill it."""
+        """Let the processes of an earlier launcher drain, and wait; after some seconds, kill them."""
         for name in await self.left():
             with suppress(ValueError):
                 actor = await trio.to_thread.run_sync(partial(self._ray.get_actor, name))
@@ -385,7 +385,7 @@ class RayPlace:
             await trio.sleep(0.2)
 
     def check(self, plan: LaunchPlan) -> None:
-        """See `Place`: on several machines a group can have nothing of one of them."""
+        """See `Place`: on several machines a group can depend on none of them."""
         machines = {node["NodeManagerAddress"] for node in self._ray.nodes() if node["Alive"]}
         for group in plan.groups if len(machines) > 1 else ():
             for why in group.only_here:
@@ -393,7 +393,7 @@ class RayPlace:
 
 
 def _killed(ray: Any, actor: Any) -> None:
-    """Have Ray end the worker of an actor at once. Blocks until Ray has heard it."""
+    """Have Ray end the worker of an actor at once. Blocks until Ray has taken note."""
     with suppress(ray.exceptions.RayError, ValueError):  # ValueError: there is none
         ray.kill(actor)
 
@@ -401,13 +401,13 @@ def _killed(ray: Any, actor: Any) -> None:
 def _no_news_of_ray() -> None:
     """Keep what Ray reports of its workers off standard output, which is ours; `log_to_driver` does not.
 
-    The supervisors of processes say in lines of their own what has ended.
+    The supervisors of processes report ends in lines of their own.
     """
     vars(import_module("ray._private.worker"))["_worker_logs_enabled"] = False
 
 
 def _take_sigterm_again() -> None:
-    """Have Python take SIGTERM alone: Ray puts a handler before it that prints the stack of this process."""
+    """Make Python alone handle SIGTERM: Ray puts a handler before it that prints this process's stack."""
     if threading.current_thread() is threading.main_thread():
         handler = signal.getsignal(signal.SIGTERM)
         if handler is not None:  # else it is that of a program in C
@@ -415,6 +415,6 @@ def _take_sigterm_again() -> None:
 
 
 def _said_of(error: Exception) -> str:
-    """Return the line of an error of Ray that says why: the last one where it comes with a traceback."""
+    """Return the line of a Ray error that gives the reason: the last one if it has a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return lines[-1] if any(line.startswith("File ") for line in lines) else lines[0]

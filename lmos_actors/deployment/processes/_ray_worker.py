@@ -1,12 +1,11 @@
 """The worker of a Ray actor: it runs one process of a group, and keeps its output.
 
 The worker belongs to the process of the group alone. `serve --group` runs in a thread of it, with pipes in
-the place of the three standard streams: so it ends by what is read from its standard input, as it does on the
-launcher's own machine, and its lines reach the launcher. Ray carries nothing else: messages between agents go
-over their own connections.
+place of the three standard streams: so it ends with its standard input, as on the launcher's own machine, and
+its lines reach the launcher. Ray carries nothing else: messages between agents go over their own connections.
 
-Every method may be called again after it has run, as Ray may lose an answer: `begin` begins once, and what
-has been read is named by how much of it the caller has.
+Every method may be called again after it has run, as Ray may lose an answer: `begin` begins once, and a read
+names how much the caller already has.
 
 A launcher that asks for nothing has gone, and the process drains, after `ORPHAN`; Ray keeps the actor until
 then (`lifetime="detached"`), as it would else kill it in the midst of its work. Where the raylet is gone, Ray
@@ -34,16 +33,16 @@ ORPHAN: Final = 30.0
 """Seconds without a call after which the launcher counts as gone."""
 
 LOOK: Final = 0.5
-"""Seconds between two looks at whether they are there."""
+"""Seconds between two checks whether the launcher and the raylet are there."""
 
 POLL: Final = 5.0
-"""Seconds for which a call waits for something new."""
+"""Seconds for which a call waits for news."""
 
 MOST_BYTES: Final = 1 << 20
-"""Bytes of a stream that wait to be read; beyond them the process waits in its turn."""
+"""Bytes of a stream that may wait to be read; beyond them the process waits in its turn."""
 
 SHIPPED: Final = "file:"
-"""Begins a word in the place of which the path of a file is put that came with the order."""
+"""Begins a word that is replaced by the path of a file sent with the order."""
 
 
 def version() -> str:
@@ -77,7 +76,7 @@ class Stream:
             self._changed.notify_all()
 
     def after(self, taken: int, seconds: float) -> tuple[bytes, bool]:
-        """Return what follows the first `taken` bytes, and whether that was all. Waits for something new."""
+        """Return the data after the first `taken` bytes, and whether it is complete. Wait for news."""
         with self._changed:
             del self._kept[: max(0, taken - self._before)]
             self._before = max(self._before, taken)
@@ -86,7 +85,7 @@ class Stream:
             return bytes(self._kept), self._ended
 
     def close(self) -> None:
-        """Let what is written from now on go nowhere."""
+        """Discard what is written from now on."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._number)
         os.close(nowhere)
@@ -95,8 +94,8 @@ class Stream:
 class RayReplica:
     """One process of a group; an actor of Ray with threads.
 
-    `command` is called with the words of the process. Ray sends a function by its name, so it has to be one
-    of a module that the worker can import.
+    `command` is called with the words of the process. Ray sends a function by name, so it must be in a module
+    that the worker can import.
     """
 
     def __init__(self, command: Callable[[Sequence[str]], object]) -> None:
@@ -116,10 +115,10 @@ class RayReplica:
         environment: Mapping[str, str],
         launcher: str,
     ) -> tuple[str, int]:
-        """Begin, unless that was done; return the address of the machine and the number of the process.
+        """Begin, unless begun before; return the address of the machine and the number of the process.
 
-        `words` are those of the command `lmos-actors serve`, `files` what comes with them, `launcher` is the
-        version of this package that the launcher has. Raise RuntimeError where this is another one.
+        `words` are the words of the command `lmos-actors serve`, `files` the files sent with them, `launcher`
+        is the launcher's version of this package. Raise RuntimeError if the version here is another one.
         """
         host = str(import_module("ray").util.get_node_ip_address())
         if launcher != version():
@@ -169,7 +168,7 @@ class RayReplica:
             self._ended.set()
 
     def _watch(self) -> None:
-        """End once the launcher has gone, or the raylet that has started the worker."""
+        """End once the launcher has gone, or the raylet that started the worker."""
         while time.monotonic() - self._heard < ORPHAN and os.getppid() == self._raylet:
             time.sleep(LOOK)
         self._leave()
@@ -179,12 +178,12 @@ class RayReplica:
     # ---- what the launcher asks
 
     def read(self, stream: int, taken: int) -> tuple[bytes, bool]:
-        """Return the bytes of a stream after those that the launcher has, and whether these are the last."""
+        """Return the bytes of a stream after those that the launcher has, and whether they are the last."""
         self._heard = time.monotonic()
         return self._streams[stream].after(taken, POLL)
 
     def wait(self) -> int | None:
-        """Return the exit code, None if the process goes on."""
+        """Return the exit code, None if the process still runs."""
         self._heard = time.monotonic()
         self._ended.wait(POLL)
         return self._code
@@ -197,7 +196,7 @@ class RayReplica:
                 os.write(self._stdin, b"stop\n")
 
     def _leave(self) -> None:
-        """Have the process see that the launcher has gone."""
+        """Let the process see that the launcher has gone."""
         with self._lock:
             if self._stdin is not None:
                 os.close(self._stdin)

@@ -1,7 +1,7 @@
 """The last lines of all processes of a launcher, in memory, for its page.
 
-Of each process a few are kept, however much others print, and of all together the last ones as they came.
-Lines that `serve` prints for its launcher are not among them, and neither are colours.
+A few lines of each process are kept, however much others print, and the last lines of all together. Lines
+that `serve` prints for its launcher are left out, and so are colours.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 OF_EACH: Final = 20
-"""Lines that are kept of each process."""
+"""Lines kept for each process."""
 
 OF_ALL: Final = 1_000
-"""Lines that are kept of all of them together."""
+"""Lines kept for all processes together."""
 
 MOST_PROCESSES: Final = 2_000
-"""Processes of which lines are kept; of more, those that have printed nothing for longest are let go."""
+"""Maximum processes of which lines are kept; beyond it, those that were silent for longest are dropped."""
 
 SHORT: Final = 500
-"""Characters of a line."""
+"""Maximum characters of a line."""
 
 EVENT: Final = '{"event"'
 """The beginning of a line that is for the launcher."""
@@ -40,7 +40,7 @@ _COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]")
 
 @attrs.frozen
 class RecentLine:
-    """One line: its number among all of this launcher, when it came (Unix time), and the process."""
+    """One line: its number among all lines of this launcher, its time (Unix time), and the process."""
 
     number: int
     time: float
@@ -57,7 +57,7 @@ class RecentLines:
         self._of_all: deque[RecentLine] = deque(maxlen=OF_ALL)
 
     def add(self, process: str, lines: list[str]) -> None:
-        """Take lines of a process, in their order."""
+        """Add lines of a process, in order."""
         now = time.time()
         begin, self._number = self._number, self._number + len(lines)
         skipped = max(len(lines) - OF_ALL, 0)  # of a flood only the last ones are looked at
@@ -69,9 +69,9 @@ class RecentLines:
             self._of_each.use(process, lambda: deque(maxlen=OF_EACH)).append(kept)
 
     def last(self, count: int, of: str, sees: Callable[[str], bool]) -> list[RecentLine]:
-        """Return the last lines of one process, of the processes of a group, or of all, the oldest first.
+        """Return the last lines of one process, of a group's processes, or of all, the oldest first.
 
-        Those of processes that `sees` does not hold for are left out.
+        Lines of processes for which `sees` is false are left out.
         """
 
         def is_wanted(line: RecentLine) -> bool:
@@ -94,7 +94,7 @@ class RecentLines:
 
 
 def plain(line: str, most: int) -> str:
-    """Return at most so many characters of what a process has printed: no colours, nothing for a terminal."""
+    """Return a limited number of characters of a process's output, without colours or terminal codes."""
     return printable(_COLOUR.sub("", line[: 2 * most]).replace("\t", "    "))[:most]
 
 

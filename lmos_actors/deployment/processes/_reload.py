@@ -1,4 +1,4 @@
-"""Restarts of groups whose code has changed, while it is being written."""
+"""Restarts of groups whose code has changed, during development."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOK: Final = 0.5
 
 
 async def reload_changed(launcher: Launcher, say: Callable[[str], None]) -> None:
-    """Restart each group of a launcher of which a file of the project has changed, until cancelled."""
+    """Restart each group of a launcher when one of its project files has changed, until cancelled."""
     before = _times(launcher.groups.values())
     while True:
         await trio.sleep(LOOK)
@@ -39,7 +39,7 @@ async def reload_changed(launcher: Launcher, say: Callable[[str], None]) -> None
 
 
 def _times(groups: Iterable[Group]) -> dict[str, int]:
-    """Return when the files were changed that groups have imported. Blocks on the disk, for little."""
+    """Return when the files that groups have imported were changed. Blocks on the disk, briefly."""
     found: dict[str, int] = {}
     for group in groups:
         for file in group.files:

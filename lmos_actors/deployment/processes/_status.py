@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 State: TypeAlias = Literal["waiting", "starting", "ready", "draining", "restarting", "stopped", "failed"]
-"""State of a process: `waiting` for groups that it needs, `restarting` between two, `stopped` by request,
-`failed` where it cannot start until somebody corrects something: it is not tried again by itself."""
+"""State of a process: `waiting` for groups that it needs, `restarting` between two lives, `stopped` by
+request, `failed` if it cannot start until somebody corrects something: it is not tried again by itself."""
 
 Step: TypeAlias = Literal["stopping", "starting", "replaced", "pausing", "giving_up", "rolling_back"]
 """Step of a rolling restart: `stopping` the processes of a batch and `starting` theirs, in the order of the
@@ -26,17 +26,17 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     since: str
     why: str = ""
-    """Why the one before it ended, if it ended by itself; while it is waiting: what it waits for."""
+    """Why the process before it ended, if it ended by itself; while it is waiting: what it waits for."""
     page: str = ""
-    """The address of its page for browsers, where it has one."""
+    """The address of its page for browsers, if it has one."""
     version: str = ""
-    """`version` of its group as it was when this process was started."""
+    """The `version` of its group when this process was started."""
     degraded: tuple[str, ...] = ()
     """The first of its agents that are being restarted, or wait for it."""
 
 
 class RolloutStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a rolling restart is: its step, and the numbers of the processes that it is about."""
+    """The state of a rolling restart: its step, and the numbers of the processes concerned."""
 
     step: Step
     processes: tuple[int, ...]
@@ -46,28 +46,28 @@ class RolloutStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A group: how many processes it is to have, those there are, and how far its rolling restart is."""
+    """A group: the wanted number of processes, the existing ones, and the state of its rolling restart."""
 
     name: str
     wanted: int
     replicas: tuple[ReplicaStatus, ...]
     rollout: RolloutStatus | None = None
     version: str = ""
-    """A digest of all that a process of it is made of, by the file as it is applied now."""
+    """A digest of all that determines its processes, by the file as it is applied now."""
 
 
 class LauncherStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A deployment that runs."""
+    """A running deployment."""
 
     name: str
     file: str
     launcher_pid: int
     since: str
     doing: str
-    """The request that is being carried out: "", or such as "restart --rolling weather"."""
+    """The request that is being carried out, such as "restart --rolling weather"; "" if there is none."""
     groups: tuple[GroupStatus, ...]
     lines_lost: int = 0
-    """How many lines of processes could not be written to their files: `why_lost` says why the last one."""
+    """The number of lines of processes that could not be written to files; `why_lost` is the last reason."""
     why_lost: str = ""
     page: str = ""
-    """The address of the page of the deployment, where it has one."""
+    """The address of the page of the deployment, if it has one."""

@@ -1,5 +1,4 @@
-"""The offered names of tools, and URIs of resources. Each name stands for one thing, its only
-name.
+"""The names of offered tools, and URIs of resources. Each names one thing, which has no other name.
 
 Models accept names of up to 64 letters, digits, `_` and `-`. So the agent `desk.clerk` has a tool
 `desk__clerk__find` for its action `find`. A name that would break these rules, or be ambiguous, is cut and

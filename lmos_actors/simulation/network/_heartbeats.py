@@ -16,8 +16,7 @@ BEAT: Final = 20.0
 """Seconds between two looks of an end for life on a connection; see `ConnectionOptions`."""
 
 OPENING: Final = 0.001
-"""Seconds between the answer to a handshake and the moment when the end that connected begins to look for
-life.
+"""Seconds between the answer to a handshake and the moment when the connecting end begins to look for life.
 
 Without them each ping of the other end would come at the very instant of such a look, over a line of constant
 latency, and nobody could say which comes first.
