@@ -36,9 +36,9 @@ async def exchange(
     seconds: float,
     most: int = 64 << 10,
 ) -> WebAnswer:
-    """Send a request, and return its answer, with `most` bytes at most.
+    """Send a request, and return its answer, of at most `most` bytes.
 
-    Raise ConnectFailed where there is none, DeadlineExceeded after some seconds, ConfigError for a request
+    Raise ConnectFailed if there is no answer, DeadlineExceeded after some seconds, ConfigError for a request
     that cannot be sent.
     """
     url = request.url

@@ -1,19 +1,19 @@
 """Chat agents: conversations with people and programs, as ordinary agents.
 
-A subclass writes `reply`; what is around it stands here:
+A subclass writes `reply`; the rest is here:
 
-- **Sessions.** A conversation goes on where it stopped, over connections and restarts of the process: what
-  was said and what the agent remembers is kept in the node's store, or in memory where it has none. A
-  session belongs to its caller: for all others it does not exist.
-- **One turn at a time in a session, many sessions at once.** A message that comes during a turn waits; of
-  those that wait in one session the ninth is refused.
+- **Sessions.** A conversation goes on where it stopped, over connections and restarts of the process: the
+  history and the agent's memory are kept in the node's store, or in memory if it has none. A session belongs
+  to its caller: for all others it does not exist.
+- **One turn at a time in a session, many sessions at once.** A message that comes during a turn waits; if
+  eight wait in one session, the next is refused.
 - **A turn is kept before its end is sent**: a caller that has got `done` finds the turn in the history,
-  whatever happens then. Of a turn that fails what was said is kept, and why it failed; of one whose caller
-  leaves, nothing.
-- **A turn survives its process**, where the agent `resumes` and the node has a store (`_kept_turns.py`).
+  whatever happens then. If a turn fails, its text so far is kept, and why it failed; if its caller leaves,
+  nothing is.
+- **A turn survives its process**, if the agent `resumes` and the node has a store (`_kept_turns.py`).
 - **A call is a turn with sound**, in both directions at once (`_call.py`), for agents that write `talk`.
-- **A crash ends one turn.** Each runs in a temporary child (`_turn.py`). Its caller gets INTERNAL_ERROR, and
-  nothing of the exception: that is in the crash report.
+- **A crash ends one turn.** Each runs in a temporary child (`_turn.py`). Its caller gets INTERNAL_ERROR, but
+  not the exception, which is in the crash report.
 """
 
 from __future__ import annotations
@@ -94,13 +94,13 @@ if TYPE_CHECKING:
     from lmos_actors.persistence import Role, Session
 
 MAX_TURNS: Final = 4_096
-"""Turns of one agent, those that wait included."""
+"""Maximum turns of one agent, including those that wait."""
 
 NO_SESSION: Final = "session expired or not found; start a new session"
-"""The text of SESSION_EXPIRED."""
+"""The message of SESSION_EXPIRED."""
 
 LONGEST_ID: Final = 200
-"""Characters of the id of a session."""
+"""Maximum characters of a session's id."""
 
 Reply: TypeAlias = "str | ChatPart | None"
 
@@ -112,19 +112,19 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     """Agent that people talk to. Subclass it and write `reply`.
 
     `reply(self, turn)` answers one message: an async generator that yields pieces of text or `ChatPart`s, or
-    an async or plain function that returns the whole answer. In it `turn` has the message, the history and a
-    memory that is kept; `await turn.use(tool, ...)` calls a tool. What `reply` raises ends the turn, and no
-    other one; `ActionFailed({"code": ..., "message": ...})` is sent to the caller. While it runs, turns of
-    other sessions go on, and all share the fields of `self`.
+    an async or plain function that returns the whole answer. `turn` has the message, the history and a memory
+    that is kept; `await turn.use(tool, ...)` calls a tool. An exception in `reply` ends only its turn;
+    `ActionFailed({"code": ..., "message": ...})` is sent to the caller. While `reply` runs, turns of other
+    sessions go on, and all share the fields of `self`.
 
     `talk(self, call)` holds a call, for agents that users speak with: an async function that iterates
     `call.sound` and plays sound. `sound_format` in the body of a class is the format that it needs; without
-    it, it is the one that a caller proposes.
+    it, the caller's proposal is used.
 
-    `session_options` in the body of a class bounds what is kept of sessions, `memory_options` what is
-    remembered of users over all sessions (`turn.memories`). Where the node has a store, turns go on after the
-    end of their process: `reply` is called again from its start, see `ChatTurn.steps`. `resumes = False` in
-    the body is without that, and so are `serial` agents.
+    `session_options` in the body of a class bounds the kept sessions, `memory_options` the memories of users
+    over all sessions (`turn.memories`). If the node has a store, turns go on after the end of their process:
+    `reply` is called again from its start, see `ChatTurn.steps`. `resumes = False` in the body turns this
+    off; `serial` agents never resume.
     """
 
     session_options: ClassVar[SessionOptions] = SessionOptions()
@@ -154,11 +154,12 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         """Hold a call. To be written by subclasses that users speak with."""
 
     def keeps_turn(self, metadata: Mapping[str, Any]) -> bool:
-        """Return whether a turn with this metadata is resumed, where turns are. By default, True."""
+        """Return whether a turn with this metadata is resumed, if turns are resumed. By default, True."""
         return True
 
     def identity_for(self, turn: ChatTurn | VoiceCall) -> str | None:
-        """Return whose memories a turn or a call has: its principal, unless a subclass knows better."""
+        """Return whose memories a turn or a call has: its principal's, unless a subclass decides
+        otherwise."""
         return turn.principal
 
     def _memories_of(self, turn: ChatTurn | VoiceCall) -> Memories:
@@ -171,7 +172,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Read what sessions there are. A subclass that has a lifespan of its own enters this one in it."""
+        """Read the existing sessions. A subclass with a lifespan of its own must enter this one in it."""
         slot = self._place()
         self._lines = Lines()
         self._deaf = dict[tuple[str | None, str], None]()  # sessions whose clients know no tool `approve`
@@ -215,9 +216,9 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     ) -> AsyncGenerator[ChatItem]:
         """Send a message; the items are the answer, piece by piece.
 
-        Without `session` a new one begins; the first item names it. With `new` a session of that id begins
+        Without `session` a new one begins; the first item names it. With `new` a session with that id begins
         if there is none. A message that comes again under its `key` is not asked again: it gets the same
-        answer. What a turn sends that is resumed has a key without that.
+        answer. Messages that a resumable turn sends get a key by themselves.
         """
         async with self._turn(content, session, parts, metadata, key, new=new) as (turn, items):
             yield TurnBegan(turn.session, turn.is_new)  # noqa: ASYNC119 -- the runtime closes what it runs
@@ -255,7 +256,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         format: SoundFormat | None = None,
         new: bool = False,
     ) -> AsyncGenerator[CallItem]:
-        """Speak with the agent; `sound` is in the format of the first item, `format` is a proposal for it.
+        """Speak with the agent; `sound` is in the format named by the first item, `format` proposes one.
 
         The end of `sound` hangs up. Sessions are as those of `chat`.
         """
@@ -291,7 +292,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
 
     @action(safe=True, idempotent=True)
     def sessions(self) -> list[SessionEntry]:
-        """Return the sessions of the caller, the one that expires first at first."""
+        """Return the sessions of the caller, in the order in which they expire."""
         owner, is_kept = self._owner(), self._place().rt.keeping is not None
         return [
             SessionEntry(
@@ -302,9 +303,9 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
 
     @action(safe=True, idempotent=True, concurrency=MAX_TURNS)
     async def history(self, session: str, settled: bool = False) -> list[Said]:
-        """Return what was said in a session of the caller, oldest first.
+        """Return the messages of a session of the caller, oldest first.
 
-        With `settled`, once no turn of it is in progress: so a caller who was cut off finds the answer.
+        With `settled`, wait until no turn of it is in progress: so a caller who was cut off finds the answer.
         """
         owner = self._owner()
         if settled:
@@ -314,7 +315,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
 
     @action(idempotent=True, concurrency=MAX_TURNS)
     async def forget(self, session: str) -> bool:
-        """Remove a session of the caller; return whether there was one. A turn that was resumed ends."""
+        """Remove a session of the caller; return whether there was one. A resumed turn in it ends."""
         owner = self._owner()
         with store_in_use():
             found = await self._sessions.forget(owner, session)
@@ -377,7 +378,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         error: ActionFailed,
         kept: OpenTurn | None,
     ) -> None:
-        """Keep what was said in a turn that has failed, but nothing that it has changed in the memory."""
+        """Keep the text of a failed turn, but none of its changes to the memory."""
         again = await self._read(session.owner, session.id)
         answer = failed_answer(self._answer_of(turn), error)
         await self._keep(again, again.head.memory, [asked, answer], kept)
@@ -428,14 +429,14 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         return TurnKeys(self._place(), kept, f"{self.path}\n{name}", goes_on)
 
     def _answer_of(self, turn: ChatTurn | None) -> KeptMessage:
-        """Return what a turn has said, if there was one, as a message."""
+        """Return the text and parts that a turn has sent, as a message; None if there were none."""
         if turn is None:
             return self._message("agent", "")
         answer = self._message("agent", turn.answer, turn.answer_parts)
         return msgspec.structs.replace(answer, notes=turn.notes)
 
     def _offer(self, turn: ChatTurn) -> Offer | None:
-        """Return the way to the user who may decide what is asked in a turn: its own, or its caller's."""
+        """Return the way to the user who may decide a question in a turn: the turn's own, or its caller's."""
         approvals, request = self._place().rt.approvals, current_request()
         if approvals is None:
             return None
@@ -499,9 +500,9 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         offer: Offer | None = None,
         name: str = "",
     ) -> AsyncGenerator[AsyncIterator[Any]]:
-        """Have a child run a turn or a call for a block. A crash of it is INTERNAL_ERROR.
+        """Have a child run a turn or a call for a block. A crash of the child becomes INTERNAL_ERROR.
 
-        `name` is that of a turn that goes on in the next life of the agent.
+        `name` is the name of a turn that goes on in the agent's next life.
         """
         self._number += 1
         out, items = trio.open_memory_channel[Any](AHEAD)
@@ -538,7 +539,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
 
 
 async def _taken(items: trio.MemoryReceiveChannel[Any]) -> AsyncGenerator[Any]:
-    """Yield the items of a channel to its end; without a pause where one waits."""
+    """Yield the items of a channel to its end; without a pause while one is ready."""
     while True:
         try:
             try:

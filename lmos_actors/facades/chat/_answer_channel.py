@@ -1,4 +1,4 @@
-"""The way from the task that answers to the run whose items the caller gets: of turns and of calls."""
+"""The channel from the task that answers to the run whose items the caller gets: for turns and calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AHEAD: Final = 8
-"""Items of an answer that may wait for the run that passes them on."""
+"""Maximum items of an answer that wait for the run that passes them on."""
 
 
 class NotInProgress(RuntimeError):
@@ -31,7 +31,7 @@ class NotInProgress(RuntimeError):
 
 
 class AnswerChannel:
-    """Takes the items of one answer, and is at most `AHEAD` of them ahead of its reader."""
+    """Takes the items of one answer, and is at most `AHEAD` items ahead of its reader."""
 
     __slots__ = ("_new_id", "_out")
 
@@ -40,14 +40,14 @@ class AnswerChannel:
         self._out: trio.MemorySendChannel[Any] | None = None
 
     def open(self, out: trio.MemorySendChannel[Any]) -> None:
-        """Begin: items go into this channel from now on."""
+        """Begin: from now on items go into this channel."""
         self._out = out
 
     async def put(self, item: ChatItem | CallItem) -> None:
         """Pass an item on. Waits until the reader has room.
 
-        Raises RuntimeError before the beginning, TypeError for an item that could not be sent: it is the
-        mistake of this turn, and would else end the agent whose action returns it.
+        Raises RuntimeError before the beginning, TypeError for an item that could not be sent: so the mistake
+        ends this turn, and not the agent whose action returns the item.
         """
         if self._out is None:
             raise NotInProgress("the turn is not in progress")
@@ -64,7 +64,7 @@ class AnswerChannel:
             raise
 
     async def use(self, tool: Tool | Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-        """Call a tool, and show that; return its result as plain data. Raises ToolFailed."""
+        """Call a tool, and show the call; return its result as plain data. Raises ToolFailed."""
         tool = tool if isinstance(tool, Tool) else tool_of(tool)
         call_id = self._new_id()
         await self.put(ToolCalled(call_id, tool.name, dict(arguments)))
@@ -78,14 +78,14 @@ class AnswerChannel:
 
 
 def memories_of(turn: T, memories: Callable[[T], Memories] | None) -> Memories:
-    """Return the memories of a turn or a call. Raise RuntimeError where it has none, as in a test."""
+    """Return the memories of a turn or a call. Raise RuntimeError if it has none, as in a test."""
     if memories is None:
         raise RuntimeError("memories belong to an agent, and this turn was made without one")
     return memories(turn)
 
 
 def check_memory(memory: dict[str, Any], most: int) -> None:
-    """Raise TypeError or ValueError for a memory that cannot be kept: it is the mistake of this turn."""
+    """Raise TypeError or ValueError for a memory that cannot be kept: the mistake fails this turn only."""
     try:
         size = len(msgspec.json.encode(memory))
     except (TypeError, msgspec.EncodeError) as error:

@@ -1,8 +1,8 @@
 """Messages that a turn sends to other chat agents: under keys, so that they are asked once over its lives.
 
-A turn that is resumed begins again, and sends them again. Each has a key, of the turn, of what is asked, and
-how often that was asked before in this life. An agent that knows the key answers as it has before, or goes on
-with the turn that it has begun for it, and joins it; see `ChatAgent.chat`.
+A resumed turn begins again, and sends them again. Each has a key, made from the turn, the message, and how
+often that was sent before in this life. An agent that knows the key gives its earlier answer, or resumes the
+turn that it has begun for it, and joins it; see `ChatAgent.chat`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ._items import ChatPart
 
 MOST_NAMED: Final = 1_000
-"""Actions that are named in a node: an action of a stranger's may have any name."""
+"""Maximum actions that are named in one node: an action of a stranger may have any name."""
 
 LONGEST_KEY: Final = 100
 """Characters of the key of a message."""
@@ -43,7 +43,7 @@ _MAY_REPEAT: Final = ContextVar("lmos_actors.may_repeat", default=False)
 
 @contextmanager
 def may_repeat() -> Generator[None]:
-    """Warn of no request in a block: its author has declared that to do it twice does no more."""
+    """Suppress the warning in a block: its author declares that a second request does no more than one."""
     token = _MAY_REPEAT.set(True)
     try:
         yield
@@ -52,7 +52,7 @@ def may_repeat() -> Generator[None]:
 
 
 class TurnKeys:
-    """The messages and requests of a turn that may be resumed. A message has the same key in each life.
+    """The messages and requests of a resumable turn. A message has the same key in each life.
 
     `name` tells the turn from all others; `goes_on` returns whether it has not ended for its caller.
     """
@@ -65,7 +65,7 @@ class TurnKeys:
         self._sent: Counter[bytes] = Counter()
 
     def check(self, link: Any, key: str) -> None:
-        """Warn of a request that would act once more, if it is the first; see `RepeatedCallWarning`."""
+        """Warn of the first request that would act again after a resumption; see `RepeatedCallWarning`."""
         is_seen_to = self._turn.steps > 0 or self._turn.kept.is_too_large  # by its author, or it is given up
         if is_seen_to or _MAY_REPEAT.get() or not acts_again(link, key):
             return
@@ -83,7 +83,7 @@ class TurnKeys:
             warnings.warn_explicit(text, RepeatedCallWarning, *place_of_caller())
 
     def key_for(self, message: list[Any]) -> str:
-        """Return the key of a message that the turn sends now; an input stream is no part of it."""
+        """Return the key of a message that the turn sends now; an input stream does not affect it."""
         plain = [each for each in message if not hasattr(each, "__aiter__")]
         digest = blake2s(msgspec.json.encode(plain)).digest()
         self._sent[digest] += 1
@@ -92,13 +92,13 @@ class TurnKeys:
 
 
 def kept_key(key: str, text: str, parts: Sequence[ChatPart]) -> str:
-    """Return the key of a message as it is kept: another message under the same key has another."""
+    """Return the key under which a message is kept: it differs for another message with the same key."""
     plain = msgspec.json.encode((key, text, parts))
     return blake2s(plain, digest_size=16).hexdigest()
 
 
 def keyed(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the arguments of a message with a key, which comes last, if a turn sends it and gives none."""
+    """Return a message's arguments with a key as the last, if a turn sends it and gives none."""
     *message, key = given
     agent = getattr(current_run(), "agent", None) if key is None else None
     keys = getattr(agent, "asks", None)

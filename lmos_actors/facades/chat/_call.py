@@ -1,8 +1,8 @@
 """A call: a conversation by sound, in both directions at once, as a chat agent holds it.
 
 A call is one long turn of its session: messages of the session wait until it is over. It consists of
-*exchanges*, each of which the agent ends with `finish`: what was understood of the user, and what the agent
-has said, is then kept in the history. It runs in a child of the chat agent, as turns do.
+*exchanges*, each of which the agent ends with `finish`: then the user's words, as understood, and the agent's
+words are kept in the history. It runs in a child of the chat agent, as turns do.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 class VoiceCall:
     """One call of a user, and the way to answer it; `ChatAgent.talk` gets it.
 
-    `sound` are the pieces that the user speaks, as bytes in `format`; it ends when the user hangs up, and is
-    iterated by one task. `session` is the id of the conversation, `is_new` whether it has just begun,
-    `history` what was said before this call. `memory` is a dict of plain data that is kept with the session
-    at each `finish`, and at the end of the call; what is remembered of the user over all sessions is in
-    `memories`. `principal` is the caller, by the access list.
+    `sound` is the user's speech in pieces, as bytes in `format`; it ends when the user hangs up, and only one
+    task may iterate it. `session` is the id of the conversation, `is_new` whether it has just begun,
+    `history` the messages before this call. `memory` is a dict of plain data that is kept with the session at
+    each `finish`, and at the end of the call; the memories of the user over all sessions are in `memories`.
+    `principal` is the caller, by the access list.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class VoiceCall:
         return memories_of(self, self._memories)
 
     async def play(self, sound: bytes) -> None:
-        """Send a piece of sound, to be played behind those before it. Waits until the caller has room."""
+        """Send a piece of sound, to be played after those before it. Waits until the caller has room."""
         self._is_open = True
         await self._out.put(Sound(sound))
 
@@ -93,11 +93,11 @@ class VoiceCall:
             await self._out.put(TextChunk(text, role="user"))
 
     async def interrupt(self) -> None:
-        """Have the caller drop the sound that it has not played, such as when the user begins to speak."""
+        """Have the caller drop sound that is not yet played, for example when the user begins to speak."""
         await self._out.put(Interrupted())
 
     async def finish(self) -> None:
-        """End an exchange: what was understood and said is kept, and the caller gets the text as a whole.
+        """End an exchange: the words of both sides are kept, and the caller gets the whole text.
 
         Raises TypeError or ValueError for a `memory` that cannot be kept.
         """
@@ -109,15 +109,15 @@ class VoiceCall:
         await self._out.put(TurnDone(text))
 
     async def show(self, item: ToolCalled | ToolReturned) -> None:
-        """Show a tool that is carried out elsewhere, such as by an agent that this one asks."""
+        """Show a tool that is carried out elsewhere, for example by an agent that this one asks."""
         await self._out.put(item)
 
     async def use(self, tool: Tool | Callable[..., Any], /, **arguments: Any) -> Any:
-        """Call a tool, and show that; return its result as plain data. Raises ToolFailed."""
+        """Call a tool, and show the call; return its result as plain data. Raises ToolFailed."""
         return await self._out.use(tool, arguments)
 
     async def run(self, talk: Callable[[VoiceCall], Any], out: trio.MemorySendChannel[Any]) -> None:
-        """Have `talk` hold the call; it ends with a `finish`."""
+        """Have `talk` hold the call; the call ends with a `finish`."""
         self._out.open(out)
         held = talk(self)
         if inspect.isawaitable(held):

@@ -13,7 +13,7 @@ def failure(code: str, message: str) -> ActionFailed:
 
 
 class store_in_use:
-    """A block in which a failure of the store is raised as INTERNAL_ERROR for the caller."""
+    """A block in which a store failure is raised as INTERNAL_ERROR for the caller."""
 
     def __enter__(self) -> None:
         pass

@@ -1,8 +1,8 @@
-"""The values of conversations: what a chat agent takes, what its answer consists of, what is kept.
+"""The values of conversations: the input of a chat agent, the items of its answer, the kept messages.
 
 The items of an answer are **provisional** until `TurnDone`: they leave a durable agent at once
-(`is_provisional`), and hold once that has come, which waits for what the turn has changed. A tool of the
-client waits, too: it does something.
+(`is_provisional`), and become final with that item, which waits until the turn's changes are kept. A call of
+a client's tool waits, too, as the tool acts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INVALID_MESSAGE: Final = "INVALID_MESSAGE"
 TOOL_ERROR: Final = "TOOL_ERROR"
 MEDIA_NOT_ENABLED: Final = "MEDIA_NOT_ENABLED"
 GIVEN_UP: Final = "GIVEN_UP"
-"""A turn was cut off by the end of its agent, and cannot be resumed."""
+"""The code for a turn that was cut off by the end of its agent, and cannot be resumed."""
 
 PartType: TypeAlias = Literal["text", "image", "audio", "video", "file"]
 
@@ -52,7 +52,7 @@ class TurnBegan(Struct, frozen=True, tag="began"):
 
 
 class TextChunk(Struct, frozen=True, tag="chunk", omit_defaults=True):
-    """A piece of the answer; with `role` "user", in a call, what was understood of the user's speech."""
+    """A piece of the answer; with `role` "user", in a call, the user's speech as understood."""
 
     is_provisional: ClassVar[bool] = True
 
@@ -74,7 +74,7 @@ class MediaPiece(Struct, frozen=True, tag="media", omit_defaults=True):
 
 
 class ToolCalled(Struct, frozen=True, tag="tool_call", omit_defaults=True):
-    """The agent calls a tool. `by_client`: one of the caller's, who is to answer."""
+    """The agent calls a tool. `by_client`: a tool of the caller, who has to answer."""
 
     id: str
     name: str
@@ -85,12 +85,12 @@ class ToolCalled(Struct, frozen=True, tag="tool_call", omit_defaults=True):
 
     @property
     def is_provisional(self) -> bool:
-        """Whether it shows a tool, and does not ask for one."""
+        """Whether it only shows a tool, and does not ask the client for one."""
         return not self.by_client
 
 
 class ToolReturned(Struct, frozen=True, tag="tool_result", omit_defaults=True):
-    """The result of a tool, or else the reason why there is none."""
+    """The result of a tool, or the reason why there is none."""
 
     is_provisional: ClassVar[bool] = True
 
@@ -100,7 +100,7 @@ class ToolReturned(Struct, frozen=True, tag="tool_result", omit_defaults=True):
 
 
 class TurnDone(Struct, frozen=True, tag="done", omit_defaults=True):
-    """The last item of an answer: all of it. `is_cut`: it was longer than it may be, and is not whole."""
+    """The last item of an answer: the whole answer. `is_cut`: it was too long, and is not complete."""
 
     text: str = ""
     parts: list[ChatPart] = []
@@ -129,7 +129,7 @@ class CallBegan(Struct, frozen=True, tag="began"):
 
 
 class Sound(Struct, frozen=True, tag="sound"):
-    """A piece of sound, to be played behind those before it."""
+    """A piece of sound, to be played after those before it."""
 
     is_provisional: ClassVar[bool] = True
 
@@ -137,7 +137,7 @@ class Sound(Struct, frozen=True, tag="sound"):
 
 
 class Interrupted(Struct, frozen=True, tag="interrupted"):
-    """The user has begun to speak: sound that waits to be played is to be dropped."""
+    """The user has begun to speak: drop the sound that waits to be played."""
 
     is_provisional: ClassVar[bool] = True
 
@@ -148,8 +148,8 @@ CallItem: TypeAlias = CallBegan | Sound | Interrupted | TextChunk | ToolCalled |
 class ClientAnswer(Struct, frozen=True, omit_defaults=True):
     """The caller's answer to a call of one of its tools.
 
-    `kind` is "accepted" where the result is to come, "refused" where it will not; else it is in `result`, or
-    `error` says why there is none.
+    `kind` is "accepted" if the result will follow, "refused" if it will not; otherwise the result is in
+    `result`, or `error` says why there is none.
     """
 
     call_id: str
@@ -166,7 +166,7 @@ class TurnFailure(Struct, frozen=True):
 
 
 class Said(Struct, frozen=True, omit_defaults=True):
-    """A message of the past: by whom, what, and when (Unix time)."""
+    """An earlier message: its author, content and time (Unix time)."""
 
     role: Literal["user", "agent"]
     text: str
@@ -179,7 +179,7 @@ class Said(Struct, frozen=True, omit_defaults=True):
 
 
 class Recalled(Said, frozen=True, omit_defaults=True):
-    """A message of the past as its agent recalls it: `notes` are those of the turn that it ends."""
+    """An earlier message as its agent recalls it: `notes` belong to the turn that it ends."""
 
     notes: list[Any] = []
 

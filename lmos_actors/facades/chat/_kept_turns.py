@@ -1,26 +1,26 @@
-"""Turns that survive their process: how they are kept, what ends them, and how the next life resumes them.
+"""Turns that survive their process: how they are kept, ended, and resumed by the agent's next life.
 
 A record of a turn is in the store from before its first item on, and is removed by the batch that keeps the
 turn (`persistence/_sessions.py`). Four things can end a turn:
 
 - it comes to its end, or fails: its caller gets that, and the record goes before;
 - its caller leaves: the record goes at that instant (`on_caller_left`), and not when the turn has unwound, so
-  an end of the incarnation meanwhile changes nothing. But where the caller is a turn that is resumed itself,
-  and comes back (`_asked_turns.py`), the record stays, and the turn is resumed at once;
+  an end of the incarnation meanwhile changes nothing. But if the caller is itself a resumable turn that will
+  come back (`_asked_turns.py`), the record stays, and the turn is resumed at once;
 - the incarnation ends: the record stays, whatever is raised while the turn unwinds. Nothing of it writes
   then: each write has a checkpoint before it that raises, as the task is cancelled;
 - the process is killed: the record stays, as nothing is there to remove it.
 
-Where the store fails, a record that is to go does so once the store works again. A turn that has failed is
-resumed all the same if the incarnation ends before that.
+If the store fails, a record is removed once the store works again. A failed turn is still resumed if the
+incarnation ends before that.
 
-So a record that an incarnation finds at its start is that of a turn to resume. Such a turn has its place in
+So a record that an incarnation finds at its start belongs to a turn to resume. Such a turn has its place in
 the line of its session before the mailbox opens: a caller who comes back waits behind it. It has no client;
 its answer goes to the history, and so does its failure, as nobody else hears of it.
 
-That a turn is resumed is counted, and committed, before it begins: one that ends the process each time is
-given up after `MOST_RESUMPTIONS`. A resumption that has gone on for `STEADY_SECONDS` does not count any more,
-as it is not what ends the process: a turn may wait for a person over many restarts.
+Each resumption of a turn is counted, and the count committed, before it begins: a turn that ends the process
+each time is given up after `MOST_RESUMPTIONS`. A resumption that has gone on for `STEADY_SECONDS` no longer
+counts, as it is not what ends the process: a turn may wait for a person over many restarts.
 """
 
 from __future__ import annotations
@@ -51,26 +51,26 @@ if TYPE_CHECKING:
     from ._turn import ChatTurn
 
 MOST_RESUMPTIONS: Final = 3
-"""The most resumptions of a turn by incarnations of the agent that end soon afterwards."""
+"""Maximum resumptions of a turn by incarnations of the agent that end soon afterwards."""
 
 STEADY_SECONDS: Final = 60.0
-"""Seconds after which a resumption does not count any more."""
+"""Seconds after which a resumption no longer counts."""
 
 RESUMED_AT_ONCE: Final = 64
-"""Turns that may be at the beginning of their resumption."""
+"""Maximum turns that may be in the first phase of their resumption."""
 
 BEGINNING_SECONDS: Final = 1.0
-"""Seconds of the beginning of a resumption: a thousand turns that go on for long have begun after 16 s."""
+"""Seconds of the first phase of a resumption: so a thousand long turns have begun after 16 s."""
 
 T = TypeVar("T")
 
 
 class KeptTurns:
-    """The turns of one incarnation of a chat agent that survive it; `is_on`: whether turns are kept at all.
+    """The turns of a chat agent's incarnation that survive it; `is_on`: whether turns are kept at all.
 
-    `make` makes a turn that is resumed, from its session, its record and its steps; `run` has a child run it,
-    by its name, for a block; `answer` makes a message of the agent of what a turn has said; `start_soon`
-    starts a task that ends with the incarnation.
+    `make` makes a resumed turn from its session, its record and its steps; `run` has a child run it, by its
+    name, for a block; `answer` makes the agent's message from a turn; `start_soon` starts a task that ends
+    with the incarnation.
     """
 
     def __init__(
@@ -98,11 +98,12 @@ class KeptTurns:
 
     @property
     def _has_ended(self) -> bool:
-        """Whether the incarnation has ended, and all of it unwinds."""
+        """Whether the incarnation has ended, so that all its tasks unwind."""
         return self._slot.state >= ENDING
 
     def comes_back(self, turn: OpenTurn) -> bool:
-        """Return whether a turn asks again what it asks now, if it ends now: not if code gives up asking."""
+        """Return whether a turn asks its present question again if it ends now: not if code gives up
+        asking."""
         return self._sessions.is_open(turn) and (turn.goes_on or self._has_ended)
 
     # ---- a turn in progress
@@ -117,9 +118,9 @@ class KeptTurns:
         wanted: bool,
         has_client: bool,
     ) -> AsyncGenerator[OpenTurn | None]:
-        """Have a record of a turn in a block; None if it is not `wanted`, and where turns are not kept.
+        """Keep a record of a turn during a block; None if it is not `wanted`, or turns are not kept.
 
-        One whose caller carries out tools (`has_client`) does not go on without it in this life.
+        A turn whose caller carries out tools (`has_client`) does not go on without the caller in this life.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         begun = None
@@ -147,7 +148,7 @@ class KeptTurns:
             raise
 
     def _left(self, turn: OpenTurn, run: Any) -> None:
-        """Take note that the caller has left: a turn goes on if its caller comes back for it."""
+        """Note that the caller has left: the turn goes on if its caller will come back for it."""
         if turn.kept.key and is_cut_off(run.envelope):
             turn.goes_on = True
             self._go_on(turn)
@@ -168,7 +169,7 @@ class KeptTurns:
         return self._sessions.end_turn(turn, later)
 
     async def record(self, turn: OpenTurn, step: Any) -> None:
-        """Keep a step of a turn, after what the agent has changed before it; see `ChatTurn.record`."""
+        """Keep a step of a turn, after the agent's earlier changes; see `ChatTurn.record`."""
         if self._slot.output_gate is not None:  # else a kill in between would leave the step without that
             await self._slot.output_gate.wait_kept()
         with store_in_use():
@@ -177,7 +178,7 @@ class KeptTurns:
     # ---- the next life
 
     def resume(self) -> None:
-        """Have all turns that were found resumed, once the agent takes messages, as tasks of its nursery."""
+        """Resume all turns that were found, once the agent takes messages, as tasks of its nursery."""
         for turn in self._sessions.turns:
             self._go_on(turn)
 
@@ -210,9 +211,9 @@ class KeptTurns:
 
     @asynccontextmanager
     async def _beginning(self) -> AsyncGenerator[None]:
-        """Wait until fewer than `RESUMED_AT_ONCE` turns are at their beginning; be one of these in a block.
+        """Wait until fewer than `RESUMED_AT_ONCE` turns are at their beginning; count as one in a block.
 
-        A turn that goes on for long, as it waits for a person, holds up no others.
+        A long turn, for example one that waits for a person, holds up no others.
         """
         turn = object()
         await self._room.acquire_on_behalf_of(turn)
@@ -233,12 +234,12 @@ class KeptTurns:
             leave()
 
     async def wait_if_ended(self) -> None:
-        """Wait, where the incarnation has ended, for the cancel of this task, which comes next."""
+        """If the incarnation has ended, wait for the cancel of this task, which comes next."""
         if self._has_ended:
             await trio.sleep_forever()
 
     async def _steps_of(self, turn: OpenTurn) -> list[Any]:
-        """Count a resumption, and return the steps of a turn; `wrong` says afterwards if it cannot be."""
+        """Count a resumption, and return the steps of a turn; if that fails, its `wrong` is set."""
         if not turn.wrong and not self._is_on:
             turn.wrong = "this agent resumes no turns any more"
         if not turn.wrong and turn.kept.is_too_large:
@@ -272,9 +273,9 @@ class KeptTurns:
 
     @contextmanager
     def _counted(self, turn: OpenTurn) -> Generator[None]:
-        """Count a resumption no more once the block has gone on for long.
+        """Uncount a resumption once the block has gone on for long.
 
-        It ends before the turn is kept: a count that is written behind that would bring the record back.
+        This ends before the turn is kept: writing the count later would bring the record back.
         """
         uncount = partial(self._sessions.uncount_resumption, turn)
         timer = self._slot.rt.timers.call_after(STEADY_SECONDS, uncount)
@@ -284,7 +285,7 @@ class KeptTurns:
             timer.cancel()
 
     def _made(self, session: Session, turn: OpenTurn, steps: list[Any]) -> ChatTurn | None:
-        """Return the turn to have again; None if its record is `wrong`."""
+        """Return the turn to run again; None if its record is `wrong`."""
         try:
             made = self._make(session, turn, steps)
         except msgspec.ValidationError as error:
@@ -294,7 +295,7 @@ class KeptTurns:
         return None if turn.wrong else made
 
     async def _keep_failed(self, turn: OpenTurn, answer: KeptMessage) -> None:
-        """Keep a turn that has failed: its caller, who has heard of nothing, finds that."""
+        """Keep a failed turn: its caller, who has not heard of it, will find it."""
         session = await self._read(turn)  # again: the turn may have changed the memory that it was given
         if session is not None:
             await self._keep(turn, session, answer)
@@ -308,7 +309,7 @@ class KeptTurns:
         return await self._once_store_works(partial(self._sessions.read, turn.owner, turn.id))
 
     async def _once_store_works(self, act: Callable[[], Awaitable[T]]) -> T:
-        """Do something with the store, again once it works if it fails: there is no caller to hear of it."""
+        """Do something with the store, again once it works if it fails: no caller is there to be told."""
         while True:
             try:
                 return await act()
@@ -320,18 +321,18 @@ class KeptTurns:
 
 
 def answer_under(session: Session, key: str) -> KeptMessage | None:
-    """Return the answer to a message that has come under a key before, None if it has not."""
+    """Return the answer to an earlier message with the same key; None if there was none."""
     messages = session.messages
     return next((after for asked, after in pairwise(messages) if asked.key == key), None)
 
 
 def failed_answer(answer: KeptMessage, error: ActionFailed) -> KeptMessage:
-    """Return what a turn has said before it failed, with the reason."""
+    """Return the words of a turn before it failed, with the reason."""
     words = error.code or INTERNAL_ERROR, error.detail or str(error)
     failed = TurnFailure(*(each.encode("utf-8", "replace").decode() for each in words))
     return msgspec.structs.replace(answer, failed=msgspec.to_builtins(failed))
 
 
 def name_of(session: Session, turn: OpenTurn) -> str:
-    """Return what tells a turn from all others of its agent, in its next life as in this one."""
+    """Return the name that tells a turn from all others of its agent, the same in its next life."""
     return f"turn {turn.owner}\n{turn.id}\n{turn.kept.at}\n{turn.kept.id}\n{len(session.written)}"

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 MAX_WAITING: Final = 8
-"""Messages of one session that may wait behind the turn in progress."""
+"""Maximum messages of one session that wait behind the turn in progress."""
 
 
 class _Line:
-    """The turn in progress of one session, at first, and those that wait; each with its event."""
+    """One session's turns: first the one in progress, then those that wait; each with its event."""
 
     __slots__ = ("ended", "places")
 
@@ -51,7 +51,7 @@ class Lines:
             self.leave(owner, id, place)
 
     def join(self, owner: str, id: str, *, is_next: bool = False) -> trio.Event:
-        """Return a place behind all others, or behind the first; its event is set once it is the first."""
+        """Return a place behind all others, or behind the first; its event is set once it is first."""
         line = self._lines.setdefault((owner, id), _Line())
         place = trio.Event()
         line.places.insert(1 if is_next else len(line.places), place)

@@ -1,7 +1,7 @@
 """Tools of a chat agent: functions, and actions of other agents.
 
-A tool has a name, a description and a schema of its arguments, so that others than people can choose it. Its
-arguments are checked before it is called, and what it raises is no crash of the turn: see `ToolFailed`.
+A tool has a name, a description and a schema of its arguments, so that models and programs can choose it. Its
+arguments are checked before it is called, and its exceptions do not crash the turn: see `ToolFailed`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 SLOW: Final = 0.1
-"""Seconds that a function may hold up its node before a warning names it."""
+"""Seconds for which a function may hold up its node before a warning names it."""
 
 OF_ASYNCIO: Final = ("no running event loop", "written for asyncio", "no current event loop")
-"""Words of the errors of functions that are written for asyncio."""
+"""Words in the errors of functions that are written for asyncio."""
 
 NO_ASYNCIO: Final = (
     "agents run on trio, and not on asyncio: use a library for trio (or for both, such as httpx or anyio), "
@@ -42,7 +42,7 @@ NO_ASYNCIO: Final = (
 
 
 def _for_clients(tool: Tool) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
-    """Return the call of a tool that nobody but a client carries out."""
+    """Fail: only a client can carry out this tool."""
 
     async def call(_: Mapping[str, Any]) -> Any:
         await trio.lowlevel.checkpoint()
@@ -55,8 +55,8 @@ def _for_clients(tool: Tool) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
 class Tool:
     """Something that a chat agent may use: made by `tool_of`.
 
-    `schema` is the JSON schema of its arguments, an object. One of three arguments is for clients, which
-    carry it out: `Tool("position", "Return where the user is.", {"type": "object"})`.
+    `schema` is the JSON schema of its arguments, an object. A tool made from three arguments is carried out
+    by a client: `Tool("position", "Return where the user is.", {"type": "object"})`.
     """
 
     name: str
@@ -65,9 +65,9 @@ class Tool:
     call: Callable[[Mapping[str, Any]], Awaitable[Any]] = attrs.field(
         default=attrs.Factory(_for_clients, takes_self=True), repr=False, eq=False
     )
-    """Calls it with named arguments, and returns its result. Raises ToolFailed."""
+    """Calls the tool with named arguments, and returns its result. Raises ToolFailed."""
     repeatable: bool = False
-    """Whether calling it twice does no more than calling it once: of a safe or idempotent action, and of a
+    """Whether a second call does no more than the first: true for a safe or idempotent action, and for a
     function that was declared so."""
     agent: str = ""
     """The path, or the address, of the agent that carries it out; empty for a function."""
@@ -87,11 +87,11 @@ def tool_of(
     `tool_of(look_up)` takes a typed function, async or not; `tool_of(ref, Orders.find)` an action of another
     agent. A function that blocks, such as for a request over the network, holds up its node, unless it is
     called `in_thread`, where it goes on when its caller has left. `repeatable` declares that a second call
-    does no more than one: then a model may make it again where its outcome is not known. By default that is
-    so for an action that is `safe` or `idempotent`, and for no function. Raises TypeError for parameters
-    whose types are not known, and for what cannot be called in a thread: an action, an async function.
+    does no more than one: then a model may repeat a call whose outcome is unknown. The default is true for an
+    action that is `safe` or `idempotent`, false for a function. Raises TypeError for parameters whose types
+    are not known, and for an action or an async function `in_thread`.
 
-    The arguments of an action have the names of its description. It takes those of Python, too.
+    The arguments of an action have the names in its description; their Python names work, too.
     """
     if in_thread and (handle is not None or inspect.iscoroutinefunction(function)):
         raise TypeError(f"in_thread is for a function that blocks, a def, not {handle or function!r}")
@@ -110,9 +110,9 @@ def tool_of(
 
 
 def raise_if_not_its_own(error: BaseException) -> None:
-    """Raise what a tool has raised if that is not of the tool alone: a cancellation of trio, Ctrl-C.
+    """Re-raise an exception that concerns more than the tool: a cancellation by trio, Ctrl-C.
 
-    What else is no `Exception`, such as SystemExit of a parser of arguments, ends the call of the tool.
+    Any other that is not an `Exception`, such as an argument parser's SystemExit, only ends the tool's call.
     """
     passes = trio.Cancelled, KeyboardInterrupt, GeneratorExit, BaseExceptionGroup
     if isinstance(error, passes) and not isinstance(error, Exception):
@@ -120,20 +120,20 @@ def raise_if_not_its_own(error: BaseException) -> None:
 
 
 def shown_reason(error: ToolFailed) -> str:
-    """Return why a tool failed, as others may know it: of exceptions that are not declared, nothing."""
+    """Return why a tool failed, as others may know it: without the texts of undeclared exceptions."""
     return error.reason if isinstance(error.__cause__, ActionFailed | NoneType) else "the tool failed"
 
 
 @attrs.frozen
 class _Form:
-    """A function as a tool: all but the call."""
+    """A function as a tool, without the call."""
 
     name: str
     description: str
     schema: dict[str, Any]
     arguments: type[msgspec.Struct]
     renamed: Mapping[str, str]
-    """The names of arguments as others know them, by those in Python, where these differ."""
+    """The names of arguments as others know them, by their Python names, if these differ."""
     secrecy: Any
     """The secret parts of its result."""
 
@@ -175,7 +175,7 @@ def _form_of(function: Any, called: str, renamed: tuple[tuple[str, str], ...], o
 
 
 def _plain(called: str, result: Any) -> Any:
-    """Return a result that can be sent. Raises ToolFailed: it is too deep, or has what JSON has not."""
+    """Return a result that can be sent. Raises ToolFailed if it is too deep, or is no JSON."""
     try:
         inner = [[[result]]]  # as deep as it will be in messages
         return shape_of(list[list[list[Any]]]).take(inner)[0][0][0]

@@ -1,7 +1,7 @@
-"""One turn of a conversation: what was said, what is remembered, and how the agent answers.
+"""One turn of a conversation: its message, its history, its memory, and the agent's answer.
 
 A turn runs in an agent of its own (`TurnRunner`), a temporary child of the chat agent: a mistake in it ends
-that turn alone, its crash report says which, and `node.tree()` shows it while it runs.
+only that turn, its crash report names the turn, and `node.tree()` shows it while it runs.
 
 The answer goes through a channel, from the task that runs `reply` to the run whose items the caller gets, and
 is at most eight items ahead of it (`_answer_channel.py`). So a tool that is used in the middle of it shows
@@ -47,26 +47,26 @@ if TYPE_CHECKING:
     from ._tools import Tool
 
 ACCEPT_SECONDS: Final = 5.0
-"""Seconds that a client has to accept a call of a tool, or to answer it."""
+"""Seconds for a client to accept a call of a tool, or to answer it."""
 
 RESULT_SECONDS: Final = 60.0
-"""Seconds that a client has for the result of a call, from the call on."""
+"""Seconds for a client to return the result of a call, counted from the call."""
 
 APPROVE_TOOL: Final = "approve"
-"""The tool of a client by which its user decides what an agent asks."""
+"""The client's tool by which its user decides an agent's question."""
 
 CATEGORIES: Final = ("approval",)
 
 MOST_DEAF: Final = 4_096
-"""Sessions of an agent that are known to be deaf; the oldest of more is asked again."""
+"""Maximum sessions of an agent that are remembered as deaf; beyond it, the oldest is asked again."""
 
 DECIDED_ELSEWHERE: Final = "it was decided elsewhere"
 
 LONGEST_MEDIA_ID: Final = 12
-"""Bytes of the id of a medium, as binary frames have it."""
+"""Bytes of a medium's id, in binary frames."""
 
 PIECE_BYTES: Final = 1 << 20
-"""Bytes of a medium that go to the reader at once."""
+"""Maximum bytes of a medium that are passed on at once."""
 
 
 class _OpenCall:
@@ -110,12 +110,12 @@ class ChatTurn:
     """One message of a user, and the way to answer it; `ChatAgent.reply` gets it.
 
     `text`, `parts` and `metadata` are the message; `session` is the id of the conversation, `is_new` whether
-    it has just begun, `history` what was said before. `memory` is a dict of plain data that is
-    kept with the session: what `reply` changes in it is there at the next turn, if this one ends well.
-    What is remembered of the user over all sessions is in `memories`.
+    it has just begun, `history` the messages before. `memory` is a dict of plain data that is kept with the
+    session: changes that `reply` makes are there at the next turn, if this one ends well. The memories of the
+    user over all sessions are in `memories`.
 
-    An agent that `resumes` turns is asked again, with `is_resumed`, where its process ended in the middle of
-    one: `steps` are then what it has recorded by `record`, and the answer goes to the history alone.
+    If the process of an agent that `resumes` turns ends in the middle of one, `reply` is called again with
+    `is_resumed`: `steps` are then the steps kept by `record`, and the answer goes only to the history.
     """
 
     def __init__(
@@ -149,9 +149,9 @@ class ChatTurn:
         self._memory_bytes = memory_bytes
         self.is_new = is_new
         self.has_client_tools = has_client_tools
-        """Whether the caller can be asked to carry out tools of its own (`ask_client`)."""
+        """Whether the caller can be asked to carry out its own tools (`ask_client`)."""
         self.is_cut = False
-        """Whether the answer is not whole, as it was too long; `reply` may set it, for `TurnDone`."""
+        """Whether the answer was too long and is incomplete; `reply` may set it, for `TurnDone`."""
         self.is_resumed, self.steps = is_resumed, tuple(steps)
         self._new_id, self._read, self._record = new_id, read, record
         self._out = AnswerChannel(new_id)
@@ -176,7 +176,7 @@ class ChatTurn:
 
     @property
     def answer_parts(self) -> tuple[ChatPart, ...]:
-        """The parts of the answer so far that are no plain text."""
+        """The parts of the answer so far that are not plain text."""
         return tuple(self._shown)
 
     async def say(self, piece: str | ChatPart) -> None:
@@ -194,23 +194,23 @@ class ChatTurn:
 
     @property
     def is_kept(self) -> bool:
-        """Whether this turn is resumed if its process ends: `record` does nothing otherwise."""
+        """Whether this turn is resumed if its process ends: if not, `record` does nothing."""
         return self._record is not None
 
     async def record(self, step: Any) -> None:
-        """Keep a step, plain data, for `steps` of this turn should it be resumed; return once it is kept.
+        """Keep a step, plain data, for `steps` of this turn if it is resumed; return once it is kept.
 
-        Record what is done before anything rests on it, and what is to be done before it begins. Raises
-        TypeError for what is no plain data; ActionFailed while the store fails.
+        Record a result before anything builds on it, and an intention before its execution. Raises TypeError
+        for a step that is not plain data; ActionFailed while the store fails.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._record is not None:
             await self._record(step)
 
     def note(self, *notes: Any) -> None:
-        """Keep plain data with the answer, for the agent alone: the `history` of later turns has it.
+        """Keep plain data with the answer, only for the agent: the `history` of later turns has it.
 
-        Also with the answer of a turn that fails. Raises TypeError for what is no plain data.
+        It is kept even if the turn fails. Raises TypeError for other than plain data.
         """
         try:
             self.notes += msgspec.json.decode(msgspec.json.encode(notes))
@@ -218,10 +218,10 @@ class ChatTurn:
             raise TypeError(f"a note is plain data: {error}") from None
 
     async def read(self, part: ChatPart) -> bytes:
-        """Return the content of a part: what it has embedded, or a file that the user has uploaded.
+        """Return the content of a part: embedded data, or a file that the user has uploaded.
 
-        Raises ValueError for text, for a part that is elsewhere (an `url` is never fetched), and for data
-        that is no base64; LookupError for a file that is not there any more.
+        Raises ValueError for text, for a part that is elsewhere (a `url` is never fetched), and for invalid
+        base64; LookupError for a file that is no longer there.
         """
         media = part.media
         if media is None:
@@ -242,7 +242,7 @@ class ChatTurn:
         await self._put(item)
 
     async def use(self, tool: Tool | Callable[..., Any], /, **arguments: Any) -> Any:
-        """Call a tool, and show that; return its result as plain data. Raises ToolFailed."""
+        """Call a tool, and show the call; return its result as plain data. Raises ToolFailed."""
         return await self._out.use(tool, arguments)
 
     async def stream_media(
@@ -250,8 +250,8 @@ class ChatTurn:
     ) -> None:
         """Send a medium as it is made: sound, pictures, film. It is not kept in the history.
 
-        `source` is its bytes, or an async iterable of its pieces; what this iterates, it closes. `media_id`
-        has 12 bytes at most. Waits until the reader has room. Raises ValueError.
+        `source` is its bytes, or an async iterable of pieces, which is closed at the end. `media_id` has at
+        most 12 bytes. Waits until the reader has room. Raises ValueError.
         """
         name = f"media-{self._media}" if media_id is None else media_id
         if not 0 < len(name.encode()) <= LONGEST_MEDIA_ID:
@@ -279,8 +279,8 @@ class ChatTurn:
     ) -> Any:
         """Have the caller carry out a tool of its own; return the result.
 
-        The caller has 5 s to accept the call and 60 s to answer it; a client of MCP has what
-        `Agent.ask_client` says. Raises ToolFailed: it has no such tool, it refuses, it fails, it is silent.
+        The caller has 5 s to accept the call and 60 s to answer it; for an MCP client the limits of
+        `Agent.ask_client` hold. Raises ToolFailed if it has no such tool, refuses, fails, or does not answer.
         """
         if not self.has_client_tools:  # but it may be one of another kind: see `Agent.ask_client`
             return await ask_client(name, arguments or {})
@@ -297,9 +297,10 @@ class ChatTurn:
         categories: Sequence[str],
         accepted: Callable[[], object] | None = None,
     ) -> ClientAnswer:
-        """Return the caller's answer to a call of a tool of its own; for `ask_client`, and for bridges.
+        """Return the caller's answer to a call of its own tool; for `ask_client`, and for bridges.
 
-        `accepted` is called when the caller has accepted the call. One that does not is as one that refuses.
+        `accepted` is called when the caller has accepted the call. One that does not accept counts as
+        refusing.
         """
         asked = ToolCalled(self._new_id(), name, dict(arguments), True, consent_message, [*categories])
         async with self._client_call(asked, accepted) as call:
@@ -332,7 +333,7 @@ class ChatTurn:
             await self._put(ToolReturned(call_id, answer.result))
 
     def take_answer(self, answer: ClientAnswer) -> None:
-        """Take the caller's answer to a call; one that nobody waits for is passed over."""
+        """Take the caller's answer to a call; ignore one that nobody waits for."""
         call = self._calls.get(answer.call_id)
         if call is not None:
             call.take(answer)
@@ -357,7 +358,7 @@ class ChatTurn:
 
 
 async def said_again(turn: ChatTurn, before: KeptMessage) -> AsyncIterator[ChatItem]:
-    """Yield an answer that was given before, as that of a turn. Raise the ActionFailed that it ended with."""
+    """Yield an earlier answer like a turn's. Raise the ActionFailed with which it ended."""
     parts = msgspec.convert(before.parts, list[ChatPart])
     turn._said, turn._shown = [before.text], parts  # pyright: ignore[reportPrivateUsage] -- of one file
     pieces = ([TextChunk(before.text)] if before.text else []) + [TextChunk(parts=[part]) for part in parts]
@@ -369,7 +370,7 @@ async def said_again(turn: ChatTurn, before: KeptMessage) -> AsyncIterator[ChatI
 
 @asynccontextmanager
 async def _closing(source: AsyncIterable[bytes]) -> AsyncGenerator[AsyncIterator[bytes]]:
-    """Iterate a source for a block, and close it."""
+    """Iterate a source during a block, and close it."""
     pieces = aiter(source)
     try:
         yield pieces
@@ -381,7 +382,7 @@ async def _closing(source: AsyncIterable[bytes]) -> AsyncGenerator[AsyncIterator
 
 
 class TurnOffer:
-    """The way to the user of a turn whose client carries out tools, for what is to be approved (`Offer`).
+    """The way to the user of a turn whose client carries out tools, for approvals (`Offer`).
 
     The question is a call of the client's tool `approve`, with consent. The user decides by consenting to it,
     or not. A client that does not know the tool decides nothing; it is not asked again in its session, which
@@ -398,7 +399,7 @@ class TurnOffer:
         self._deaf = deaf
 
     def allows(self, agent: str) -> bool:
-        """Return whether the user may now decide what the agent at a path asks."""
+        """Return whether the user may now decide a question of the agent at a path."""
         return self._allows(agent.replace("/", "."), "approve")
 
     async def ask(self, approval: Approval, over: trio.Event) -> tuple[bool, dict[str, Any] | None] | None:
@@ -431,7 +432,7 @@ class TurnOffer:
 
 
 async def _until(over: trio.Event, work: Callable[[], Awaitable[str | None]]) -> str | None:
-    """Return what an async function returns; None if an event is set before."""
+    """Return the result of an async function; None if an event is set before."""
     found: str | None = None
 
     async def end() -> None:
@@ -446,9 +447,9 @@ async def _until(over: trio.Event, work: Callable[[], Awaitable[str | None]]) ->
 
 
 def _decision_in(call: _OpenCall) -> tuple[bool, dict[str, Any] | None] | None:
-    """Return the decision in the answer to a call of `approve`; None for what is none.
+    """Return the decision in the answer to a call of `approve`; None if there is none.
 
-    A client that refuses what it has not accepted has no such tool, or cannot ask its user.
+    A client that refuses a call before accepting it has no such tool, or cannot ask its user.
     """
     answer = call.answer
     if answer is None or answer.kind == "error":
@@ -474,7 +475,7 @@ class TurnRunner(Agent, private=True):
     reply: Any
     out: Any
     asks: Any = None
-    """The keys (`TurnKeys`) of what the turn asks of others, None of one that is not resumed."""
+    """The keys (`TurnKeys`) of the turn's requests to others, None for a turn that is not resumed."""
 
     @action
     async def run(self) -> None:
@@ -495,13 +496,13 @@ class TurnRunner(Agent, private=True):
 
     @action
     async def converse(self, answers: AsyncIterator[ClientAnswer]) -> None:
-        """Run the turn of a caller that has tools; `answers` are those to its calls. Raises ActionFailed."""
+        """Run the turn of a caller with tools; `answers` are those to its calls. Raises ActionFailed."""
         self.nursery.start_soon(self._hear, answers)
         await self.run()
 
     @action
     async def hold_call(self, sound: AsyncIterator[bytes]) -> None:
-        """Run a call; `sound` is what its caller speaks. Raises ActionFailed."""
+        """Run a call; `sound` is its caller's speech. Raises ActionFailed."""
         self.turn.sound = sound
         await self.run()
 

@@ -1,12 +1,11 @@
 """Calls of Omnia clients: streams of an agent's action `call`, which outlive the connections of clients.
 
-A call begins with the first binary frame of a connection and belongs to its session. Where the connection
-ends before the client has hung up, the call is *parked*: the agent goes on until it waits for the client, and
-a client that comes back with `resume=SESSION` in time finds the call where it stopped. One that comes back
-before its old connection is known to have ended takes the call over: what still comes of the old one is
-dropped.
+A call begins with the first binary frame of a connection and belongs to its session. If the connection ends
+before the client has hung up, the call is *parked*: the agent goes on until it waits for the client, and a
+client that comes back with `resume=SESSION` in time finds the call where it stopped. A client that comes back
+before its old connection is known to have ended takes the call over: later frames of the old one are dropped.
 
-A call ends when its agent returns: after the last `done` comes a `hangup`, by which a client knows. A client
+A call ends when its agent returns: a `hangup` after the last `done` tells the client. A client
 ends its sound by a last frame or a `hangup`, and the agent sees the end of the sound; after a client that has
 hung up and left, it has `resume_seconds` to finish.
 """
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from ._context import OmniaContext, SessionKey
 
 BACKLOG: Final = 1 << 20
-"""Bytes of sound that may wait for an agent: 20 s of the usual. What comes then is dropped."""
+"""Maximum bytes of sound that wait for an agent: usually 20 s. Later sound is dropped."""
 
 
 class CallSide(Protocol):
@@ -56,19 +55,19 @@ class CallSide(Protocol):
     wire: ServerConnection
 
     def charge(self) -> None:
-        """Account for what waits to be sent."""
+        """Account for the bytes that wait to be sent."""
         ...
 
     async def room(self) -> None:
-        """Wait until the client has taken most of what was sent to it, or has left."""
+        """Wait until the client has taken most of the sent data, or has left."""
         ...
 
     def call_ended(self) -> None:
-        """Take note that the call is over."""
+        """Note that the call is over."""
         ...
 
     def call_taken(self) -> None:
-        """Take note that the call goes on over another connection."""
+        """Note that the call goes on over another connection."""
         ...
 
     def check_end(self) -> None:
@@ -78,7 +77,7 @@ class CallSide(Protocol):
 
 @attrs.define
 class SoundStatistics:
-    """Counts of frames of sound: `dropped` are those in a wrong format, or for an agent that is behind."""
+    """Counts of sound frames: `dropped` had a wrong format, or were for an agent that is behind."""
 
     taken: int = 0
     late: int = 0
@@ -123,12 +122,12 @@ class _Heard:
 
 
 class Calls:
-    """The calls of one node: bounded, and found again by their sessions."""
+    """The calls of one node: bounded in number, and found again by their sessions."""
 
     def __init__(self, context: OmniaContext) -> None:
         self.context = context
         self.sound = SoundStatistics()
-        """Counts of all calls that have ended."""
+        """The frame counts of all calls that have ended."""
         self._calls: dict[SessionKey, Call] = {}
         self._done = trio.Event()
         self._done.set()
@@ -145,7 +144,7 @@ class Calls:
         self, side: CallSide, link: Slot | PoolLink, wanted: SoundFormat | None, principal: str | None,
         frame: MediaFrame,
     ) -> Call | tuple[str, str]:  # fmt: skip
-        """Begin a call with its first frame; else return the code and the text of the fault."""
+        """Begin a call with its first frame; if that fails, return the code and the text of the fault."""
         proposed = omnia.proposed_format(frame.info)
         if proposed is None:
             return omnia.UNSATISFIABLE_FORMAT, f"a call carries sound, not {frame.info.mime_type}"
@@ -164,7 +163,7 @@ class Calls:
         return call
 
     def resumed(self, side: CallSide, link: Slot | PoolLink, principal: str | None, id: str) -> Call | None:
-        """Have a call go on over another connection; None if there is none of that session and caller."""
+        """Have a call go on over another connection; None if the caller has no call in that session."""
         call = self._calls.get((link.path, principal or "", id))
         if call is None or call.heard.has_ended:
             return None
@@ -172,7 +171,7 @@ class Calls:
         return call
 
     def move(self, call: Call) -> None:
-        """Have a call in a new session, and announce that: there is none of the id that its client named."""
+        """Move a call to a new session, and announce that: the one that its client named does not exist."""
         del self._calls[call.key]
         call.key = (*call.key[:2], self.context.rt.entropy.new_id())
         self._calls[call.key] = call
@@ -180,7 +179,7 @@ class Calls:
             call.side.wire.adopt(call.key[2])
 
     def drop(self, call: Call) -> None:
-        """Forget a call that is over; for `Call`."""
+        """Forget a call that is over; `Call` uses this."""
         del self._calls[call.key]
         for name, number in attrs.asdict(call.sound()).items():
             setattr(self.sound, name, getattr(self.sound, name) + number)
@@ -231,7 +230,7 @@ class Call:
     # ---- from the client
 
     def take(self, frame: MediaFrame) -> tuple[str, str] | None:
-        """Take a frame of sound; return the code and the text of what is wrong with it, if anything is."""
+        """Take a sound frame; return the code and the text of its fault, if it has one."""
         if self.heard.has_ended:
             return None  # what comes after the last one
         at, fault = trio.current_time(), None
@@ -251,7 +250,7 @@ class Call:
         return fault
 
     def hang_up(self) -> None:
-        """End the sound: the client does not come back."""
+        """End the sound: the client will not come back."""
         self.heard.end()
         if self.side is None:
             self._scope.deadline = trio.current_time() + self._calls.context.options.resume_seconds

@@ -1,9 +1,9 @@
-"""A conversation with an agent behind an Omnia facade: ours, or that of any other server.
+"""A conversation with an agent behind an Omnia facade: our own, or another server's.
 
-One connection carries the turns of one conversation, one after the other. Where it breaks between two turns,
-the next one connects again and goes on in the same session. Where it breaks in the middle of a turn, that
-turn is repeated only if its message had not been sent: else nobody can know what became of it, and the
-caller gets `OutcomeUnknown`.
+One connection carries the turns of one conversation, one after the other. If it breaks between two turns, the
+next turn connects again and goes on in the same session. If it breaks in the middle of a turn, that turn is
+repeated only if its message had not been sent: otherwise its outcome is unknown, and the caller gets
+`OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ if TYPE_CHECKING:
     HandOn = Callable[[ToolCalled, Callable[[], object]], Awaitable[ClientAnswer]]
 
 SILENCE: Final = 120.0
-"""Seconds without a frame after which a turn is given up, as Omnia's own runtime does."""
+"""Seconds without a frame after which a turn is given up, as in Omnia's own runtime."""
 
 FIRST_PAUSE: Final = 0.05
 """Seconds before a message is sent again that the server refused as one too many; they double each time."""
 
 ANNOUNCEMENT: Final = 1.0
-"""Seconds that a client with tools waits for the announcement of a session."""
+"""Seconds for which a client with tools waits for the announcement of a session."""
 
 ATTEMPTS: Final = 8
-"""Attempts to have a message taken."""
+"""Maximum attempts to have a message accepted."""
 
 MAX_MESSAGE: Final = 16 << 20
 
@@ -85,7 +85,7 @@ async def _always(_: ToolCalled) -> bool:
 
 
 def chat_url(url: str, *, binary: bool = False, resume: str | None = None) -> str:
-    """Return the address of the facade for what a user names: that of an agent will do.
+    """Return the address of the facade for a URL that a user gives, which may be an agent's.
 
     `http://HOST/agents/NAME` becomes `ws://HOST/api/agents/NAME/ws`; other paths stay as they are.
     """
@@ -128,7 +128,7 @@ class Chat:
     ) -> None:
         self.url = url
         self.session = session
-        """The id of the conversation; None before the agent has named one."""
+        """The id of the conversation; None until the agent has named one."""
         self._target = chat_url(url, binary=binary)
         self._agent = agent_at(self._target)
         self._nursery = nursery
@@ -137,7 +137,7 @@ class Chat:
         self._credentials = credentials
         self._headers = tuple((name.encode(), value.encode()) for name, value in headers.items())
         self.hand_on: HandOn | None = None
-        """Has somebody else answer the calls of tools that are not here; for `RemoteChat`."""
+        """Answers calls of tools that are not here; set by `RemoteChat`."""
         self._tools = {tool.name: tool for tool in tools}
         self._consent = consent
         self._silence = silence
@@ -156,7 +156,7 @@ class Chat:
         raise OutcomeUnknown(self.url, "the turn has no end")  # not reached: the last item is a TurnDone
 
     async def connect(self) -> None:
-        """Connect now, and not with the first message. Raise ConnectFailed."""
+        """Connect now, instead of with the first message. Raise ConnectFailed."""
         async with self._turn:
             await self._connected()
 
@@ -168,8 +168,8 @@ class Chat:
 
         Leaving the block early closes the connection, which cancels the turn; the conversation goes on with
         the next message. Raises ConnectFailed; ActionFailed with the `code` and `message` of an error of the
-        server; DeadlineExceeded for a server that is silent for too long; OutcomeUnknown where the
-        connection, or the agent itself, ended in the middle: the agent may go on with the turn later.
+        server; DeadlineExceeded for a server that is silent for too long; OutcomeUnknown if the connection,
+        or the agent itself, ended in the middle: the agent may go on with the turn later.
         """
         async with self._turn:
             with turn_going_out(self._agent, self.session) as trace:
@@ -184,7 +184,7 @@ class Chat:
                         self._line = None
 
     async def _begin(self, text: str, parts: Sequence[ChatPart], metadata: Mapping[str, Any]) -> Line:
-        """Have a message taken; it is sent again where it is refused as one too many."""
+        """Have a message accepted; send it again if it is refused as one too many."""
         sent = [msgspec.convert(msgspec.to_builtins(part), omnia.Part) for part in parts]
         pause = FIRST_PAUSE
         for attempt in range(1, ATTEMPTS + 1):
@@ -216,7 +216,7 @@ class Chat:
     async def upload(self, data: bytes, mime_type: str, filename: str = "file") -> ChatPart:
         """Upload a file for the conversation; return the part by which a message refers to it.
 
-        Raises what `stream` does, ActionFailed where the server takes no file, or not this one.
+        Raises what `stream` does, ActionFailed if the server takes no files, or not this one.
         """
         async with self._turn:
             line = await self._connected()
@@ -246,7 +246,7 @@ class Chat:
     ) -> AsyncGenerator[OutgoingCall]:
         """Speak with the agent for a block, over a connection of its own; leaving it hangs up.
 
-        `format` is a proposal: the agent's own may take its place. Where the connection breaks, it is made
+        `format` is a proposal: the agent's own format may replace it. If the connection breaks, it is made
         again, for `resume_seconds`, and the call goes on. Raises ConnectFailed; see `OutgoingCall`.
         """
         async with self._turn:
@@ -263,13 +263,13 @@ class Chat:
                     await call.close()
 
     async def _dialled(self, session: str | None) -> Line:
-        """Connect for a call, which is to go on in a session."""
+        """Connect for a call that is to go on in a session."""
         line = await self._line_to(chat_url(self.url, binary=True, resume=session), session)
         self._nursery.start_soon(line.run)
         return line
 
     def _headers_for(self, url: str) -> Headers:
-        """Return the headers of a request: those of the user are for the server of the conversation alone."""
+        """Return the headers of a request: the user's own only for the conversation's server."""
         same = urlsplit(url).netloc == urlsplit(self._target).netloc
         headers = self._headers if same else ()
         if self._credentials is not None:
@@ -277,7 +277,7 @@ class Chat:
         return headers
 
     async def _first(self, line: Line) -> ServerSaid | MediaPiece | None:
-        """Wait for the first frame of the turn, and pass over others; None where there is none."""
+        """Wait for the first frame of the turn, ignoring others; None if there is none."""
         while True:
             said = await self._next(line)
             if not isinstance(said, omnia.ServerSaid) or not isinstance(said.message, omnia.OF_NO_TURN):
@@ -344,7 +344,7 @@ class Chat:
         return None if isinstance(item, TextChunk) and item.role == "user" else item
 
     async def _carried_out(self, call: ToolCalled, accept: Callable[[], object]) -> ClientAnswer:
-        """Carry out a call of one of our tools, if that is consented to."""
+        """Carry out a call of one of our tools, if the user consents."""
         accept()
         try:
             if not await self._consent(call):
@@ -383,12 +383,12 @@ async def open_chat(
 ) -> AsyncGenerator[Chat]:
     """Open a conversation with an agent that speaks Omnia's chat protocol, for a block.
 
-    `url` is that of the facade, such as `ws://127.0.0.1:8080/?agent=support`, or of an agent of ours. It
-    connects with the first message. `session` is the id of a conversation that is to go on. `tools` are
-    functions that the agent may have carried out here; `consent` is asked before each call. A turn without a
-    frame for `silence` seconds is given up. `credentials` are presented as by a node, with `headers`, when
-    connecting. `binary` asks for media in binary frames, which are shorter. `on_frame` gets the text of
-    every frame that comes.
+    `url` is the URL of the facade, such as `ws://127.0.0.1:8080/?agent=support`, or of one of our agents. It
+    connects with the first message. `session` is the id of a conversation to continue. `tools` are functions
+    that the agent may have carried out here; `consent` is asked before each call. A turn without a frame for
+    `silence` seconds is given up. `credentials` are presented as by a node, with `headers`, when connecting.
+    `binary` asks for media in binary frames, which are shorter. `on_frame` gets the text of every incoming
+    frame.
 
     Raises ConfigError for an URL of another scheme. What the body raises is raised unchanged; what `consent`
     raises ends the block, in an ExceptionGroup.

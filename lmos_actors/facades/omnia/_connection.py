@@ -1,4 +1,4 @@
-"""One connection of an Omnia client: its messages become turns of a chat agent, what comes of them frames.
+"""One connection of an Omnia client: its messages become turns of a chat agent, their items become frames.
 
 Messages are taken one after the other, by one task. A turn is a stream of the agent's action `converse`, as
 any client may carry out tools; leaving the connection leaves the stream, which cancels the turn at its await;
@@ -70,10 +70,10 @@ ROOM: Final = 256 << 10
 """Bytes that may wait for a client before its turn waits."""
 
 FLOOD: Final = 1 << 20
-"""Bytes that may wait for a client that only asks and does not read: then nothing more is read of it."""
+"""Bytes that may wait for a client that only asks and does not read: beyond it, its messages are not read."""
 
 STEP: Final = 32 << 10
-"""Bytes that wait are charged to the client's account in such steps."""
+"""Step, in bytes, in which waiting data is charged to the client's account."""
 
 UNAUTHORIZED: Final = 3000
 TOO_SLOW: Final = 1013
@@ -94,7 +94,7 @@ class OmniaConnection:
     ) -> None:
         entropy = context.rt.entropy
         self.watches = False
-        """It sees all frames of its session, also of turns that others have asked for."""
+        """Whether it sees all frames of its session, including turns that others have asked for."""
         self._context = context
         self._connection = connection
         self._calls = calls
@@ -104,7 +104,7 @@ class OmniaConnection:
         self._cls = cast("type[ChatAgent]", found.cls)
         self._admission = admission
         self.principal = principal_of(admission)
-        """On whose behalf it asks; None for callers without credentials."""
+        """The principal of the client; None for callers without credentials."""
         self.wire = ServerConnection(
             options, new_id=entropy.new_id, now=entropy.now, wake=connection.wake, copy=self._copy
         )
@@ -124,7 +124,7 @@ class OmniaConnection:
         return self.wire.turns
 
     async def run(self, resumed: str | None) -> None:
-        """Serve the connection until it has ended. `resumed` is the session that it begins with."""
+        """Serve the connection until it has ended. `resumed` is the session with which it begins."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._take_turns)
@@ -140,7 +140,7 @@ class OmniaConnection:
                 self._call.detach(self)
 
     def _begin(self, resumed: str | None) -> None:
-        """Announce the session of the connection. `resumed` is the one that the client names."""
+        """Announce the session of the connection. `resumed` is the session that the client names."""
         if resumed is None:
             self.wire.begin()
             return
@@ -166,11 +166,11 @@ class OmniaConnection:
         return found
 
     def is_behind(self) -> bool:
-        """Return whether the client is to be read no further until it has read itself."""
+        """Return whether to read no more from the client until it has read itself."""
         return self.wire.waiting_bytes >= FLOOD
 
     def charge(self) -> None:
-        """Account for what waits to be sent."""
+        """Account for the bytes that wait to be sent."""
         charged = self.wire.waiting_bytes // STEP * STEP
         more, self._charged = charged - self._charged, charged
         if more > 0:
@@ -220,7 +220,7 @@ class OmniaConnection:
         self.charge()
 
     def _reference_fault(self, event: MessageReceived) -> str | None:
-        """Return what is wrong with the files that a message refers to, None if nothing is."""
+        """Return the fault in the files that a message refers to, None if there is none."""
         for number, reference in enumerate(_references(event)):
             if reference is None:
                 continue
@@ -242,7 +242,7 @@ class OmniaConnection:
             self._in.send_nowait(event)
 
     def _not_allowed(self) -> tuple[str, str] | None:
-        """Check the credentials; what has expired ends the connection."""
+        """Check the credentials; if they have expired, end the connection."""
         if self._admission is None:
             return None
         try:
@@ -255,7 +255,7 @@ class OmniaConnection:
         return None
 
     def _allows(self, agent: str, verb: Verb) -> bool:
-        """Return whether the client may now do that with an agent; see `Request.allows`."""
+        """Return whether the client may now use an agent in a certain way; see `Request.allows`."""
         admission = self._admission
         return (
             admission is not None and admission.valid(trio.current_time()) and admission.allows(agent, verb)
@@ -269,7 +269,7 @@ class OmniaConnection:
     # ---- sound
 
     def _hear(self, frame: MediaFrame) -> None:
-        """Take a frame of sound; the first one begins a call."""
+        """Take a sound frame; the first one begins a call."""
         session = self.wire.session_id
         if self._call is None:
             if self._is_after_call and frame.sequence:
@@ -291,11 +291,11 @@ class OmniaConnection:
             self.wire.refuse(*fault, None)
 
     def call_ended(self) -> None:
-        """Take note that the call is over."""
+        """Note that the call is over."""
         self._call, self._is_after_call = None, True
 
     def call_taken(self) -> None:
-        """Take note that the call goes on over another connection: what comes of it here is late."""
+        """Note that the call goes on over another connection: its later frames here are late."""
         self._call, self._is_after_call = None, True
 
     # ---- turns
@@ -327,7 +327,7 @@ class OmniaConnection:
                 turn.fail(*fault_of(error))
 
     def _begins_with_file(self, event: MessageReceived) -> bool:
-        """Return whether a session that the agent does not know begins under its id, as it has a file."""
+        """Return whether a session unknown to the agent begins under its id because it has a file."""
         uploads = self._context.uploads
         if uploads is None:
             return False
@@ -336,7 +336,7 @@ class OmniaConnection:
         return not self._context.options.strict_sessions and any(_references(event))
 
     async def _in_new_session(self, event: MessageReceived) -> None:
-        """Have the turn in a new session, and announce that."""
+        """Run the turn in a new session, and announce that."""
         self.wire.adopt(self._context.rt.entropy.new_id())
         event.turn.session_id = self.wire.session_id
         await self._turn(event, self.wire.session_id, is_new=True)
@@ -405,7 +405,7 @@ class OmniaConnection:
             turn.show_result(omnia.Outcome(id=item.id, result=result, error=item.error))
 
     async def room(self) -> None:
-        """Wait until the client has taken most of what was sent to it, or has left."""
+        """Wait until the client has taken most of the sent data, or has left."""
         if self.wire.waiting_bytes >= ROOM and not self._has_ended:
             self._drained = self._drained if not self._drained.is_set() else trio.Event()
             await self._drained.wait()
@@ -413,7 +413,7 @@ class OmniaConnection:
     # ---- watching, and the end
 
     def _watch(self, session_id: str | None) -> None:
-        """See the frames of another session from now on, if this connection watches; None: of none."""
+        """Watch another session's frames from now on, if this connection watches; None: no session's."""
         watchers = self._context.watchers
         if self._watched is not None:
             of_session = watchers[self._watched]

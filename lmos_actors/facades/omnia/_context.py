@@ -1,4 +1,4 @@
-"""The things that the connections of one node's facade share."""
+"""The state that the connections of one node's facade share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SessionKey: TypeAlias = tuple[str, str, str]
 
 
 class StartSoon(Protocol):
-    """Starts a task that may go on when the connection that it began with has ended."""
+    """Starts a task that may go on when the connection with which it began has ended."""
 
     def __call__(self, async_fn: Callable[..., Awaitable[object]], /, *args: object, name: str) -> None: ...
 
@@ -36,7 +36,7 @@ class Watcher(Protocol):
 
 @attrs.define
 class OmniaContext:
-    """The state that connections share. `on_failure` takes errors of no turn; it must not raise."""
+    """The state that connections share. `on_failure` gets errors outside turns; it must not raise."""
 
     rt: Runtime
     options: OmniaOptions
@@ -44,9 +44,9 @@ class OmniaContext:
     start_soon: StartSoon
     served: ServedConnections[Any]
     uploads: Uploads | None = None
-    """The files of clients; None where they upload none."""
+    """The files of clients; None if uploads are off."""
     url: str = ""
-    """The address of the node over HTTP, which clients upload files to."""
+    """The HTTP address of the node, to which clients upload files."""
     watchers: dict[SessionKey, dict[Watcher, None]] = attrs.field(
         factory=dict[SessionKey, dict[Watcher, None]]
     )
@@ -54,5 +54,5 @@ class OmniaContext:
 
     @property
     def draining(self) -> bool:
-        """Whether no more turns are begun, as the node ends."""
+        """Whether no more turns begin, because the node ends."""
         return self.served.draining

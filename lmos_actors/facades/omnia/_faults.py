@@ -1,4 +1,4 @@
-"""Error frames of a turn or a call that has failed; nothing of an exception is in them."""
+"""Error frames of a turn or a call that has failed; they never contain an exception."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAY_GO_ON: Final = (
     "the agent ended before its answer, and may go on with it when it is back: "
     "look at the history before asking again"
 )
-"""The text where the agent itself has ended: its next life may resume the turn, so it has not failed."""
+"""The text when the agent itself has ended: its next life may resume the turn, so it has not failed."""
 
 
 def fault_of(error: AgentError) -> tuple[str, str]:

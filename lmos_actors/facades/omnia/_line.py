@@ -1,4 +1,4 @@
-"""One connection of a client: what has come over it, until it is taken, and what that means."""
+"""One connection of a client: the frames that have come, until they are taken, and their meaning."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 ChatEvent: TypeAlias = TextChunk | ToolCalled | ToolReturned | MediaPiece | TurnDone
 
 BEHIND: Final = 256
-"""Items that wait for a reader before the server is read more slowly."""
+"""Number of items waiting for a reader beyond which the server is read more slowly."""
 
 OVERHEAD: Final = 1_024
-"""Bytes that an item takes in memory beside its text."""
+"""Bytes of memory that an item takes beside its text."""
 
 BEHIND_BYTES: Final = 4 << 20
-"""Bytes of items that wait for a reader before the server is read more slowly."""
+"""Bytes of waiting items beyond which the server is read more slowly."""
 
 FLOOD_BYTES: Final = 64 << 20
-"""Bytes of items that wait for a reader at which the connection is closed."""
+"""Bytes of waiting items at which the connection is closed."""
 
 GREETING: Final = 30.0
-"""Seconds after the first message of a new conversation in which a server has sent a frame."""
+"""Seconds after the first message of a new conversation within which a server has to send a frame."""
 
 
 class Line:
-    """One connection: a handler for the transport, and what has come for the turn in progress."""
+    """One connection: a handler for the transport, and the frames for the turn in progress."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Line:
         self._bytes = 0
         self.came = trio.Event()
         self.announced = trio.Event()
-        """A session has been, unasked, or the connection has ended."""
+        """Set when a session was announced unasked, or the connection has ended."""
         self.why: str | None = None
         """Why the connection has ended; None while it stands."""
         self._frame = frame
@@ -104,7 +104,7 @@ class Line:
         return len(self.said) >= BEHIND or self._bytes >= BEHIND_BYTES
 
     def put_back(self, said: ServerSaid | MediaPiece) -> None:
-        """Have it come next once more."""
+        """Let a frame come next once more."""
         self.said.appendleft(said)
         self._sizes.appendleft(0)
 
@@ -120,14 +120,14 @@ class Line:
             self.announced.set()
 
     def expect_greeting(self) -> None:
-        """Have a server that says nothing of this protocol for `GREETING` seconds count as another one."""
+        """Treat a server that sends nothing of this protocol for `GREETING` seconds as another kind."""
         if not self._is_understood:
             self._greeted_by = trio.current_time() + GREETING
 
     async def next(self) -> ServerSaid | MediaPiece | None:
-        """Wait for the next frame; None once the connection has ended and all have been taken.
+        """Wait for the next frame; None once the connection has ended and all frames have been taken.
 
-        Raise ConnectFailed where the server speaks another protocol.
+        Raise ConnectFailed if the server speaks another protocol.
         """
         with trio.move_on_at(math.inf if self._is_understood else self._greeted_by) as waiting:
             while not self.said:
@@ -151,7 +151,7 @@ class Line:
 
 
 def event_of(said: ServerSaid) -> ChatEvent | None:
-    """Return what a frame brings of an answer; None for a frame of another kind."""
+    """Return the item of an answer in a frame; None for a frame of another kind."""
     message = said.message
     if isinstance(message, omnia.MediaChunk):
         return _piece(message.media_chunk)
@@ -179,7 +179,7 @@ def _piece(piece: omnia.MediaPiece) -> MediaPiece | None:
 
 
 def parts_of(parts: list[omnia.Part] | None) -> list[ChatPart]:
-    """Return the parts that can be understood: others are passed over."""
+    """Return the parts that can be understood; others are ignored."""
     found: list[ChatPart] = []
     for part in parts or ():
         try:
@@ -190,7 +190,7 @@ def parts_of(parts: list[omnia.Part] | None) -> list[ChatPart]:
 
 
 def failure_of(message: omnia.ErrorFrame, url: str) -> ActionFailed | OutcomeUnknown:
-    """Return an error of the server at a URL as an exception."""
+    """Return an error reported by the server at a URL as an exception."""
     if message.error.code == omnia.OUTCOME_UNKNOWN:
         return OutcomeUnknown(url, message.error.message)
     return ActionFailed({"code": message.error.code, "message": message.error.message})

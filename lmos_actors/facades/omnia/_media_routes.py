@@ -1,6 +1,6 @@
 """The HTTP routes of uploads: `PUT /media/upload/ID`, `GET /media/download/SESSION/ID`, `/media/info/...`.
 
-A client is known by its credentials, as on its connection: for another one a file does not exist.
+A client is identified by its credentials, as on its connection: for another client a file does not exist.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SAFE: Final = {
     "x-content-type-options": "nosniff",
     "content-security-policy": "sandbox",
 }
-"""Headers by which a file that somebody has uploaded does nothing in a browser."""
+"""Headers that keep an uploaded file from running in a browser."""
 
 
 def media_routes(uploads: Uploads) -> list[BaseRoute]:
@@ -89,7 +89,7 @@ class _MediaRoutes:
 
 
 def _media_type(file: StoredFile) -> str:
-    """Return the type of a file as a header can have it."""
+    """Return the type of a file in a form that a header can have."""
     plain = file.mime_type.isascii() and file.mime_type.isprintable()
     return file.mime_type if plain else "application/octet-stream"
 

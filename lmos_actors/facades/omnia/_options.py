@@ -11,16 +11,16 @@ class OmniaOptions:
 
     `only`: LMOS is not served, so `/ws` without an agent is a mistake. `strict_sessions`: the id of an
     unknown session is refused with SESSION_EXPIRED; else a new session begins, and its id is announced.
-    `shows_tools`: clients see which tools an agent uses. `connections` of all clients together, half of
-    them of one caller with credentials. `max_payload` is the bytes of a frame. A client has `pong_seconds`
-    to answer a ping, and is pinged as often. What it does not take within `write_seconds` ends its
-    connection.
+    `shows_tools`: clients see which tools an agent uses. `connections` bounds all clients together, half of
+    them for one caller with credentials. `max_payload` is the bytes of a frame. A client has `pong_seconds`
+    to answer a ping, and is pinged as often. A client that does not take data within `write_seconds` is
+    disconnected.
 
     `calls` is how many users may speak with agents at once; more are refused. A call whose connection has
     ended waits `resume_seconds` for its client.
 
-    `uploads` is a folder for files of clients; without it they upload none. A file has `upload_bytes` at
-    most, all files `uploads_bytes`, of one caller half of that. A file is kept for `upload_seconds`, and has
+    `uploads` is a folder for files of clients; without it uploads are off. A file has at most `upload_bytes`,
+    all files `uploads_bytes`, those of one caller half of that. A file is kept for `upload_seconds`, and has
     to come within `ticket_seconds` of its announcement.
     """
 

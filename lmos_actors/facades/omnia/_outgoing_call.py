@@ -1,8 +1,8 @@
 """A call to an agent: sound in both directions, over as many connections as it takes.
 
-One task carries the call: it takes what comes over the connection, and where that breaks, makes another one
-that goes on with the call. What is to be sent in between cannot wait, as it is sound: it is dropped but for
-the last second, and counted.
+One task carries the call: it takes the frames of the connection, and if that breaks, makes another one to go
+on with the call. Sound to be sent in between cannot wait: it is dropped except for the last second, and
+counted.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ if TYPE_CHECKING:
 CallEvent: TypeAlias = SoundFormat | Sound | Interrupted | TextChunk | ToolCalled | ToolReturned | TurnDone
 
 WAITING: Final = 50
-"""Frames that wait to be sent: a second of the usual. Older ones are dropped."""
+"""Frames that wait to be sent: usually a second's. Older ones are dropped."""
 
 AHEAD: Final = 256
-"""Items that wait for the reader before the server is read more slowly."""
+"""Number of items waiting for the reader beyond which the server is read more slowly."""
 
 PAUSES: Final = Backoff(initial=0.05, max=1.0, jitter=0.0)
-"""Between attempts to connect again."""
+"""Waits between attempts to connect again."""
 
 FAREWELL: Final = 2.0
-"""Seconds of silence after the end of an exchange, by which a call that was hung up is over."""
+"""Seconds of silence after an exchange after which a call that was hung up is over."""
 
 
 @attrs.frozen
 class CallStatistics:
     """Counts of frames and connections.
 
-    `dropped` could not be sent in time; `lost` never came, `late` came twice. `refused` counts errors of
-    single frames, `resumed` how often the call went on over another connection.
+    `dropped` frames could not be sent in time; `lost` frames never came, `late` ones came twice. `refused`
+    counts errors of single frames, `resumed` how often the call went on over another connection.
     """
 
     sent: int
@@ -72,13 +72,13 @@ class CallStatistics:
 
 
 class OutgoingCall:
-    """A call to an agent; made by `Chat.call`. Iterate it for what comes.
+    """A call to an agent; made by `Chat.call`. Iterate it for its items.
 
     The items are `Sound`, `TextChunk`s (with `role` "user" what the agent has understood), `Interrupted`
     (drop what is not played yet), `TurnDone` at the end of each exchange, `SoundFormat` where the agent needs
     another format than was proposed, and the tools that it uses. The iteration ends when the call is over.
 
-    It raises ActionFailed with the `code` and `message` of an error of the server, OutcomeUnknown where the
+    It raises ActionFailed with the `code` and `message` of an error of the server, OutcomeUnknown if the
     connection broke and the call could not go on.
     """
 
@@ -94,7 +94,7 @@ class OutgoingCall:
         self.session = session
         """The id of the conversation; None until the agent has named one."""
         self.format = format
-        """The format of the sound that is sent; the agent's own from the item that names it."""
+        """The format of the sound that is sent; the agent's own after the item that names it."""
         self._seconds = resume_seconds
         self._dial = dial
         self._line: Line | None = None
@@ -111,7 +111,7 @@ class OutgoingCall:
         self._put, self._items = trio.open_memory_channel[CallEvent](AHEAD)
 
     def statistics(self) -> CallStatistics:
-        """Count what there was so far."""
+        """Return the counts so far."""
         return CallStatistics(
             self._sent, self._dropped, self._received, self._order.lost, self._order.late,
             self._refused, self._resumed,
@@ -146,7 +146,7 @@ class OutgoingCall:
             self._sent += 1
 
     def hang_up(self) -> None:
-        """End the call: the agent sees the end of the sound. What it still sends, arrives."""
+        """End the call: the agent sees the end of the sound. Items that it still sends arrive."""
         if not self._is_over and self._line is not None:
             self._is_over = True
             self._flush()
@@ -213,14 +213,14 @@ class OutgoingCall:
             await self._resume(line.why or "the connection ended")
 
     async def _next(self, line: Line) -> ServerSaid | MediaPiece | None:
-        """Wait for the next frame; None where there is none, or nothing more is to be expected."""
+        """Wait for the next frame; None if there is none, or no more is expected."""
         with trio.CancelScope() as self._patience:
             self._limit_patience()
             return await line.next()
         return None
 
     def _limit_patience(self) -> None:
-        """Wait no longer for the end of a call that was hung up than a server may take."""
+        """Bound the wait for the end of a call that was hung up, by the time that a server may take."""
         if self._is_over:
             seconds = FAREWELL if self._may_end else self._seconds
             self._patience.deadline = trio.current_time() + seconds

@@ -1,4 +1,4 @@
-"""Sending a file to where a server wants it."""
+"""Uploading a file to the address that a server names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Headers = tuple[tuple[bytes, bytes], ...]
 
 SECONDS: Final = 600.0
-"""For the whole of an upload."""
+"""Seconds for a whole upload."""
 
 ACCEPTED: Final = (200, 201, 202, 204)
 

@@ -41,18 +41,17 @@ PROVIDER_ERROR: Final = "PROVIDER_ERROR"
 UNSATISFIABLE_FORMAT: Final = "UNSATISFIABLE_FORMAT"
 
 THERE: Final = "session there"
-"""The key of `ChatTurn.memory` for the id that a session has at the other server."""
+"""The key in `ChatTurn.memory` for a session's id at the other server."""
 
 
 class RemoteChat(ChatAgent):
     """A chat agent behind a facade of Omnia's protocol, used like one of this node.
 
-    `url` is as for `open_chat`; it connects for each turn, by `network` or that of the node, with
-    `credentials` and the trust of `tls`, or those of the node. Each session here has one there, whose id is
-    kept with it. What the other server shows of its tools is shown here too. Where it asks for a tool of its
-    client, the client of the turn here is asked, and its answer goes back. A turn there that fails,
-    does not answer for `silence` seconds, or cannot be reached, ends the one here: with its code, or with
-    PROVIDER_ERROR.
+    `url` is as for `open_chat`; it connects for each turn, by `network`, with `credentials` and the trust of
+    `tls`, each by default the node's own. Each session here has one there, whose id is kept with it. Tools
+    that the other server shows are shown here too. If it asks for a tool of its client, the client of the
+    turn here is asked, and its answer goes back. A turn there that fails, does not answer for `silence`
+    seconds, or cannot be reached, ends the turn here: with its code, or with PROVIDER_ERROR.
     """
 
     url: str
@@ -62,7 +61,7 @@ class RemoteChat(ChatAgent):
     tls: Any = None
 
     async def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart]:
-        """Pass a message on, and its answer back."""
+        """Pass a message on, and the answer back."""
         try:
             if THERE in turn.memory:
                 try:
@@ -81,7 +80,7 @@ class RemoteChat(ChatAgent):
             raise ActionFailed({"code": PROVIDER_ERROR, "message": str(error)}) from None
 
     async def talk(self, call: VoiceCall) -> None:
-        """Pass a call on, and what comes of it back."""
+        """Pass a call on, and its items back."""
         failure: Exception | None = None
         try:
             async with (
@@ -125,7 +124,7 @@ class RemoteChat(ChatAgent):
             turn.memory[THERE] = chat.session
 
     async def _passed_on(self, turn: ChatTurn, chat: Chat, part: ChatPart) -> ChatPart:
-        """Return a part as the other server can find it: what was uploaded here is uploaded there."""
+        """Return a part in a form that the other server can read: uploads here are uploaded there."""
         media = part.media
         if media is None or media.storage_ref is None:
             return part
@@ -160,14 +159,14 @@ async def _handed_on(turn: ChatTurn, call: ToolCalled, accept: Callable[[], obje
 
 
 async def _speak(call: VoiceCall, there: OutgoingCall) -> None:
-    """Pass on what the user speaks, to the end."""
+    """Pass on the user's speech, to the end."""
     async for frame in call.sound:
         there.send(frame)
     there.hang_up()
 
 
 async def _relay(call: VoiceCall, there: OutgoingCall) -> None:
-    """Pass on what the other server sends. Raises ActionFailed."""
+    """Pass on the items from the other server. Raises ActionFailed."""
     async for item in there:
         if isinstance(item, Sound):
             await call.play(item.data)

@@ -1,9 +1,9 @@
-"""Omnia's chat protocol at a node: which WebSockets are opened, and for which agent.
+"""Omnia's chat protocol at a node: its WebSockets, and the agent of each.
 
 An address names its agent by `?agent=NAME`, `/api/agents/NAME/ws` or, as Omnia's pages do, by
-`/api/agents/NAMESPACE/NAME/ws`, where the namespace is passed over. Where only this protocol is served, `/`
-and `/ws` without a name are answered with 400, as Omnia's facades do. Elsewhere `/` is the chat agent of the
-node if it has exactly one.
+`/api/agents/NAMESPACE/NAME/ws`, where the namespace is ignored. If only this protocol is served, `/` and
+`/ws` without a name are answered with 400, as Omnia's facades do. Otherwise `/` is the chat agent of the node
+if it has exactly one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ NAMES_COMPARED: Final = 1_000
 class OmniaStatistics:
     """Counts of connections, of the turns in progress or waiting on them, and of calls.
 
-    `parked` are the calls that wait for their clients, `sound` counts the frames of calls that have ended.
+    `parked` counts the calls that wait for their clients, `sound` the frames of calls that have ended.
     """
 
     connections: int
@@ -84,7 +84,7 @@ class OmniaServer(NodeService):
         )
 
     def open(self, home: ServiceHome) -> None:
-        """Take note of the node. Raises ConfigError for a folder of files that cannot be used."""
+        """Note the node. Raises ConfigError for a folder of files that cannot be used."""
         folder, rt = self.options.uploads, home.rt
         uploads = rt.files = None if folder is None else Uploads(folder, self.options, rt)
         self._exposure, self._guard = home.exposure, home.guard
@@ -124,7 +124,7 @@ class OmniaServer(NodeService):
     # ---- which connections
 
     def accept(self, upgrade: Upgrade) -> Accept | Refuse | None:
-        """Decide about an upgrade; return None for LMOS, and where this is no address of this protocol."""
+        """Decide about an upgrade; return None for LMOS, and for an address outside this protocol."""
         if self.options.only:
             return self._decided(upgrade) or Refuse(404, "only Omnia's chat protocol is served here")
         return None if SUBPROTOCOL in upgrade.offered else self._decided(upgrade)
@@ -182,7 +182,7 @@ class OmniaServer(NodeService):
         return None
 
     def _nothing(self, name: str, admission: Admission | None) -> str:
-        """Return the text of a 404, with the chat agent that may be meant."""
+        """Return the text of a 404, with the name of the chat agent that may be meant."""
         names: list[str] = []
         for found in self._exposure:
             if issubclass(found.cls, ChatAgent) and self._is_seen(found, admission):
@@ -212,7 +212,7 @@ class OmniaServer(NodeService):
     # ---- draining
 
     def on_drain(self) -> None:
-        """Take no more connections; close each once its turns have ended."""
+        """Accept no more connections; close each once its turns have ended."""
         self._served.draining = True
         self._calls.hang_up()
         for served in self._served:
@@ -224,7 +224,7 @@ class OmniaServer(NodeService):
         await self._served.wait_done()
 
     def statistics(self) -> OmniaStatistics:
-        """Count what there is now."""
+        """Return the present counts."""
         turns = sum(each.turns for each in self._served)
         return OmniaStatistics(
             len(self._served), turns, len(self._calls), self._calls.parked, attrs.evolve(self._calls.sound)

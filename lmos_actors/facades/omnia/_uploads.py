@@ -1,10 +1,10 @@
 """Files that clients upload: announced over the connection, sent over HTTP, kept in a folder for a while.
 
-A file belongs to an agent, a caller and a session, like what is said in it: for others it does not exist.
-Its name is a text that is shown, and never a path: on the disk files are called by their ids. Each has a
-note beside it, from which they are known again after a restart; what has no note was not uploaded whole.
+A file belongs to an agent, a caller and a session, like what is said in it: for others it does not exist. Its
+name is a text that is shown, and never a path: on the disk files are named by their ids. Each has a note
+beside it, by which it is known after a restart; a file without a note was not uploaded completely.
 
-Bounded are the bytes of one file, those of all files and announcements together (of one caller: half of
+Bounded are the bytes of one file, the bytes of all files and announcements together (of one caller: half of
 that), the announcements of one caller, and the age of both.
 """
 
@@ -36,10 +36,10 @@ T = TypeVar("T")
 
 SCHEME: Final = "omnia://sessions/"
 ANNOUNCED: Final = 16
-"""Announcements of one caller that may be open."""
+"""Maximum open announcements of one caller."""
 
 FILES: Final = 10_000
-"""Files and announcements of all callers together."""
+"""Maximum files and announcements of all callers together."""
 
 PIECE: Final = 256 << 10
 """Bytes that are read at a time."""
@@ -49,13 +49,13 @@ NOTE: Final = ".json"
 
 
 class UploadRefused(LmosActorsError):
-    """An upload is not taken; the text says why."""
+    """An upload is refused; the text says why."""
 
 
 class StoredFile(msgspec.Struct, frozen=True):
     """A file that has been uploaded. Times are Unix time.
 
-    `is_first`: it was announced before its session had a message, so the session begins with it.
+    `is_first`: it was announced before its session had a message, so the session begins with the file.
     """
 
     id: str
@@ -77,7 +77,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 @attrs.define(eq=False)
 class Announced:
-    """A file that may be uploaded until an instant of Unix time; `stored` is called when it has been."""
+    """A file that may be uploaded until an instant (Unix time); `stored` is called when it has been."""
 
     file: StoredFile
     until: float
@@ -143,7 +143,7 @@ class Uploads:
         )
 
     def _check(self, owner: str, order: UploadOrder) -> None:
-        """Raise UploadRefused for a file that is too large, has no decent name, or finds no room."""
+        """Raise UploadRefused for a file that is too large, has no usable name, or finds no room."""
         options, size = self._options, order.size_bytes
         if size > options.upload_bytes:
             raise UploadRefused(f"a file has at most {options.upload_bytes} bytes")
@@ -158,7 +158,7 @@ class Uploads:
     # ---- taking
 
     async def take(self, id: str, owner: str, pieces: AsyncIterator[bytes]) -> None:
-        """Take a file that was announced. Raises UploadRefused, LookupError for none; OSError of the disk."""
+        """Take an announced file. Raises UploadRefused; LookupError if not announced; OSError of the disk."""
         self._expire()
         announced = self._announced.get(id)
         if announced is None or announced.file.owner != owner:
@@ -211,7 +211,7 @@ class Uploads:
         return file if file is not None and (file.owner, file.session) == (owner, session) else None
 
     def referred(self, agent: str, owner: str, session: str, reference: str) -> StoredFile | None:
-        """Return the file that a `storage_ref` of a message is about, None if it is none of that session."""
+        """Return the file for a `storage_ref` in a message, None if the session has no such file."""
         session_named, _, id = reference.removeprefix(SCHEME).rpartition("/media/")
         file = self.find(owner, session, id) if session_named == session else None
         return file if file is not None and file.agent == agent and file.reference == reference else None
@@ -267,7 +267,7 @@ class Uploads:
             (self._folder / name).unlink(missing_ok=True)
 
     def _load(self) -> None:
-        """Know the files of before again, and remove what is left of uploads. Raises ConfigError."""
+        """Find the earlier files again, and remove incomplete uploads. Raises ConfigError."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             found: list[StoredFile] = []
@@ -288,7 +288,7 @@ class Uploads:
         return self._rt.entropy.now()
 
     async def _call(self, work: Callable[..., T], *args: Any) -> T:
-        """Do work with the disk: in a thread, as it may take time; on virtual time at once."""
+        """Do disk work: in a thread, as it may take time; on virtual time directly."""
         if not self._rt.real:
             await trio.lowlevel.checkpoint()
             return work(*args)

@@ -1,8 +1,8 @@
 """Admission to a hub: its tokens, the schemes of its node, registration and invitations.
 
-An agent shows its token as `Authorization: Bearer` or as `?token=`; the header wins. The guard of the hub
-judges it, as it judges who may take the tokens of others away: it knows the schemes of the node and the
-tokens of the hub. A node's own guard does not: who has registered at a hub is nobody to the node's agents.
+An agent shows its token as `Authorization: Bearer` or as `?token=`; the header wins. The hub's guard judges
+it, and also who may revoke the tokens of others: it knows the schemes of the node and the tokens of the hub.
+A node's own guard does not know the tokens: to the node's agents, an agent registered at a hub is nobody.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ NAME: Final = "relay"
 class HubAdmission:
     """Admission to the hub of a node that listens. `guard` knows the tokens of the hub too.
 
-    The constructor reads the invitations, which blocks on the disk, and raises ConfigError where they cannot
-    be read. `local`: the node is not guarded: agents of its own machine come, and no others.
+    The constructor reads the invitations, which blocks on the disk, and raises ConfigError if they cannot be
+    read. `local`: the node is not guarded: only agents of its own machine are admitted.
     """
 
     def __init__(self, place: HubPlace, guard: Callable[[HubPlace], Guard], *, local: bool) -> None:
         options = place.options
         self.guard = guard(place)
         self.invitations: Invitations | None = None
-        """The invitations with which agents may register, if there are any."""
+        """The invitations with which agents may register, if any."""
         default: Registration = "open" if local else "closed"
         if options.invitations is not None:
             self.invitations = Invitations(Reference.parse(options.invitations))
@@ -58,9 +58,9 @@ class HubAdmission:
         return self.guard.admit(request, trio.current_time(), public=True)
 
     def judge_invitation(self, text: str, peer: str) -> str | float:
-        """Return the digest of an invitation, or the seconds to wait with the next: 0.0 where it is none.
+        """Return the digest of an invitation, or the seconds to wait before the next; 0.0 if it is wrong.
 
-        Invitations are guessed as credentials are, and counted with them.
+        Invitations can be guessed like credentials, so wrong ones are counted with them.
         """
         invitations, now = self.invitations, trio.current_time()
         if invitations is None:
@@ -69,11 +69,11 @@ class HubAdmission:
         return self.guard.attempts.judge(shown, peer, now, partial(invitations.find, text, now))
 
     def may_revoke(self, principal: Principal | None) -> bool:
-        """Return whether the access list of the hub names a principal, so that it may take tokens away."""
+        """Return whether the access list of the hub names a principal, so that it may revoke tokens."""
         return self.guard.names(principal, NAME, "invoke")
 
 
 def agent_of(admission: Admission) -> str | None:
-    """Return the agent whose token was shown, None where it was none of the hub's."""
+    """Return the agent whose token was shown, None if it was not a token of the hub."""
     principal = admission.principal
     return principal.name if principal is not None and principal.scheme == ISSUED else None

@@ -1,14 +1,14 @@
 """An agent of this node on a relay: strangers ask it there, and it is the same agent as over LMOS and HTTP.
 
 - **One mailbox, one account.** A question is a request like those of other bindings: it takes a seat of its
-  peer, counts in the statistics, is traced, and is answered once, whatever becomes of the agent.
-- **The caller is `relay:HOST/ID`**, which is the relay's word and no proof: some relays let anybody speak as
-  anybody. Where an access list was written for the agent, it has to admit that name, or anyone;
-  "authenticated" does not mean it. Without a list the action that answers questions is open, and no other.
-- **Exceptions stay here.** What goes out is a code, and what the caller has got wrong.
-- **Broadcasts are nobody's in particular**: one that the agent cannot answer is passed over in silence.
-- **Questions begin in the order in which they came**, so that what one agent asks is not overtaken. One that
-  has come through too many agents is refused (`_hops.py`), and one that is taken back is cancelled.
+  peer, counts in the statistics, is traced, and is answered once, whatever happens to the agent.
+- **The caller is `relay:HOST/ID`**, which is the relay's claim and no proof: some relays let anybody speak as
+  anybody. If the agent has an access list, it has to admit that name, or anyone; "authenticated" does not
+  include it. Without a list only the action that answers questions is open.
+- **Exceptions stay here.** Only a code goes out, and the caller's mistake.
+- **Broadcasts are addressed to nobody in particular**: those that the agent cannot answer are ignored.
+- **Questions begin in the order in which they came**, so that one agent's questions keep their order. One
+  that has come through too many agents is refused (`_hops.py`), one that is taken back is cancelled.
 """
 
 from __future__ import annotations
@@ -71,17 +71,17 @@ WAY: Final = "relay"
 """The binding's name in metrics and traces."""
 
 AT_ONCE: Final = 256
-"""Questions of one bridge that are being answered; more are refused."""
+"""Maximum questions of one bridge in progress; more are refused."""
 
 TELLING: Final = 16
-"""Questions of which it is told at once that they wait for a person: each takes 360 messages of the 10,000
-that a hub passes on in an hour."""
+"""Maximum questions whose asker is told at once that they wait for a person: each takes 360 of the 10,000
+messages that a hub passes on in an hour."""
 
 ITEMS: Final = 1_000
-"""Items of a stream that an answer has."""
+"""Maximum items of a stream in an answer."""
 
 BETWEEN_INTRODUCTIONS: Final = 1.0
-"""Seconds after which the agent introduces itself again at the earliest."""
+"""Minimum seconds before the agent introduces itself again."""
 
 PAUSES: Final = Backoff(initial=0.5)
 
@@ -90,10 +90,10 @@ _LOGGER: Final = logging.getLogger("lmos_actors")
 
 @attrs.frozen(kw_only=True)
 class RelayBridge:
-    """An agent of the node is on a relay too; an argument of `open_node`.
+    """Puts an agent of the node on a relay too; an argument of `open_node`.
 
-    `url` is that of the relay. `agent` is the public name of the agent; None: the only one that is exposed.
-    `credentials` hold the token; None: those of the node. `names_itself` is as for `open_relay`. Raises
+    `url` is the relay's URL. `agent` is the public name of the agent; None: the only exposed one.
+    `credentials` hold the token; None: the node's credentials. `names_itself` is as for `open_relay`. Raises
     ConfigError for another address.
     """
 
@@ -117,7 +117,7 @@ class Bridges(NodeService):
         self._bridges = [Bridge(each, home) for each in self._options]
 
     def views(self) -> dict[str, View]:
-        """Return to which relays agents are connected, and what is being answered there."""
+        """Return the relays to which agents are connected, and the questions in progress."""
         return {"relay": lambda: {"bridges": [_row(each) for each in self._bridges[:ROWS]]}}
 
     async def run(self) -> None:
@@ -127,12 +127,12 @@ class Bridges(NodeService):
                 nursery.start_soon(each.run, name=f"bridge to {each.options.url}")
 
     def on_drain(self) -> None:
-        """Take no more questions."""
+        """Accept no more questions."""
         for each in self._bridges:
             each.on_drain()
 
     async def wait_done(self) -> None:
-        """Wait until nothing is being answered."""
+        """Wait until no question is in progress."""
         for each in self._bridges:
             await each.wait_done()
 
@@ -150,7 +150,7 @@ def _row(bridge: Bridge) -> dict[str, Any]:
 class Bridge:
     """A bridge at work, for a node that listens; a `DrainingService`.
 
-    `tls` is the trust of its connection, None for the node's own, as is `network`.
+    `tls` is the trust of its connection, None for the node's own; so is `network`.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Bridge:
         self._answering = 0
         self._asked: dict[tuple[str, str], AgentRequest] = {}
         self._telling: set[AgentRequest] = set()
-        """The questions that are being answered, by who has asked and the `ref` of their answers."""
+        """The questions in progress, by asker and the `ref` of their answers."""
         self._introduction_wanted = trio.Event()
         self._quiet = trio.Event()
         self._quiet.set()
@@ -195,16 +195,16 @@ class Bridge:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the relay has taken the agent."""
+        """Whether the relay has accepted the agent."""
         return self._connected.is_set()
 
     @property
     def answering(self) -> int:
-        """The number of questions that are being answered."""
+        """The number of questions in progress."""
         return self._answering
 
     def settled(self) -> None:
-        """Take note that a request is no longer open: its answer is still to be sent."""
+        """Note that a request is no longer open: its answer is still to be sent."""
 
     def shown(self, error: Exception) -> Exception:
         """Return an error as it is: what goes out is decided in `fault_of`."""
@@ -221,18 +221,18 @@ class Bridge:
     # ---- on the relay
 
     async def run(self) -> None:
-        """Be on the relay, until it takes the agent no more: then there is a warning."""
+        """Stay on the relay until it rejects the agent: then there is a warning."""
         try:
             await self.stay()
         except (ConnectFailed, ConfigError) as failure:
             self._report(f"no longer on the relay {self.options.url}: {failure}")
 
     async def wait_connected(self) -> None:
-        """Wait until the relay has taken the agent for the first time."""
+        """Wait until the relay has accepted the agent for the first time."""
         await self._connected.wait()
 
     async def wait_tried(self) -> None:
-        """Wait until the relay has taken the agent, or has not been reached once."""
+        """Wait until the relay has accepted the agent, or one attempt to reach it has failed."""
         await self._tried.wait()
 
     async def wait_ready(self) -> None:
@@ -240,9 +240,9 @@ class Bridge:
         await self._ready.wait()
 
     async def stay(self, *, patiently: bool = True) -> None:
-        """Be on the relay, until it takes the agent no more. Raise ConnectFailed, ConfigError.
+        """Stay on the relay until it rejects the agent. Raise ConnectFailed, ConfigError.
 
-        `patiently`: also where it is not reached at first.
+        `patiently`: go on even if it is not reached at first.
         """
         attempt = 0
         while True:
@@ -297,7 +297,7 @@ class Bridge:
             raise failure
 
     async def _present_agent(self) -> Exposed:
-        """Wait for the agent. Raise ConfigError as `_agent`."""
+        """Wait for the agent. Raise ConfigError as `_agent` does."""
         watchers = self.rt.population.watchers
         while True:
             found = self._agent()
@@ -315,7 +315,8 @@ class Bridge:
                 watchers.remove(change)
 
     def _agent(self) -> Exposed | None:
-        """Return the agent, None while it is not there. Raise ConfigError where it is not the only one."""
+        """Return the agent, None while it is away. Raise ConfigError if it should be the only one and is
+        not."""
         if self.options.agent is not None:
             return self._exposure.named(self.options.agent)
         found = list(self._exposure)
@@ -325,7 +326,7 @@ class Bridge:
         return found[0] if found else None
 
     async def _introduce(self, relay: Relay, exposed: Exposed) -> None:
-        """Broadcast what the agent can do: now, and when that is wanted, but not too often."""
+        """Broadcast the agent's introduction: now, and on request, but not too often."""
         while True:
             self._introduction_wanted = trio.Event()
             await _sent(relay, introduction(exposed), "discovery")
@@ -340,7 +341,7 @@ class Bridge:
         handle: Any,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Broadcast an event of the agent, each time."""
+        """Broadcast each occurrence of an event of the agent."""
         ref: Ref[Any] = Ref(cast("Any", exposed.link))
         is_first = True
         while True:
@@ -361,7 +362,7 @@ class Bridge:
     # ---- a question
 
     def _hear(self, relay: Relay, message: RelayMessage, nursery: trio.Nursery) -> None:
-        """Begin with a question, or take one back; note that others want to know what the agent can do."""
+        """Begin with a question, or take one back; note that others ask for an introduction."""
         if message.type == "question" and self._answering < 2 * AT_ONCE:
             self._answering += 1
             self._quiet = trio.Event() if self._quiet.is_set() else self._quiet
@@ -375,7 +376,7 @@ class Bridge:
             self._introduction_wanted.set()
 
     def _begun(self, relay: Relay, message: RelayMessage) -> AgentRequest | LmosActorsError:
-        """Return the request that a question is, or why it is none."""
+        """Return the request for a question, or the reason why there can be none."""
         try:
             if self._answering > AT_ONCE:
                 raise MailboxFull(self.options.agent or "", AT_ONCE)
@@ -391,7 +392,7 @@ class Bridge:
             return ActionFailed({"code": FAILED, "message": "the question could not be answered"})
 
     def _tell_question(self, relay: Relay, asker: str, word: str, request: AgentRequest) -> None:
-        """Send the asker the question that its answer waits for, if the relay has the extension."""
+        """Tell the asker the question for which its answer waits, if the relay has the extension."""
         if request.question is None:
             if request not in self._telling:
                 return
@@ -406,7 +407,7 @@ class Bridge:
     async def _answer(
         self, relay: Relay, message: RelayMessage, begun: AgentRequest | LmosActorsError
     ) -> None:
-        """Answer a question; a broadcast that is not for this agent is passed over."""
+        """Answer a question; ignore a broadcast that is not for this agent."""
         word = message.sender, relay.word_of(message)
         try:
             payload = await self._answer_to(relay, message, begun)
@@ -424,7 +425,7 @@ class Bridge:
     async def _answer_to(
         self, relay: Relay, message: RelayMessage, begun: AgentRequest | LmosActorsError
     ) -> Any:
-        """Return the payload of the answer, None where there is none."""
+        """Return the payload of the answer, None if there is none."""
         most = max_payload(relay.welcome)
         try:
             if isinstance(begun, LmosActorsError):
@@ -472,7 +473,7 @@ class Bridge:
         return request
 
     def _meant(self, exposed: Exposed, message: RelayMessage) -> tuple[str, Any, float | None]:
-        """Return the action that a question is for, its input, and the seconds it has. Raise NotFound."""
+        """Return the action for a question, its input, and its seconds. Raise NotFound."""
         payload, contract = message.payload, exposed.cls.__contract__
         if isinstance(payload, dict) and isinstance(payload.get("action"), str):  # pyright: ignore[reportUnknownMemberType]
             asked: dict[str, Any] = payload  # pyright: ignore[reportUnknownVariableType]
@@ -534,7 +535,7 @@ async def _sent(
     question: RelayMessage | None = None,
     members: Mapping[str, Any] | None = None,
 ) -> None:
-    """Send a message, and ignore its refusal and its loss."""
+    """Send a message, and ignore its refusal or loss."""
     try:
         if question is None:
             await relay.say(payload, type=type)
@@ -549,7 +550,7 @@ def _is_final(failure: ConnectFailed) -> bool:
 
 
 def introduction(exposed: Exposed) -> dict[str, Any]:
-    """Return what an agent says about itself: the payload of a `discovery` message."""
+    """Return an agent's introduction of itself: the payload of a `discovery` message."""
     contract = exposed.cls.__contract__
     actions = {
         name: {"description": (handle.__doc__ or "").strip().partition("\n")[0]}

@@ -1,9 +1,9 @@
-"""Delivery of what waits for the agents of a hub: one task sends it all.
+"""Delivery of waiting messages to the agents of a hub: one task sends them all.
 
-A connection has a writer of its own, but to wake one costs a step of trio's loop, more than the system call
-that sends a short frame. Where a broadcast goes to a thousand agents the loop would do little else. So the
-hub's connections that have something to send are noted here, and one task has each of them send what the
-kernel takes at once. Where that is not all, or the connection is one of TLS, its writer goes on.
+A connection has a writer of its own, but waking it costs a step of trio's loop, more than the system call
+that sends a short frame. With a broadcast to a thousand agents the loop would do little else. So the hub's
+connections with something to send are noted here, and one task has each of them send what the kernel takes at
+once. If that is not all, or the connection uses TLS, its writer goes on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Connection
 
 AT_ONCE: Final = 64
-"""Connections that send before other tasks have their turn."""
+"""Number of connections that send before other tasks have their turn."""
 
 
 class Delivery:
@@ -29,7 +29,7 @@ class Delivery:
         self._is_over = False
 
     def note(self, connection: Connection) -> None:
-        """Have a connection send what it has, soon. Never blocks."""
+        """Have a connection send its data soon. Never blocks."""
         if self._is_over or not connection.is_direct:
             connection.wake()
             return

@@ -1,4 +1,4 @@
-"""The extensions of a hub: which there are by name, and where they keep what outlives a restart.
+"""The extensions of a hub: their names, and where they keep data over restarts.
 
 | space | key | value |
 |---|---|---|
@@ -31,16 +31,16 @@ SPACE: Final = "relay"
 EXTENSIONS: Final[Mapping[str, Callable[[], HubExtension]]] = {
     each.name: each for each in (Receipts, Presence, History, Semantic, Voting, Questions)
 }
-"""The extensions that are here, by name."""
+"""The included extensions, by name."""
 
 ARGUMENT: Final = "RelayOptions(extensions=...)"
 
 Extension: TypeAlias = "str | Callable[[], HubExtension]"
-"""An extension by its name, or what makes one: it is called once for each life of the hub."""
+"""An extension by its name, or a function that makes one, called once for each life of the hub."""
 
 
 def made(extensions: Sequence[Extension]) -> list[HubExtension]:
-    """Make the extensions of a hub. Raise ConfigError for one that is not there, or named twice."""
+    """Make the extensions of a hub. Raise ConfigError for one that does not exist, or is named twice."""
     found: list[HubExtension] = []
     for each in extensions:
         if isinstance(each, str) and each not in EXTENSIONS:
@@ -59,7 +59,7 @@ class _Kept:
 
     def __init__(self, writer: StoreWriter, prefix: str, *, is_lasting: bool) -> None:
         self.is_lasting = is_lasting
-        """Whether what is kept outlives the process; where it does not, it is kept at once."""
+        """Whether the data outlives the process; if not, it is kept at once."""
         self._writer = writer
         self._prefix = prefix
 
@@ -71,7 +71,7 @@ class _Kept:
     ) -> None:
         """Keep values by their keys, None to forget one; see `ExtensionStore`.
 
-        A store that fails, or is too far behind, keeps nothing of it: what matters is tried again.
+        A store that fails, or is too far behind, drops the values: important ones are tried again.
         """
 
         def done(error: Exception | None) -> None:
@@ -98,7 +98,7 @@ class _Kept:
 
 
 async def start(hub: Hub, writer: StoreWriter, place: str, *, is_lasting: bool) -> None:
-    """Start the extensions of a hub with what they have kept. Raise StoreFailed."""
+    """Start the extensions of a hub with their kept data. Raise StoreFailed."""
     for each in hub.extensions:
         prefix, stop = range_of(place, each.name)
         kept = await writer.records(SPACE, prefix, stop)

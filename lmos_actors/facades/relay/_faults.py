@@ -1,7 +1,7 @@
 """Failures of questions as they go over a relay: `{"error": {"code", "message"}}`, and back to exceptions.
 
-Strangers are on a relay: of an exception nothing goes out but a code, and what the caller has got wrong. What
-a ref needs to raise the same error as near is in `about`: without it an error is the agent's own failure.
+Strangers are on a relay: only a code of an exception goes out, and the caller's mistake. What a ref needs to
+raise the same error as a near one is in `about`: without it an error is the agent's own failure.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _ABOUT: Final[tuple[tuple[type[LmosActorsError], str, tuple[str, ...]], ...]] = 
     (AgentDied, FAILED, ("started",)),
     (ActionCancelled, "cancelled", ("reason",)),
 )
-"""The errors that a code names, and those of their members that are sent."""
+"""The errors that have a code, with the members that are sent."""
 
 _HIDDEN: Final[dict[type[LmosActorsError], str]] = {
     AgentUnavailable: "it is not available now",
     AgentDied: "the agent has failed",
 }
-"""Texts in place of those that say what is inside."""
+"""Texts that replace those which reveal internals."""
 
 
 def fault_of(error: LmosActorsError) -> dict[str, Any]:
-    """Return an error as strangers may know it: nothing of an exception."""
+    """Return an error as strangers may know it: without the exception."""
     if isinstance(error, ActionFailed):
         return _failure(error)
     for kind, code, members in _ABOUT:
@@ -65,7 +65,7 @@ def fault_of(error: LmosActorsError) -> dict[str, Any]:
 
 
 def _failure(error: ActionFailed) -> dict[str, Any]:
-    """Return a failure that an action declares; its `output`, unless code and message are all of it."""
+    """Return a failure that an action declares; its `output`, unless code and message say it all."""
     found: dict[str, Any] = {"code": error.code or FAILED, "message": error.detail or "it failed"}
     if error.output == found:
         return found
@@ -73,20 +73,20 @@ def _failure(error: ActionFailed) -> dict[str, Any]:
 
 
 def reason_of(payload: Any) -> str | None:
-    """Return the reason for which a question is taken back, None where its asker is gone."""
+    """Return why a question is taken back, None if its asker is gone."""
     reason = cast("dict[str, Any]", payload).get("reason") if isinstance(payload, dict) else None
     return reason if isinstance(reason, str) else None
 
 
 def fault_in(payload: Any) -> dict[str, Any] | None:
-    """Return the error that an answer is, None for any other."""
+    """Return the error in an answer, None if it has none."""
     found = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
     fault = found.get("error") if len(found) == 1 else None
     return cast("dict[str, Any]", fault) if isinstance(fault, dict) else None
 
 
 def error_of(fault: dict[str, Any], path: str) -> LmosActorsError:
-    """Return the error that a ref to an agent on a relay raises; `path` is what it is called here."""
+    """Return the error that a ref to an agent on a relay raises; `path` is the agent's name here."""
     about, message = fault.get("about"), fault.get("message")
     made = _MADE.get(str(fault.get("code"))) if isinstance(about, dict) else None
     if made is None:

@@ -1,16 +1,16 @@
-"""The messages of an agent that await word from a relay, and which word is about which of them.
+"""The messages of an agent that wait for a relay's reaction, and which reaction belongs to which.
 
-Receipts and the errors of a relay that has them name their message. Everything else is found by its order:
+Receipts, and the errors of a relay that has receipts, name their message. All else is matched by order:
 
 - **Echoes come in the order of the messages.** Once one has come, those before it are lost.
-- **An answer to a command is one of the right type**, and belongs to the oldest command that expects it: a
-  relay may pass over a command that it does not know.
-- **An error is about the oldest of what waits**, but for what waits for the relay's store: the receipts of
-  commands, and of what was passed on. Where a message that nothing acknowledges went before an echo, it may
-  be about that.
+- **An answer to a command has the right type**, and belongs to the oldest command that expects it: a relay
+  may ignore a command that it does not know.
+- **An error is about the oldest waiting message**, except those that wait for the relay's store: the receipts
+  of commands, and of messages that were passed on. If a message that nothing acknowledges went before an
+  echo, it may be about that one.
 
-What nobody waits for any more stays here, so that the relay's word about it is not taken for another one; of
-such there are `LEFT` at most.
+Messages that nobody waits for stay here, at most `LEFT` of them, so that a reaction to one is not taken for
+another's.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from ._sent import Sent
 
 LEFT: Final = 256
-"""The messages that were sent, are unanswered, and nobody waits for."""
+"""Maximum messages that were sent, are unanswered, and that nobody waits for."""
 
 PAUSE_SECONDS: Final = 2.0
-"""Seconds for which nothing is sent once the relay refuses more: it repeats that once a second at most."""
+"""Seconds without sending once the relay refuses more: it repeats that at most once a second."""
 
 
 class Flight:
@@ -47,7 +47,7 @@ class Flight:
         self._left: OrderedDict[Sent, None] = OrderedDict()
         self._alone = 0  # the number of the last one that nothing acknowledges
         self.last = 0
-        """The number of the last one that was sent."""
+        """The number of the last message that was sent."""
 
     def __len__(self) -> int:
         return len(self._commands) + len(self._echoes) + len(self._receipts)
@@ -70,7 +70,7 @@ class Flight:
             self.leave(sent)
 
     def leave(self, sent: Sent) -> None:
-        """Note that nobody waits for it, whether it has been sent or not."""
+        """Note that nobody waits for a message any more, whether it has been sent or not."""
         sent.is_left = True
         if self._has(sent):
             self._left[sent] = None
@@ -83,7 +83,7 @@ class Flight:
         return sent in self._commands or sent in self._echoes
 
     def forget(self, sent: Sent) -> None:
-        """Forget something: what the relay says about it is like any other word."""
+        """Forget a message: a reaction to it is then treated like any other."""
         self._left.pop(sent, None)
         if self._receipts.get(sent.receipt) is sent:
             del self._receipts[sent.receipt]
@@ -94,7 +94,7 @@ class Flight:
     # ---- what the relay says
 
     def answered(self, type: str) -> Sent | None:
-        """Return the command that an answer of this type is about."""
+        """Return the command that an answer of this type belongs to."""
         found = next((each for each in self._commands if each.acknowledgement == type), None)
         if found is not None:
             for each in [each for each in self._commands if each.is_left and each.number < found.number]:
@@ -103,7 +103,7 @@ class Flight:
         return found
 
     def came_back(self, message: RelayMessage) -> Sent | None:
-        """Return what a message of the agent's own is the echo of."""
+        """Return the message whose echo has come."""
         echo = message.type, message.payload
         found = next((each for each in self._echoes if each.echo == echo), None)
         while found is not None and (first := self._echoes[0]) is not found:
@@ -114,7 +114,7 @@ class Flight:
         return found
 
     def received(self, word: str, *, is_final: bool) -> Sent | None:
-        """Return the message that a receipt is about; one that is not final says that it was passed on."""
+        """Return the message of a receipt; a receipt that is not final says that it was passed on."""
         found = self._receipts.get(word)
         if found is not None and is_final:
             self.forget(found)
@@ -123,7 +123,7 @@ class Flight:
         return found
 
     def refused(self, fault: RelayFault) -> bool:
-        """Fail what an error is about; return False where that is not known, or nobody waits."""
+        """Fail the message that an error is about; return False if it is unknown, or nobody waits."""
         found = self._receipts.get(fault.receipt) if fault.receipt else self._oldest()
         if found is None:
             return False
@@ -143,11 +143,11 @@ class Flight:
     # ---- ends
 
     def leave_unknown(self, last: int, why: str) -> None:
-        """Have it be unknown what became of what waits up to a number."""
+        """Make the outcome unknown of all that waits, up to a number."""
         self.give_up(last, OutcomeUnknown(self._url, why))
 
     def give_up(self, last: int, error: Exception) -> None:
-        """Fail what waits up to a number, as nobody will hear what became of it."""
+        """Fail all that waits, up to a number: nobody will learn the outcome."""
         for each in (*self._commands, *self._echoes, *self._receipts.values()):
             if each.number <= last:
                 self.forget(each)
@@ -157,7 +157,7 @@ class Flight:
 class RatePause:
     """The pause after a relay has refused a message beyond its rate; it may say so once for many.
 
-    `is_on` says that nothing is to be sent. What waits at its end, and was sent before it, is given up.
+    While `is_on` is set nothing is sent. Messages sent before it that still wait at its end are given up.
     """
 
     def __init__(self, flight: Flight, on_end: Callable[[], object]) -> None:
@@ -167,12 +167,12 @@ class RatePause:
         self._begun = trio.Event()
 
     def begin(self) -> None:
-        """Begin with it, unless it has begun."""
+        """Begin the pause, unless it has begun."""
         self.is_on = True
         self._begun.set()
 
     async def run(self) -> None:
-        """End each pause after its time, until cancelled; one that was on before begins anew."""
+        """End each pause after its time, until cancelled; a pause that was on before begins anew."""
         while True:
             if not self.is_on:
                 self._begun = trio.Event()

@@ -1,7 +1,7 @@
 """The hub of an AgentRelay, as a supervised agent: its identities, and who is connected.
 
-Connections are handlers of the transport, which find the running hub at its `HubPlace`. When the hub
-ends, so do they: agents come back, with their tokens, to the one that takes its place.
+Connections are handlers of the transport, which find the running hub at its `HubPlace`. When the hub ends, so
+do they: agents come back, with their tokens, to its successor.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class HubPlace:
     hub: RelayHub | None = None
 
     def find(self, token: str) -> str | None:
-        """Return the agent whose token it is; see `IssuedTokens`."""
+        """Return the agent that a token belongs to; see `IssuedTokens`."""
         return None if self.hub is None else self.hub.identities.find(token)
 
     def has(self, name: str) -> bool:
@@ -63,7 +63,7 @@ class RelayHub(Agent, private=True):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Read who has registered, and be there for connections."""
+        """Read the registered agents, and be there for connections."""
         slot = self._place()
         options, entropy = self.place.options, slot.rt.entropy
         async with AsyncExitStack() as stack:
@@ -98,7 +98,7 @@ class RelayHub(Agent, private=True):
                 self.hub.end_all(*RESTART)
 
     def _identities(self, writer: StoreWriter) -> Identities:
-        """Return who has registered, as far as a store has it; they are to be loaded."""
+        """Return the registered agents of a store, or of memory; they are still to be loaded."""
         options, entropy = self.place.options, self._place().rt.entropy
         return Identities(
             writer,
@@ -116,7 +116,7 @@ class RelayHub(Agent, private=True):
         )
 
     async def _extensions_due(self) -> None:
-        """Have the extensions do what is due at its time."""
+        """Have the extensions do their due work at its time."""
         changed = trio.Event()
 
         def change() -> None:
@@ -134,12 +134,12 @@ class RelayHub(Agent, private=True):
 
     @action(safe=True, idempotent=True)
     def statistics(self) -> HubStatistics:
-        """Count what there was since the hub has started."""
+        """Return the counts since the hub started."""
         return self.hub.statistics()
 
     @action(idempotent=True)
     async def revoke(self, id: str) -> bool:
-        """Take the token of an agent away, and close its connection; return whether there was one."""
+        """Revoke the token of an agent, and close its connection; return whether there was one."""
         return await self.revoke_token(id)
 
     async def revoke_token(self, id: str) -> bool:

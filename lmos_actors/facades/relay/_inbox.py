@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 EVENTS: Final = 1_024
 EVENT_BYTES: Final = 4 << 20
-"""The messages that wait for a reader."""
+"""Maximum messages that wait for a reader."""
 
 
 class Inbox:
-    """The events that wait, the oldest first."""
+    """The waiting events, the oldest first."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[RelayEvent, int]] = deque()
@@ -33,7 +33,7 @@ class Inbox:
         self._came = trio.Event()
 
     def put(self, event: RelayEvent, size: int) -> None:
-        """Add an event of so many bytes; drop the oldest where there is no room."""
+        """Add an event with its bytes; drop the oldest if there is no room."""
         self._events.append((event, size))
         self._bytes += size
         while len(self._events) > EVENTS or self._bytes > EVENT_BYTES:
@@ -44,12 +44,12 @@ class Inbox:
         self._came.set()
 
     def end(self, failure: ConnectFailed) -> None:
-        """Note that nothing comes any more: what waits can be read yet, then there is the failure."""
+        """Note that nothing more comes: waiting events can still be read, then the failure is raised."""
         self._failure = failure
         self._came.set()
 
     async def next(self) -> RelayEvent:
-        """Wait for the next event. Raise ConnectFailed when it is over."""
+        """Wait for the next event. Raise ConnectFailed at the end."""
         while True:
             if self._lost:
                 lost, self._lost = self._lost, 0

@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Connection, Ended
 
 FINAL_STATUS: Final = (400, 401, 403, 404)
-"""The statuses after which a relay takes the agent no more."""
+"""The HTTP statuses with which a relay rejects the agent for good."""
 
 FINAL_CODES: Final = (1008, 4001, 4009)
-"""The codes of a close after which it does not."""
+"""The codes of a close with which it rejects the agent for good."""
 
 LASTING: Final = 30.0
-"""Seconds after which a connection counts as good: the next pause begins anew."""
+"""Seconds after which a connection counts as good: the pauses then begin anew."""
 
 OVER_RATE: Final = 4029
 OVER_RATE_SECONDS: Final = 60.0
@@ -22,7 +22,7 @@ OVER_RATE_SECONDS: Final = 60.0
 
 
 class FrameUser(Protocol):
-    """The agent: it takes the frames that come, and has those that are to be sent."""
+    """The agent: it takes incoming frames, and has frames to send."""
 
     def take(self, data: bytes) -> None:
         """Take a frame."""
@@ -45,7 +45,7 @@ class Line:
         self._relay.take(text.encode())
 
     def binary(self, data: bytes) -> None:
-        """Take a frame of bytes: it holds the same."""
+        """Take a binary frame, which is read like text."""
         self._relay.take(data)
 
     def frames(self, room: int) -> list[bytes]:

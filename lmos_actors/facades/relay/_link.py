@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RelayLink(RemoteLink):
-    """A far link, to one agent on a relay as an agent of a class. What a relay cannot carry is NotAllowed.
+    """A far link to an agent on a relay, as an agent of a class. What no relay carries raises NotAllowed.
 
     `is_there` returns whether the agent is known on the relay.
     """
@@ -37,11 +37,11 @@ class RelayLink(RemoteLink):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the agent is known on the relay still; else it is looked for again."""
+        """Whether the agent is still known on the relay; if not, it is looked up again."""
         return not self.far.peer.ended and self._is_there(self.far.thing_id)
 
     async def settle_unless(self, near: Callable[[], Any]) -> RelayLink | None:
-        """Wait for the connection, and return self: an agent of this node that comes meanwhile has time."""
+        """Wait for the connection, and return self: an agent of this node has that time to come."""
         await self.wait_running()
         return self
 

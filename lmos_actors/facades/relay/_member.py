@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AT_ONCE: Final = 1_000
-"""Messages that are being sent, and questions that wait for their answers."""
+"""Maximum messages that are being sent, and questions that wait for answers."""
 
 
 async def join_relay(
@@ -46,15 +46,15 @@ async def join_relay(
     peers: bool = False,
     names_itself: bool = True,
 ) -> Ref[RelayMember]:
-    """Start an agent of a node that is on a relay, and return its ref once the relay has taken it.
+    """Start an agent of a node on a relay, and return its ref once the relay has accepted it.
 
-    `url` is that of the relay, such as `ws://127.0.0.1:8080/arc`. `credentials` hold the token of the agent;
-    by default they are those of the node. `id` is its id, for relays that do not say it; `follow` are agents
-    that it follows. `name` is its name in the tree. It comes back by itself where the connection breaks; when
-    the relay takes it no more, it ends, and is not restarted. With `peers` each agent of the relay that
-    introduces itself there is an agent here too, a `RelayPeer` below this one: found by its id, and served
-    like all others. One that a node has bridged there is also found by its class, as
-    `node.find(Weather, "weather-bot")`. `names_itself` is as for `open_relay`.
+    `url` is the relay's URL, such as `ws://127.0.0.1:8080/arc`. `credentials` hold the token of the agent; by
+    default they are the node's. `id` is its id, for relays that do not tell it; `follow` names agents that it
+    follows. `name` is its name in the tree. It reconnects by itself if the connection breaks; when the relay
+    rejects it, it ends, and is not restarted. With `peers` each agent that introduces itself on the relay is
+    an agent here too, a `RelayPeer` below this one: found by its id, and served like all others. An agent
+    that a node has bridged there is also found by its class, as `node.find(Weather, "weather-bot")`.
+    `names_itself` is as for `open_relay`.
 
     Raises StartFailed, with the reason as its cause; NameTaken.
     """
@@ -71,13 +71,13 @@ async def join_relay(
 
 
 class RelayMember(Agent, private=True):
-    """An agent on a relay; `join_relay` starts one. What it hears arrives as events.
+    """An agent on a relay; `join_relay` starts one. Messages that it hears arrive as events.
 
     `url`, `credentials`, `tls`, `network`, `id`, `follows` and `names_itself` are as for `open_relay`;
-    without credentials, `tls` and `network` it has those of the node. It comes back by itself where the
-    connection breaks. A relay that takes it no more crashes it, with the reason: started by `join_relay` it
-    is not restarted. With `peers` each agent of the relay that introduces itself there, by a `discovery`
-    message, is a `RelayPeer` below it.
+    credentials, `tls` and `network` are by default the node's. It reconnects by itself if the connection
+    breaks. A relay that rejects it crashes it, with the reason: started by `join_relay` it is not restarted.
+    With `peers` each agent that introduces itself on the relay, by a `discovery` message, is a `RelayPeer`
+    below it.
     """
 
     url: str
@@ -92,13 +92,13 @@ class RelayMember(Agent, private=True):
     heard: Event[RelayMessage] = event()
     """A message of another agent."""
     said: Event[RelayAnswer] = event()
-    """A word of the relay itself, such as `joined`, `vote_result`, or `gap` where messages were dropped."""
+    """A message of the relay itself, such as `joined`, `vote_result`, or `gap` if messages were dropped."""
     refused: Event[RelayFault] = event()
     """The relay has refused something, without saying what."""
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Be on the relay."""
+        """Stay on the relay."""
         wires: Any = self._place().rt.wires
         credentials = wires.credentials if self.credentials is None else self.credentials
         headers = () if credentials is None else credentials.headers_for(self.url, trio.current_time())
@@ -157,17 +157,17 @@ class RelayMember(Agent, private=True):
         ref: str | None = None,
         members: dict[str, Any] | None = None,
     ) -> Receipt | None:
-        """Send a message to everybody, or to some; see `Relay.say`."""
+        """Send a message to everybody, or to some agents; see `Relay.say`."""
         return await _outcome(self._relay.say(payload, to or EVERYBODY, type=type, ref=ref, members=members))
 
     @action(concurrency=AT_ONCE)
     async def ask(self, payload: Any, to: list[str] | None = None, type: str = "question") -> RelayMessage:
-        """Ask something, and return the first answer; see `Relay.ask`."""
+        """Ask a question, and return the first answer; see `Relay.ask`."""
         return await _outcome(self._relay.ask(payload, to or EVERYBODY, type=type))
 
     @action(concurrency=AT_ONCE)
     async def answer(self, message: RelayMessage, payload: Any, type: str = "answer") -> Receipt | None:
-        """Answer a message to its sender, by `ref`."""
+        """Answer a message, to its sender, by `ref`."""
         return await _outcome(self._relay.answer(message, payload, type=type))
 
     @action(idempotent=True)
@@ -177,7 +177,7 @@ class RelayMember(Agent, private=True):
 
     @action(idempotent=True)
     async def unsubscribe_from(self, agents: list[str]) -> None:
-        """Follow agents no more."""
+        """Stop following agents."""
         await _outcome(self._relay.unfollow(*agents))
 
     @action(concurrency=AT_ONCE)
@@ -187,9 +187,9 @@ class RelayMember(Agent, private=True):
 
 
 async def _outcome(doing: Awaitable[T]) -> T:
-    """Return what a verb of the relay returns.
+    """Return the result of a verb of the relay.
 
-    What its caller has to know, as that the connection has ended meanwhile, does not crash the member.
+    An error that its caller has to know, such as the end of the connection, does not crash the member.
     """
     try:
         return await doing

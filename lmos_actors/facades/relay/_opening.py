@@ -38,11 +38,11 @@ async def open_relay(
 ) -> AsyncGenerator[Relay]:
     """Be an agent on a relay for a block.
 
-    `url` is that of the relay, such as `ws://127.0.0.1:8080/arc`. `credentials` hold its token. `id` is the
-    agent's, for relays that do not say it; with `names_itself` it is in each message, which old relays
-    demand. `follow` are agents that are followed from the beginning.
+    `url` is the relay's URL, such as `ws://127.0.0.1:8080/arc`. `credentials` hold the agent's token. `id` is
+    its id, for relays that do not tell it; with `names_itself` it is in each message, which old relays
+    demand. `follow` names agents to follow from the beginning.
 
-    Raises ConnectFailed if it cannot be reached now or does not take the agent, ConfigError for another
+    Raises ConnectFailed if the relay cannot be reached now or rejects the agent, ConfigError for another
     address. What the body raises is raised unchanged.
     """
     rt = RUNTIME.get()

@@ -22,18 +22,19 @@ class RelayOptions:
     `registration`: whether agents may register themselves, with an invitation or without; None: "invite"
     where there are `invitations`, else "open" where the node is for its own machine (it listens at loopback
     addresses alone, without `security` and `public_url`), else "closed". `invitations` is a reference to
-    secrets, such as `file:PATH`, one a line, each good once. Of one address `registrations_per_minute` are
-    taken (None: all). At most `identities` are kept: those that never connected for `unused_seconds`, the
-    others for `identity_seconds` after they have left, and their names are refused for as long again.
+    secrets, such as `file:PATH`, one a line, each valid once. One address may register
+    `registrations_per_minute` agents (None: any number). At most `identities` are kept: those that never
+    connected for `unused_seconds`, the others for `identity_seconds` after they have left, and their names
+    are refused for as long again.
 
     A message has `max_message` bytes, and an agent sends so many of them in so many seconds (`rates`; (): as
-    many as it likes). What it does not read is bounded: broadcasts go beyond `outbox_bytes`, its connection
-    beyond `outbox_most`. With `broadcasts` "followed" an agent that follows others hears the broadcasts of
-    those alone. An agent has `pong_seconds` to answer a ping, and is pinged as often. `extensions` are names,
-    such as "voting", or what makes an extension.
+    many as it likes). Its unread messages are bounded: beyond `outbox_bytes` broadcasts are dropped, beyond
+    `outbox_most` its connection. With `broadcasts` "followed" an agent that follows others hears only their
+    broadcasts. An agent has `pong_seconds` to answer a ping, and is pinged as often. `extensions` are names,
+    such as "voting", or functions that make one.
 
-    Raises ConfigError for what is not above 0, for "invite" without invitations, and for extensions that are
-    not there.
+    Raises ConfigError for a number that is not above 0, for "invite" without invitations, and for extensions
+    that do not exist.
     """
 
     name: str = "relay"

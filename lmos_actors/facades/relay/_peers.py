@@ -1,8 +1,7 @@
-"""Agents on a relay, as agents of this node: each that has introduced itself is a child of the member there.
+"""Agents on a relay as agents of this node: each that has introduced itself is a child of the member there.
 
-One whose introduction has `actions` is an agent of a class too: `node.find(Weather, ID)` leads to it, by
-calls over the relay. What others say about themselves is data of strangers: bounded, and a description at
-most.
+An agent whose introduction has `actions` is an agent of a class too: `node.find(Weather, ID)` finds it, by
+calls over the relay. Introductions are data of strangers: bounded, and used only as descriptions.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ if TYPE_CHECKING:
     from ._session import Relay
 
 MOST: Final = 1_000
-"""Agents of one relay that are agents here; those that introduce themselves later are not."""
+"""Maximum agents of one relay that are agents here; later ones are left out."""
 
 WAITING: Final = 256
-"""Messages of one of them that wait for its turn; then the oldest are dropped."""
+"""Maximum messages of one of them that wait for its turn; beyond it the oldest are dropped."""
 
 RENEWED: Final = 60.0
 """Seconds after which a newer introduction of an agent counts."""
 
 DISCOVER: Final = "discover"
-"""The type of the message by which agents are asked to introduce themselves."""
+"""The type of the message that asks agents to introduce themselves."""
 
 AT_ONCE: Final = 100
 LONGEST: Final = 1_000
@@ -59,7 +58,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 
 @attrs.define(eq=False)
 class PeerLine:
-    """Line to an agent on the relay, and its messages that wait."""
+    """The line to an agent on the relay, with its waiting messages."""
 
     relay: Any
     agent: str
@@ -118,7 +117,7 @@ class RelayPeer(Agent):
 
 @attrs.frozen
 class Introduction:
-    """The description of an agent by itself, as far as refs need it; `title` is that of its class."""
+    """An agent's description of itself, as far as refs need it; `title` is its class's title."""
 
     title: str | None
     has_actions: bool
@@ -126,7 +125,7 @@ class Introduction:
 
     @classmethod
     def of(cls, payload: Any) -> Introduction:
-        """Return that of the payload of a `discovery` message."""
+        """Return the introduction in the payload of a `discovery` message."""
         said = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
         title, events = said.get("title"), said.get("events")
         names: list[Any] = events[:EVENTS] if isinstance(events, list) else []  # pyright: ignore[reportUnknownVariableType]
@@ -140,7 +139,7 @@ class Introduction:
 class RelayPeers:
     """The agents of a relay that are children of one supervisor here; a `RelayLookup`.
 
-    `path` is that of the agent here that is on the relay; `is_named` is whether there are credentials for it.
+    `path` is the path of the agent here that is on the relay; `is_named`: whether it has credentials.
     """
 
     def __init__(
@@ -181,7 +180,7 @@ class RelayPeers:
         return frozenset() if known is None else known.events
 
     async def ask_around(self) -> None:
-        """Have the agents on the relay introduce themselves."""
+        """Ask the agents on the relay to introduce themselves."""
         with suppress(ActionFailed, OutcomeUnknown, ConnectFailed):  # those that come later do it anyway
             await self._relay.say(None, type=DISCOVER)
 
@@ -190,14 +189,14 @@ class RelayPeers:
         self._requests.lost(None)
 
     def stop(self) -> None:
-        """End the refs: the member is on the relay no more."""
+        """End the refs: the member has left the relay."""
         self._known.clear()
         self._requests.stop()
 
     # ---- what is heard
 
     async def heard(self, message: RelayMessage) -> None:
-        """Hand a message to the agent here that stands for its sender; start it when it introduces itself."""
+        """Pass a message to the agent here that stands for its sender; start it at an introduction."""
         sender = message.sender
         if not message.is_for(self._relay.id):
             return
@@ -209,7 +208,7 @@ class RelayPeers:
             self._requests.heard(message)
 
     async def said(self, answer: RelayAnswer) -> None:
-        """Take a word of the relay: that an agent has left, or that messages were dropped."""
+        """Handle a message of the relay: an agent has left, or messages were dropped."""
         is_object = isinstance(answer.payload, dict)
         payload = cast("dict[str, Any]", answer.payload) if is_object else {}
         if answer.type == "left":

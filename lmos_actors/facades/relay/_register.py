@@ -1,4 +1,4 @@
-"""The HTTP addresses of a relay: registering, taking a token away, and who is there."""
+"""The HTTP addresses of a relay: registering, revoking a token, and listing the agents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SECONDS: Final = 30.0
 
 MOST: Final = 16 << 20
-"""Bytes of an answer: a relay may have many agents."""
+"""Maximum bytes of an answer: a relay may have many agents."""
 
 JSON: Final = (b"content-type", b"application/json")
 
@@ -39,11 +39,11 @@ async def register_on_relay(
     network: Network | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> NewIdentity:
-    """Register an agent at a relay, and return its id and its token; without an id the relay makes one up.
+    """Register an agent at a relay, and return its id and its token; without an id the relay chooses one.
 
-    `url` is that of the relay; `register_url` is where it registers agents, if not at `/register` beside it.
+    `url` is the relay's URL; `register_url` is where it registers agents, if not at `/register` beside it.
     Raise ActionFailed with the `code` of a refusal, such as `agent_id_taken`; ConnectFailed;
-    DeadlineExceeded; ConfigError for an address that is none.
+    DeadlineExceeded; ConfigError for an invalid address.
     """
     body = {
         name: value for name, value in (("agent_id", id), ("invitation", invitation)) if value is not None
@@ -64,7 +64,7 @@ async def revoke_on_relay(
     network: Network | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> None:
-    """Take the token of an agent away: one's own, or that of `id`, for a principal who may.
+    """Revoke the token of an agent: one's own, or the token of `id`, for a principal with that right.
 
     `credentials` hold the token, or the principal's. Raise what `register_on_relay` does.
     """
@@ -82,7 +82,7 @@ async def agents_on_relay(
     network: Network | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> list[str] | None:
-    """Return the agents that are connected, None where the relay does not list them.
+    """Return the connected agents, None if the relay does not list them.
 
     Raise what `register_on_relay` does.
     """
@@ -102,7 +102,7 @@ async def _answer(
     network: Network | None,
     tls: ssl.SSLContext | None,
 ) -> dict[str, Any]:
-    """Return the object that answers a request, whose body is JSON."""
+    """Return the object in the answer to a request whose body is JSON."""
     shown = () if credentials is None else credentials.headers_for(url, trio.current_time())
     body = None if asked is None else msgspec.json.encode(asked)
     answer = await exchange(

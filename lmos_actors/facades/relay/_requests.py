@@ -1,11 +1,11 @@
 """Requests of refs to agents on a relay: a peer, as links over LMOS and HTTP have one.
 
 A call is a `question` with `{"action", "input"}`, and its answer the result; an agent that a node has bridged
-there understands it. That is all that a relay carries, but for events that are broadcast: everything else
-raises NotAllowed, with the reason.
+there understands it. A relay carries nothing else, except events that are broadcast: any other request raises
+NotAllowed, with the reason.
 
-- **What becomes of a question** is known from the relay (`Relay.pose`). One that was sent before the
-  connection ended is OutcomeUnknown; without a connection nothing is sent, and that is AgentUnavailable.
+- **The outcome of a question** comes from the relay (`Relay.pose`). A question that was sent before the
+  connection ended raises OutcomeUnknown; without a connection nothing is sent, which raises AgentUnavailable.
 - **Nobody waits here.** Answers arrive in the step of the reader, as those over LMOS do.
 - **A deadline goes with the question**, as `within`; a caller that leaves sends a `cancel` with its `ref`.
 - **One-way messages are questions whose answers nobody wants**; a refusal is a dead letter. At most `TELLS`
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ._session import Relay
 
 TELLS: Final = 256
-"""One-way messages to one agent that are open at a time."""
+"""Maximum open one-way messages to one agent."""
 
 
 class RelayRequests:
@@ -89,7 +89,7 @@ class RelayRequests:
         self._things: WeakValueDictionary[str, RemoteThing] = WeakValueDictionary()
         self._open: dict[PendingRequest, Question] = {}
         self._cancelled: dict[Question, list[trio.lowlevel.Task]] = {}
-        """Questions that are being cancelled, and the tasks that wait for that."""
+        """Questions that are being cancelled, with the tasks that wait for that."""
         self._tells: Counter[str] = Counter()
         self._line = RequestLine(self)  # of one-way messages alone
 
@@ -102,16 +102,16 @@ class RelayRequests:
 
     @property
     def heeds(self) -> bool:
-        """Whether clocks stand still while an agent there says that it asks a person."""
+        """Whether clocks are paused while an agent there says that it asks a person."""
         return self._is_named and self._relay.tells_questions
 
     @property
     def failure(self) -> ConnectFailed | None:
-        """Why the relay takes the agent no more, None while it does."""
+        """Why the relay rejects the agent, None while it does not."""
         return self._relay.failure
 
     def thing(self, thing_id: str) -> RemoteThing:
-        """Return the agent of that id, the same for the same id."""
+        """Return the agent with an id: always the same object for the same id."""
         found = self._things.get(thing_id)
         if found is None:
             found = self._things[thing_id] = RemoteThing(self, thing_id)
@@ -128,7 +128,7 @@ class RelayRequests:
         return AgentUnavailable(path, f"there is no connection to {self.place}")
 
     async def first(self) -> None:
-        """Wait for the connection. Raise ConnectFailed when the relay takes the agent no more."""
+        """Wait for the connection. Raise ConnectFailed when the relay rejects the agent."""
         await self._relay.wait_ready()
 
     async def connected(self, path: str) -> None:
@@ -141,10 +141,10 @@ class RelayRequests:
             raise self.unavailable(path)
 
     def release(self) -> None:
-        """Do nothing: the connection is that of the agent here that is on the relay."""
+        """Do nothing: the connection belongs to the agent here that is on the relay."""
 
     def stop(self) -> None:
-        """End: the agent here is on the relay no more."""
+        """End: the agent here has left the relay."""
         self.ended = True
         for request in tuple(self._open):
             path = request.far.path
@@ -167,7 +167,7 @@ class RelayRequests:
 
     @property
     def tell_credit(self) -> tuple[lmos.Credit, lmos.Credit] | None:
-        """None: the relay knows no credit."""
+        """None: the relay has no credit."""
         return None
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
@@ -250,11 +250,11 @@ class RelayRequests:
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Answer that nothing is known: it is not asked over a relay."""
+        """Report that nothing is known: a relay cannot be asked for it."""
         then({})
 
     async def query(self, request: PendingRequest) -> NoReturn:
-        """Raise NotAllowed: nothing says how a question stands."""
+        """Raise NotAllowed: a relay cannot tell the state of a question."""
         await trio.lowlevel.checkpoint_if_cancelled()
         why = f"{request.path!r} is reached over a relay, which does not say how a call stands"
         raise NotAllowed(why)
@@ -282,18 +282,18 @@ class RelayRequests:
     # ---- one way
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
-        """Send a one-way message; return False where as many as may be are open. Raise as `post`."""
+        """Send a one-way message; return False if the maximum number is open. Raise as `post` does."""
         if not self.may_tell(sent.far.thing_id):
             return False
         self._tell(sent, name, payload, trace)
         return True
 
     def may_tell(self, thing_id: str) -> bool:
-        """Return whether one more one-way message to an agent may be open."""
+        """Return whether one more one-way message to an agent may be opened."""
         return self._tells[thing_id] < TELLS
 
     def put(self, request: PendingRequest) -> bool:
-        """Send a one-way message; return True, as there is always room for it. Raise as `post`."""
+        """Send a one-way message; return True, as there is always room. Raise as `post` does."""
         assert request.sent is not None
         self._tell(request.sent, request.name, request.payload, request.trace_context)
         request.on_sent()
@@ -318,13 +318,13 @@ class RelayRequests:
         self._line.send_credited()
 
     def holds_up(self, far: RemoteThing) -> bool:
-        """Return whether messages to an agent wait already."""
+        """Return whether messages to an agent already wait."""
         return self._line.holds_up(far.thing_id)
 
     # ---- listening
 
     def listen(self, listening: SharedListening) -> None:
-        """Listen to what an agent broadcasts. Raise NotAllowed."""
+        """Listen to the broadcasts of an agent. Raise NotAllowed."""
         far = listening.far
         why = self._refusal(listening)
         if why:
@@ -334,7 +334,7 @@ class RelayRequests:
         listening.on_confirmed()
 
     def _refusal(self, listening: SharedListening) -> str:
-        """Return why something cannot be listened to, empty if it can."""
+        """Return why a subscription is impossible, empty if it is possible."""
         if listening.kind == "property":
             return "which carries no properties"
         if listening.name == EXITED:
@@ -345,7 +345,7 @@ class RelayRequests:
         return ""
 
     def unlisten(self, listening: SharedListening) -> None:
-        """Do nothing: what is broadcast comes all the same."""
+        """Do nothing: broadcasts come in any case."""
 
     def heard(self, message: RelayMessage) -> None:
         """Pass on an event that an agent has broadcast."""
@@ -362,7 +362,7 @@ class RelayRequests:
                 listening.value((name, data), text)
 
     def lost(self, missed: int | None) -> None:
-        """Note that broadcasts were lost: so many, or all of a while without a connection."""
+        """Note that a number of broadcasts were lost, or all of a time without a connection."""
         for listening in self._listenings():
             if missed is None:
                 listening.on_connection_lost(lambda: OutcomeUnknown(self.place))
@@ -375,12 +375,12 @@ class RelayRequests:
 
 
 def _hear_question(request: PendingRequest, said: Any) -> None:
-    """Take what an agent says of a person whom its answer waits for."""
+    """Handle an agent's report that its answer waits for a person."""
     request.hear(said if isinstance(said, dict) else None)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _check(request: PendingRequest) -> None:
-    """Raise NotAllowed for what a question cannot be."""
+    """Raise NotAllowed for a request that a question cannot express."""
     if request.verb != "invoke":
         raise NotAllowed(f"{request.path!r} is reached over a relay, which carries no properties")
     if request.credit is not None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ._hub import HubPlace, RelayHub
 
 MOST: Final = 4 << 10
-"""Bytes of the body of a request."""
+"""Maximum bytes of a request body."""
 
 _REFUSED: Final = {
     "invalid": (400, "invalid_agent_id", "an id has 3 to 64 of a-z, 0-9 and hyphens, none of them at an end"),
@@ -84,7 +84,7 @@ class _RelayRoutes:
             return fault.answer
 
     def _invitation(self, body: dict[str, Any], peer: str) -> str | None:
-        """Return the digest of the invitation that is needed, None where none is. Raise _Fault."""
+        """Return the digest of the required invitation, None if none is required. Raise _Fault."""
         hub = self._admission
         if hub.registration == "open":
             return None
@@ -115,7 +115,7 @@ class _RelayRoutes:
     # ---- POST /revoke
 
     async def revoke(self, request: Request) -> Response:
-        """Take a token away: one's own, or any for a principal that the access list of the hub names."""
+        """Revoke a token: one's own, or any for a principal that the access list of the hub names."""
         try:
             admission = self._admitted(request)
             own = agent_of(admission)
@@ -144,7 +144,7 @@ class _RelayRoutes:
     # ---- GET
 
     async def stats(self, request: Request) -> Response:
-        """Count what there is; with credentials, also who is connected."""
+        """Return the counts; with credentials, also the connected agents."""
         try:
             admission, hub = self._admitted(request), self._hub()
         except _Fault as fault:
@@ -189,7 +189,7 @@ class _RelayRoutes:
 
 
 async def _body_of(request: Request) -> dict[str, Any]:
-    """Return the members of the body, none for an empty one. Raise _Fault."""
+    """Return the members of the body; an empty body has none. Raise _Fault."""
     body = bytearray()
     async with aclosing(request.stream()) as pieces:
         async for piece in pieces:

@@ -1,4 +1,4 @@
-"""Messages that an agent has sent to a relay, and the outcomes that it waits for."""
+"""Messages that an agent has sent to a relay, and the outcomes for which it waits."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ ACKNOWLEDGEMENTS: Final = {
 """The types of answers to commands."""
 
 MAX_PAYLOAD: Final = 60 << 10
-"""Bytes of a payload that is sent, unless the relay allows less."""
+"""Maximum bytes of a payload, unless the relay allows less."""
 
 
 def max_payload(welcome: Welcomed | None) -> int:
-    """Return how many bytes of a payload may be sent to a relay."""
+    """Return the maximum bytes of a payload to a relay."""
     most = None if welcome is None else welcome.limits.get("max_message_size")
     return min(MAX_PAYLOAD, most) if isinstance(most, int) and most > 0 else MAX_PAYLOAD
 
 
 def check_size(data: bytes, welcome: Welcomed | None) -> None:
-    """Raise ActionFailed for a frame that is longer than a relay takes: it would end the connection."""
+    """Raise ActionFailed for a frame that is longer than a relay allows: it would end the connection."""
     most = None if welcome is None else welcome.limits.get("max_message_size")
     if isinstance(most, int) and 0 < most < len(data):
         text = f"the message takes {len(data)} bytes, and the relay takes {most} at most"
@@ -48,7 +48,7 @@ CANCEL: Final = "cancel"
 """The type of the message that takes a question back, by `ref`."""
 
 NOBODY: Final = "nobody"
-"""The code of the failure of a question that nobody got."""
+"""The code of the failure for a question that nobody got."""
 
 
 @attrs.frozen
@@ -64,7 +64,7 @@ class Receipt:
 
 
 class Wait:
-    """Something of the relay's that is waited for: an answer, or why there is none.
+    """An awaited reaction of the relay: an answer, or why there is none.
 
     `on_settled` is called once with both.
     """
@@ -76,7 +76,7 @@ class Wait:
         self._event = trio.Event()
 
     def settle(self, value: Any = None, error: Exception | None = None) -> None:
-        """Set the value, or the error, unless there is one."""
+        """Set the value, or the error, unless one is set."""
         if not self._event.is_set():
             self._value, self._error = value, error
             self._event.set()
@@ -93,7 +93,7 @@ class Wait:
 
 @attrs.define(eq=False)
 class Question:
-    """A question to others. Only the agents that were asked may answer it; everybody, where it is for all."""
+    """A question to others. Only the agents that were asked may answer it; everybody, if it is for all."""
 
     sent: Sent
     asked: frozenset[str] | None
@@ -104,9 +104,9 @@ class Question:
     cancel_at: str = ""
     """The agent that gets a `cancel` once the id is known."""
     reason: Any = None
-    """Why, as the payload of that: then it is answered."""
+    """The reason for the cancel, as its payload: then the cancel is answered."""
     on_waiting: Callable[[Any], object] | None = None
-    """Called with what those who were asked say of the person that they wait for."""
+    """Called with the asked agents' reports about the person that they wait for."""
 
     def may_answer(self, agent: str) -> bool:
         """Return whether an agent was asked."""
@@ -115,10 +115,10 @@ class Question:
 
 @attrs.define(eq=False)
 class Sent:
-    """A message or a command that is to be sent, and what is to come of it.
+    """A message or a command to be sent, with its awaited outcome.
 
-    `taken` is settled once the connection has it, `outcome` by what the relay says about it: the receipt, the
-    id of the echo, the answer to a command. One of `receipt`, `echo` and `acknowledgement` says what that is.
+    `taken` is settled once the connection has it, `outcome` by the relay's reaction: the receipt, the id of
+    the echo, the answer to a command. One of `receipt`, `echo` and `acknowledgement` says which it is.
     """
 
     data: bytes
@@ -127,27 +127,27 @@ class Sent:
     question: Question | None = None
     receipt: str = ""
     echo: Any = None
-    """The reply: its type and its payload."""
+    """The reply as its type and its payload."""
     acknowledgement: str = ""
     """The type of the answer to a command."""
     is_command: bool = False
-    """It goes to the relay itself."""
+    """Whether it goes to the relay itself."""
     is_passed: bool = False
-    """The relay has passed it on, and is keeping it: its receipt is to come."""
+    """Whether the relay has passed it on and is keeping it: its receipt is to come."""
     is_left: bool = False
-    """Nobody waits for it any more."""
+    """Whether nobody waits for it any more."""
     number: int = 0
-    """Its number among what has been sent."""
+    """Its number among all sent messages."""
     follows_alone: bool = False
-    """Between the echo before it and this one, something was sent that nothing acknowledges."""
+    """Whether a message that nothing acknowledges was sent between the echo before it and this one."""
 
     def fail(self, error: Exception) -> None:
-        """Settle all that is waited for with an error."""
+        """Settle all that it waits for with an error."""
         for each in (self.taken, self.outcome, None if self.question is None else self.question.answer):
             if each is not None:
                 each.settle(error=error)
 
 
 def ids_of(to: str | Sequence[str]) -> list[str]:
-    """Return the targets of a message, of which one may stand alone."""
+    """Return the targets of a message, which may also be a single id."""
     return [to] if isinstance(to, str) else list(to)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PATH: Final = "/arc"
 SUBPROTOCOL: Final = "arc"
 STORE_SECONDS: Final = 1.0
-"""Seconds that a new connection waits for the store at most."""
+"""Maximum seconds that a new connection waits for the store."""
 
 HTTP_PATHS: Final = ("/register", "/revoke", "/stats", "/health")
 """The HTTP paths of a hub, which its own guard judges."""
@@ -66,20 +66,20 @@ class RelayServer(NodeService):
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """The paths of the HTTP routes, which the guard of the hub judges."""
+        """The paths of the HTTP routes that the hub's guard judges."""
         return HTTP_PATHS
 
     async def identify(self, id: str) -> NewIdentity | Refused:
         """Register an agent, and return its identity, or the reason for a refusal. Raise StoreFailed.
 
-        For a program that has the hub; raises RuntimeError while it is not there.
+        For the program that hosts the hub; raises RuntimeError while the hub is not there.
         """
         if self.place.hub is None:
             raise RuntimeError("the relay is not there")
         return await self.place.hub.identities.register(id)
 
     def open(self, home: ServiceHome) -> None:
-        """Take note of where the node listens. Raises ConfigError; see `HubAdmission`."""
+        """Note the addresses at which the node listens. Raises ConfigError; see `HubAdmission`."""
         self._admission = HubAdmission(self.place, home.guard_with, local=not home.rt.is_guarded)
 
     def routes(self) -> list[BaseRoute]:
@@ -90,7 +90,7 @@ class RelayServer(NodeService):
         return relay_routes(self.place, self._admission)
 
     def views(self) -> dict[str, View]:
-        """Return the agents on the relay, with what waits for each."""
+        """Return the agents on the relay, with the messages that wait for each."""
         return {"relay": self._view}
 
     def _view(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class RelayServer(NodeService):
     # ---- draining
 
     def on_drain(self) -> None:
-        """Take no more connections, and close those there are: agents come back elsewhere."""
+        """Accept no more connections, and close the existing ones: agents come back elsewhere."""
         self._served.draining = True
         if self.place.hub is not None:
             self.place.hub.hub.end_all(*RESTART)
@@ -159,7 +159,7 @@ class RelayServer(NodeService):
 
 
 def _quota(left: Sequence[tuple[int, int, float]]) -> dict[str, Any]:
-    """Return how many frames an agent on the relay may send at once, of how many in how many seconds."""
+    """Return how many frames an agent on the relay may send at once, and the rate as frames and seconds."""
     found = [{"frames": frames, "of_frames": most, "seconds": span} for frames, most, span in left]
     return {"quota": found} if found else {}
 
@@ -190,7 +190,7 @@ class RelayConnection:
         self._in.receive(data, trio.current_time())
 
     def frames(self, room: int) -> list[bytes]:
-        """Return the frames that are to be sent; where nothing is left, and the end is due, close."""
+        """Return the frames to be sent; if none is left, and the end is due, close."""
         found = self._in.frames(room)
         self._charge()
         if self._in.closing is not None and not found:
@@ -198,7 +198,7 @@ class RelayConnection:
         return found
 
     def is_behind(self) -> bool:
-        """Return False: what waits for an agent is bounded, whatever it sends."""
+        """Return False: an agent's waiting messages are bounded, whatever it sends."""
         return False
 
     def _charge(self) -> None:
@@ -215,5 +215,5 @@ class RelayConnection:
         return self._in.known.connection is None
 
     def leave(self) -> None:
-        """Take note that the connection has ended."""
+        """Note that the connection has ended."""
         self._hub.disconnect(self._in, trio.current_time())

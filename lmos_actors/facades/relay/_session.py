@@ -1,28 +1,28 @@
-"""An agent on a relay, ours or anybody's: one identity over all its connections.
+"""An agent on a relay, our own or another: one identity over all its connections.
 
-**A question and its answer.** A relay does not tell a sender the id of its message, so the `ref` of an answer
-says nothing to the one who has asked. There are three ways to learn it, and `Relay.way` is the one in use:
+**A question and its answer.** A relay does not tell a sender the id of its message, so the asker cannot
+recognize the `ref` of an answer. There are three ways to learn the id, and `Relay.way` is the one in use:
 
-- `receipts`: the relay has that extension, and says it before any answer can come.
+- `receipts`: the relay has that extension, and tells the id before any answer can come.
 - `echo`: the sender is among its own targets, and follows itself for broadcasts: the message comes back with
   its id. Echoes come in the order of the messages, as those of one sender do on every relay that is known.
 - `ref`: the question has a word of its own as `ref`, which the answer repeats. For relays without direct
-  messages; the answerer has to do its part.
+  messages; the answerer has to cooperate.
 
-**The oldest relay has no direct messages**, though its welcome says so. One that has nothing but them and
-broadcasts is sent a message to oneself: if that does not come back, what is for some goes to everybody, with
-their names beside the `*`, and is passed over by others.
+**The oldest relay has no direct messages**, though its welcome says so. To test a relay that offers only
+these and broadcasts, the agent sends itself a message: if that does not come back, messages for some go to
+everybody, with their names beside the `*`, and others ignore them.
 
 **A question counts its hops**; see `_hops.py`.
 
-**Connections break.** They are made again, with jitter; who was followed is followed again, and a message
-that comes again, by its id, is heard once. What had not been sent goes out over the next connection. What
-had been sent and is not acknowledged is `OutcomeUnknown`: nobody can know. A relay that takes the agent no
-more (401, 4001, 4009 and the like) ends it: every verb raises ConnectFailed with the reason. So does one
-whose first connection ends before the agent is welcomed.
+**Connections break.** They are made again, with jitter; the followed agents are followed again, and a message
+that comes twice, by its id, is heard once. Unsent messages go out over the next connection. Messages that
+were sent and not acknowledged raise `OutcomeUnknown`. A relay that rejects the agent (401, 4001, 4009 and the
+like) ends it: every verb raises ConnectFailed with the reason. So does a relay whose first connection ends
+before the welcome.
 
-**A relay may refuse many messages and say it once**: after a `rate_limit` nothing is sent for a while. What
-was on its way then, and has no answer by the end of it, is `OutcomeUnknown`.
+**A relay may refuse many messages and say it once**: after a `rate_limit` nothing is sent for a while.
+Messages under way then, without an answer by its end, raise `OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -68,20 +68,20 @@ if TYPE_CHECKING:
 Way: TypeAlias = Literal["receipts", "echo", "ref"]
 
 PAUSES: Final = Backoff(initial=0.2)
-"""Between attempts to connect again."""
+"""Waits between attempts to connect again."""
 
 WELCOME_SECONDS: Final = 5.0
-"""Seconds that a welcome is waited for: a relay may have none."""
+"""Seconds for a welcome to come: a relay may have none."""
 
 PROBE: Final = "probe"
-"""The type of the message to oneself by which direct messages are found out."""
+"""The type of the message to itself by which an agent tests for direct messages."""
 PROBE_SECONDS: Final = 2.0
 
 MAX_MESSAGE: Final = 4 << 20
 
 
 class Relay:
-    """An agent on a relay; made by `open_relay`. Iterating yields what it hears."""
+    """An agent on a relay; made by `open_relay`. Iterating yields the messages that it hears."""
 
     def __init__(
         self,
@@ -118,18 +118,18 @@ class Relay:
         self._inbox = Inbox()
         self._greeted = trio.Event()
         self.connections = 0
-        """The connections that there were."""
+        """The number of connections so far."""
 
     # ---- what is known
 
     @property
     def id(self) -> str:
-        """The id of the agent, "" while it is not known."""
+        """The id of the agent, "" while it is unknown."""
         return self._client.id or ""
 
     @property
     def welcome(self) -> Welcomed | None:
-        """The last welcome of the relay, None where there was none."""
+        """The last welcome of the relay, None before the first."""
         return self._welcome
 
     @property
@@ -143,17 +143,17 @@ class Relay:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection, over which the relay has welcomed the agent."""
+        """Whether there is a connection over which the relay has welcomed the agent."""
         return self._is_ready and self._failure is None
 
     @property
     def failure(self) -> ConnectFailed | None:
-        """Why the relay takes the agent no more, None while it does."""
+        """Why the relay rejects the agent, None while it does not."""
         return self._failure
 
     @property
     def follows(self) -> tuple[str, ...]:
-        """The agents that are followed."""
+        """The ids of the followed agents."""
         return tuple(self._follows)
 
     def prepare(self, follow: Iterable[str]) -> None:
@@ -183,12 +183,12 @@ class Relay:
         ref: str | None = None,
         members: Mapping[str, Any] | None = None,
     ) -> Receipt | None:
-        """Send a message to everybody, or to some, by their ids.
+        """Send a message to everybody, or to some agents, by their ids.
 
-        Return a receipt once it has come, where the relay sends some; else None once it is sent. `members`
-        are passed on beside the payload. Raise ActionFailed with the `code` of a refusal, where the relay
-        has receipts; OutcomeUnknown where the connection ended before the receipt; ConnectFailed when the
-        relay takes the agent no more; ValueError and TypeError for what cannot be sent.
+        Return a receipt once it has come, if the relay has receipts; else None once it is sent. `members` are
+        passed on beside the payload. Raise ActionFailed with the `code` of a refusal, if the relay has
+        receipts; OutcomeUnknown if the connection ended before the receipt; ConnectFailed when the relay
+        rejects the agent; ValueError and TypeError for a message that cannot be sent.
         """
         await self.wait_ready()
         with going_out("say", type, members) as trace:
@@ -217,11 +217,11 @@ class Relay:
         type: str = "question",
         members: Mapping[str, Any] | None = None,
     ) -> RelayMessage:
-        """Ask something, and return the first answer: a message whose `ref` is the question's.
+        """Ask a question, and return the first answer: a message with the question's `ref`.
 
-        A question to some is answered by those alone. Waits as long as it takes: give it a deadline. Raise
-        what `say` does, OutcomeUnknown where the connection ended before the answer, and ActionFailed with
-        the code `nobody` where the relay reports that nobody got the question.
+        Only the agents that are asked can answer. Waits without limit: give it a deadline. Raise what `say`
+        does, OutcomeUnknown if the connection ended before the answer, and ActionFailed with the code
+        `nobody` if the relay reports that nobody got the question.
         """
         await self.wait_ready()
         with going_out("ask", type, members) as trace:
@@ -243,8 +243,8 @@ class Relay:
     ) -> Question:
         """Put a question to be sent, without waiting: its answer is waited for, then it is withdrawn.
 
-        `trace` is that of the request; without it that of what runs now. Raise ConnectFailed when the relay
-        takes the agent no more, ActionFailed for what is too large for it.
+        `trace` is the trace of the request; by default the present run's. Raise ConnectFailed when the relay
+        rejects the agent, ActionFailed for a question that is too large for it.
         """
         if self._failure is not None:
             raise self._failure
@@ -296,14 +296,14 @@ class Relay:
         self.post(question.reason, question.cancel_at, type=CANCEL, ref=question.id)
 
     def post(self, payload: Any, to: str, *, type: str, ref: str) -> None:
-        """Send a message without waiting; nobody wants to know what becomes of it."""
+        """Send a message without waiting, whatever its outcome."""
         sent = self._message([to], payload, type, ref, {})
         sent.is_left = True
         self._queue.append(sent)
         self._wake()
 
     def _known(self, question: Question, id: str) -> None:
-        """Note the id of a question, or the word that stands for it."""
+        """Note the id of a question, or the word in its place."""
         question.id = id
         if not question.withdrawn:
             self._asked[id] = question
@@ -311,7 +311,7 @@ class Relay:
             self._cancel(question)
 
     def _hear_itself(self, targets: list[str]) -> None:
-        """Follow itself, so that broadcasts come back; some relays send them to those that follow alone."""
+        """Follow itself, so that broadcasts come back: some relays send them only to followers."""
         if EVERYBODY in targets and not self._hears_itself:
             self._hears_itself = True
             self._queue.append(self._subscription([self.id]))
@@ -328,12 +328,12 @@ class Relay:
         return await self.say(payload, message.sender, type=type, ref=self.word_of(message), members=members)
 
     def word_of(self, message: RelayMessage) -> str:
-        """Return the `ref` by which an agent that has asked finds the answer."""
+        """Return the `ref` by which the asker finds the answer."""
         return (message.ref if self.way == "ref" else "") or message.id
 
     @property
     def tells_questions(self) -> bool:
-        """Whether who waits for a person says so here: the relay has the extension `questions`."""
+        """Whether agents that wait for a person tell it here: the relay has the extension `questions`."""
         return self._welcome is not None and Questions.name in self._welcome.extensions
 
     # ---- commands
@@ -350,7 +350,7 @@ class Relay:
             raise
 
     async def unfollow(self, *agents: str) -> None:
-        """Follow agents no more. Raise what `command` does."""
+        """Stop following agents. Raise what `command` does."""
         for each in agents:
             self._follows.pop(each, None)
         await self.command("unsubscribe", {"agents": list(agents)})
@@ -358,8 +358,8 @@ class Relay:
     async def command(self, type: str, payload: Any = None, *, answer: str | None = None) -> RelayAnswer:
         """Send a command to the relay, and return its answer.
 
-        `answer` is its type, if it is none of the protocol's. Waits as long as it takes. Raise ActionFailed
-        with the `code` of a refusal; else what `say` does.
+        `answer` is the answer's type, if the protocol does not define it. Waits without limit. Raise
+        ActionFailed with the `code` of a refusal; else what `say` does.
         """
         await self.wait_ready()
         acknowledgement = answer or ACKNOWLEDGEMENTS.get(type, type)
@@ -368,15 +368,15 @@ class Relay:
         return found
 
     def _subscription(self, agents: list[str]) -> Sent:
-        """Return the command that follows agents, and that nobody waits for."""
+        """Return the command that follows agents, for which nobody waits."""
         sent = Sent(self._client.command("subscribe", {"agents": agents}), acknowledgement="subscribed")
         sent.is_command = sent.is_left = True
         return sent
 
     async def _outcome(self, sent: Sent) -> Any:
-        """Send a frame, over the next connection if there is none, and return what the relay says about it.
+        """Send a frame, over the next connection if there is none, and return the relay's reaction.
 
-        None where it will not say anything. Raise what `command` does.
+        None if there will be none. Raise what `command` does.
         """
         if self._failure is not None:
             raise self._failure
@@ -391,7 +391,7 @@ class Relay:
             raise
 
     def _take_back(self, sent: Sent) -> None:
-        """Note that nobody waits for a frame any more: it is not sent, if that can be helped."""
+        """Note that nobody waits for a frame any more: it is not sent, if that is still possible."""
         if sent in self._queue:
             self._queue.remove(sent)
         self._flight.leave(sent)
@@ -402,7 +402,7 @@ class Relay:
         return self
 
     async def __anext__(self) -> RelayEvent:
-        """Wait for the next message, or a word of the relay's. Raise ConnectFailed when it is over."""
+        """Wait for the next message of an agent, or of the relay. Raise ConnectFailed at the end."""
         return await self._inbox.next()
 
     # ---- for the connection
@@ -437,7 +437,7 @@ class Relay:
             self._inbox.put(event, len(data))
 
     def _is_awaited(self, event: RelayEvent) -> bool:
-        """Hand an event to the one that waits for it; return False if nobody does."""
+        """Pass an event to the one that waits for it; return False if nobody does."""
         if isinstance(event, RelayMessage):
             if event.sender == self.id and self._came_back(event):
                 return True
@@ -503,7 +503,7 @@ class Relay:
         self._line = Line(self, await self._connected())
 
     async def run(self) -> None:
-        """Carry frames, and connect again, until the relay takes the agent no more."""
+        """Carry frames, and connect again, until the relay rejects the agent."""
         attempt = 0
         while True:
             line, began = self._line, trio.current_time()
@@ -556,7 +556,7 @@ class Relay:
         return connection
 
     async def _become_ready(self) -> None:
-        """Go on without a welcome where there is none; find out whether there are direct messages."""
+        """Go on without a welcome if there is none; test for direct messages."""
         with trio.move_on_after(WELCOME_SECONDS):
             await self._greeted.wait()
         if self._is_unsure():
@@ -574,14 +574,14 @@ class Relay:
         self._set_ready()
 
     def _is_unsure(self) -> bool:
-        """Return whether the relay may have no direct messages though it says so: the oldest has no more."""
+        """Return whether the relay may lack direct messages despite its welcome, as the oldest relay does."""
         welcome = self._welcome
         if welcome is None or welcome.extensions or not self.id:
             return False
         return set(welcome.capabilities) == {"broadcast", "direct"}
 
     def _cut(self, ended: Ended) -> None:
-        """Settle what was sent and has not been acknowledged: nobody knows what a relay has made of it."""
+        """Settle all sent messages without an acknowledgement: their outcome is unknown."""
         unknown = self._failure or OutcomeUnknown(self.url, how_ended(ended))
         self._flight.give_up(self._flight.last, unknown)
         waiting = set(map(id, self._queue))
@@ -590,7 +590,7 @@ class Relay:
                 question.answer.settle(error=unknown)
 
     def _end(self, failure: ConnectFailed) -> None:
-        """Have every verb raise from now on."""
+        """Make every verb raise from now on."""
         self._failure = failure
         for sent in self._queue:
             sent.fail(failure)

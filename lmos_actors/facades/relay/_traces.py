@@ -1,7 +1,7 @@
-"""Traces through a relay: a message is in the trace of the one who has said it, by private members.
+"""Traces through a relay: private members put a message into the trace of its sender.
 
-An agent has a span for what it says or asks, a hub that records spans one for each message that it passes on,
-which the message names from there on.
+An agent has a span for each message or question, a hub that records spans has one for each message that it
+passes on, which the message then names.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ WAY: Final = "relay"
 """The binding's name in metrics and traces."""
 
 COUNTED: Final = ("answer", "cancel", "data", "discover", "discovery", "question", "thought", "waiting")
-"""The types that messages are counted by at a hub; all others are `other`."""
+"""The message types that a hub counts by name; all others are `other`."""
 
 
 def trace_of(message: RelayMessage) -> tuple[str | None, str | None]:
-    """Return the `traceparent` and the `tracestate` of a message; what is no text is None."""
+    """Return the `traceparent` and the `tracestate` of a message; a value that is not text becomes None."""
     found = (message.members.get("traceparent"), message.members.get("tracestate"))
     parent, state = (value if isinstance(value, str) else None for value in found)
     return parent, state
 
 
 def carried(message: RelayMessage) -> AbstractContextManager[None]:
-    """Return a block in which what an agent emits or starts is in the trace of a message.
+    """Return a block in which all that an agent emits or starts is in the trace of a message.
 
     The block must not await.
     """
@@ -47,13 +47,13 @@ def carried(message: RelayMessage) -> AbstractContextManager[None]:
 
 
 def trace_of_answer(rt: Runtime, message: RelayMessage) -> dict[str, Any]:
-    """Return the private members by which an answer is in the trace of what it answers."""
+    """Return the private members that put an answer into the trace of its question."""
     with Carried(rt, *trace_of(message)):
         return {**outgoing_trace(rt)}
 
 
 def trace_of_now() -> Mapping[str, Any]:
-    """Return the trace of what runs now, as private members; empty outside a node."""
+    """Return the present trace, as private members; empty outside a node."""
     rt = RUNTIME.get()
     return {} if rt is None else outgoing_trace(rt)
 
@@ -61,9 +61,9 @@ def trace_of_now() -> Mapping[str, Any]:
 def going_out(
     doing: str, type: str | None, members: Mapping[str, Any] | None
 ) -> AbstractContextManager[Mapping[str, Any]]:
-    """Look at a message of a type that is said or asked (`doing`), until the block ends; return its trace.
+    """Watch a message of a type that is said or asked (`doing`), until the block ends; yield its trace.
 
-    One whose `members` have a trace, such as an answer to a question of others, has no span of its own.
+    A message whose `members` have a trace, such as an answer to others, has no span of its own.
     """
     if members and "traceparent" in members:
         return nullcontext({})
@@ -73,7 +73,7 @@ def going_out(
 
 @contextmanager
 def passing(edge: Edge, members: Members) -> Generator[Members]:
-    """Look at a message while the hub passes it on; return the members that it is passed on with."""
+    """Watch a message while the hub passes it on; return the members to pass on with it."""
     type = text_of(members, "type")
     counted = type if type in COUNTED else "other"
     trace = text_of(members, "traceparent"), text_of(members, "tracestate")
@@ -89,7 +89,7 @@ def passing(edge: Edge, members: Members) -> Generator[Members]:
 
 
 def _written(span: TraceMembers) -> Members:
-    """Return the member that names a span, if there is one; what senders note in a trace stays as it came."""
+    """Return the member that names a span, if there is one; senders' notes in a trace stay as they came."""
     parent = span.get("traceparent")
     return {} if parent is None else {"traceparent": Raw(msgspec.json.encode(parent))}
 

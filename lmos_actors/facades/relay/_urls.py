@@ -8,7 +8,7 @@ from lmos_actors.errors import ConfigError
 
 
 def relay_url(url: str) -> str:
-    """Return the address of the WebSocket of a relay: that of its server will do.
+    """Return the WebSocket address of a relay, also for the address of its server.
 
     `http://HOST` becomes `ws://HOST/arc`. Raise ConfigError for another scheme, or a token in the query.
     """
