@@ -1,4 +1,4 @@
-"""Output of answers, events and errors: for people, as JSON lines, or values alone.
+"""Output of answers, events and errors: for people, as JSON lines, or only the values.
 
 Answers go to the output; progress, gaps and errors to the error output. A slow reader holds back the command,
 but not its connections: a thread writes to outputs that can block.
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 Form: TypeAlias = Literal["text", "json", "raw"]
 
 BETWEEN: Final = 0.1
-"""Seconds between two pictures of progress on a terminal, and ten times that elsewhere."""
+"""Seconds between two updates of progress on a terminal; elsewhere ten times that."""
 
 WIDTH: Final = 80
-"""Columns of a terminal that does not report them."""
+"""Columns of a terminal that does not report its width."""
 
 
 @attrs.frozen
@@ -49,7 +49,7 @@ class OutputLine:
     whole: bool = False
     """Whether the value may take several lines for people."""
     aside: bool = False
-    """Whether text output shows it elsewhere, so that only JSON output has it here."""
+    """Whether text output shows it elsewhere, so that only JSON output prints it here."""
 
 
 def now() -> str:
@@ -58,7 +58,7 @@ def now() -> str:
 
 
 class AnswerPrinter:
-    """Prints answers to the output, and the rest to the error output."""
+    """Prints answers to the output, and everything else to the error output."""
 
     def __init__(self, *, json: bool = False, raw: bool = False, quiet: bool = False) -> None:
         self._out, self._err = sys.stdout, sys.stderr
@@ -84,7 +84,7 @@ class AnswerPrinter:
         await self.write(data)
 
     async def write(self, data: str | bytes) -> None:
-        """Print text as it is, and wait until the reader has read it. Raises OSError."""
+        """Write text unchanged, and wait until the reader has read it. Raises OSError."""
         if isinstance(data, str):
             data = data.encode(self._out.encoding or "utf-8", "backslashreplace")
         self._out.flush()
@@ -185,7 +185,7 @@ def _how_far(value: Any) -> str:
 
 
 def _that_may_block(out: TextIO) -> int | None:
-    """Return the descriptor of an output whose reader may be slow: of a pipe, a terminal, a socket."""
+    """Return the descriptor of an output whose reader may be slow: a pipe, a terminal, a socket."""
     try:
         descriptor = out.fileno()
     except (OSError, ValueError):

@@ -41,14 +41,14 @@ def _positive_duration(kind: Any, tokens: Any) -> float:
 
 
 def whole(_: Any, tokens: Any) -> int:
-    """Return the whole number that an option is given. Raise ValueError."""
+    """Return the value of an option as a whole number. Raise ValueError."""
     from lmos_actors._core import whole_number_of
 
     return whole_number_of(tokens[0].value)
 
 
 def decimal(_: Any, tokens: Any) -> float:
-    """Return the number that an option is given. Raise ValueError."""
+    """Return the value of an option as a number. Raise ValueError."""
     from lmos_actors._core import number_of
 
     return number_of(tokens[0].value)
@@ -143,7 +143,7 @@ Workers: TypeAlias = Annotated[int, Parameter(name=["-j", "--workers"], converte
 
 
 def at_least(value: int | None, least: int, option: str) -> int | None:
-    """Return a number that is large enough. Raises ConfigError."""
+    """Return a number if it is large enough. Raises ConfigError."""
     if value is not None and value < least:
         raise ConfigError(f"must be at least {least}", option)
     return value
@@ -181,5 +181,5 @@ def seeds_of(text: str) -> list[int]:
 
 
 def json_text(data: Any) -> str:
-    """Return plain data as JSON text that people can read, too."""
+    """Return plain data as JSON text that people can also read."""
     return dumps(data, indent=2, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The commands by name: where each is defined, and its line in the list of all.
+"""The commands by name: where each is defined, and its line in the list of commands.
 
 The module of a command is imported when that command is used: the list needs none of them. Parameters and
 docstring there are the help of the command. Its first sentence is the line here, and a test compares the two.
@@ -38,14 +38,14 @@ Exit codes: 0 all passed, or answered; 1 a check failed, or answered with an err
 
 
 class Command(NamedTuple):
-    """A command as the list shows it, and where it is defined."""
+    """A command in the list, and the place of its definition."""
 
     panel: str
     place: str
     """The file in `commands`, and the function there or the group of commands."""
     line: str
     usage: str = ""
-    """The words after the name, if they are not those that follow from the parameters."""
+    """The words after the name, unless they follow from the parameters."""
 
 
 COMMANDS: Final = {
@@ -246,11 +246,11 @@ COMMANDS: Final = {
         "Print a script that completes commands and options in a shell, or install it.",
     ),
 }
-"""In the order of the list."""
+"""The commands, in the order of the list."""
 
 
 def application(*, lists: bool = False) -> App:
-    """Return the application with all commands; `lists`: for the list of them, each with its line alone."""
+    """Return the application with all commands; `lists`: for their list, each with its line only."""
     from cyclopts import App, Group
 
     app = App(

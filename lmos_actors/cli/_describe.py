@@ -46,7 +46,7 @@ WELL_KNOWN = "/.well-known/wot"
 
 
 def describe_subject(subject: str, options: DescribeOptions) -> int:
-    """Print the description of a class, or check that of a file or at a URL. Returns the exit code."""
+    """Print the description of a class, or check one in a file or at a URL. Returns the exit code."""
     if "://" in subject:
         _refuse_options(options)
         return _describe_url(subject, options)
@@ -83,7 +83,7 @@ def _refuse_options(options: DescribeOptions) -> None:
 
 
 def _served(cls: type[Agent], options: DescribeOptions) -> Description:
-    """Return the description as a node at that address serves it."""
+    """Return the description in the form in which a node at that address serves it."""
     name, base = options.name or name_of(cls), options.base or BASE
     if options.id is not None and not is_uri(options.id):
         raise ConfigError(f'"{options.id}" is no URI, such as urn:uuid:{uuid5(NAMESPACE_URL, name)}', "--id")
@@ -145,7 +145,7 @@ def _describe_url(url: str, options: DescribeOptions) -> int:
 
 @attrs.frozen
 class _Subject:
-    """The subject of `describe`: a class without a document, a file, or what is at a URL, `source`."""
+    """The subject of `describe`: a class without a document, or the document of a file or URL, `source`."""
 
     name: str
     data: Any
@@ -153,19 +153,19 @@ class _Subject:
     source: str | None = None
 
     def line(self, word: str, remark: Finding | Difference) -> str:
-        """Return it as text, with the line of the file."""
+        """Return the finding as text, with the line in the file."""
         said = printable(f"{word}: {remark}")
         mistake = self._mistake(remark, said)
         return f"{self.name}: {said}" if mistake is None else str(mistake)
 
     def as_data(self, remark: Finding | Difference, **more: Any) -> dict[str, Any]:
-        """Return it as plain data, with its line and column if it is in a file."""
+        """Return the finding as plain data, with its line and column if it is in a file."""
         found: dict[str, Any] = {"path": remark.path, "message": remark.message, **more}
         mistake = self._mistake(remark, "")
         return found if mistake is None else {**found, "line": mistake.line, "column": mistake.column}
 
     def _mistake(self, remark: Finding | Difference, said: str) -> Mistake | None:
-        """Place it: at the key where its value is an object or an array, at the value else."""
+        """Give a mistake its place: the key if its value is an object or an array, else the value."""
         if self.document is None:
             return None
         value: Any = self.data
@@ -175,7 +175,7 @@ class _Subject:
 
 
 def _part(value: Any, key: str | int) -> Any:
-    """Return the value at a key or an index, None where there is none."""
+    """Return the value at a key or an index, None if there is none."""
     if isinstance(key, str):
         return mapped(value).get(key)
     items = listed(value)
@@ -207,11 +207,11 @@ class _Findings(NamedTuple):
 
 
 READERS = {"kotlin-wot": check_for_kotlin_wot}
-"""Implementations that read less than TD 1.1 has, and what finds out what they cannot read."""
+"""Implementations that read less than TD 1.1, each with a function that finds what it cannot read."""
 
 
 def _differences(subject: _Subject, expected: type[Agent]) -> tuple[Difference, ...] | None:
-    """Return the differences, most serious first; None for a description that the check has refused."""
+    """Return the differences, most serious first; None if the check has refused the description."""
     try:
         offered = load(subject.data)
     except DescriptionError:
@@ -276,7 +276,7 @@ _KINDS = {
 
 
 def _head(data: Any) -> str:
-    """Return the subject in short: `WeatherAgent, 2 properties, 1 action, 1 event`."""
+    """Return a summary of the subject: `WeatherAgent, 2 properties, 1 action, 1 event`."""
     members = mapped(data)
     title = members.get("title")
     kinds = [kind for kind in _KINDS for _ in mapped(members.get(kind))]
@@ -285,7 +285,7 @@ def _head(data: Any) -> str:
 
 
 def _counted(words: Sequence[str], names: Mapping[str, tuple[str, str]]) -> str:
-    """Return how many there are of each, in the order of the names: `1 error, 2 warnings`."""
+    """Return the counts, in the order of the names: `1 error, 2 warnings`."""
     counts = {name: words.count(name) for name in names}
     return ", ".join(f"{count} {names[name][count > 1]}" for name, count in counts.items() if count)
 

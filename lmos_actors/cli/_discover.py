@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def discover(source: str, options: DiscoverOptions) -> int:
-    """Print the agents that are found. Returns the exit code. Raises ConfigError."""
+    """Print the agents found. Returns the exit code. Raises ConfigError."""
     connecting = options.outward.options()
 
     async def explored() -> Exploration:

@@ -35,7 +35,7 @@ _GROUPS: Final = {
     "relay": ("serve", "register", "ping", "send", "listen", "join", "revoke"),
     "state": ("ls", "show", "export", "import", "check", "backup"),
 }
-"""The commands that have commands of their own."""
+"""The commands with subcommands."""
 
 _RESULTS: Final = ("run", "sim", "validate", "explore")
 """The commands whose JSON output has a list of mistakes."""

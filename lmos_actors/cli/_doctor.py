@@ -33,7 +33,7 @@ PACKAGE: Final = "lmos-actors"
 
 @attrs.frozen
 class Finding:
-    """The result of one check; `remedy` is for one that is not ok."""
+    """The result of one check; `remedy` says what to do if it is not ok."""
 
     name: str
     verdict: Verdict
@@ -115,7 +115,7 @@ def requirement_problem(text: str) -> str | None:
 
 
 def _fits(installed: str, bound: str) -> bool:
-    """Return whether a version keeps a bound of `>=` or `<`; of any other it is taken to."""
+    """Return whether a version meets a bound of `>=` or `<`; any other bound counts as met."""
     have = _numbers(installed)
     if bound.startswith(">="):
         return have >= _numbers(bound[2:])

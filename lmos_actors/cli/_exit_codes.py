@@ -1,4 +1,4 @@
-"""The exit codes of commands, as their help says them; after a signal it is 128 and its number."""
+"""The exit codes of commands, as in their help; after a signal it is 128 plus its number."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Final
 OK: Final = 0
 
 FAILED: Final = 1
-"""All was tried, and something of it failed, was refused, or is not there."""
+"""Everything was tried, and some of it failed, was refused, or does not exist."""
 
 USAGE: Final = 2
-"""The command line is wrong, or a file that it names."""
+"""The command line is wrong, or a file named there."""
 
 COULD_NOT_RUN: Final = 3
 
 NOT_REACHED: Final = 3
-"""A server, or a store, was not reached; or the connection was lost."""
+"""A server, or a store, was not reached, or the connection was lost."""
 
 NOT_DETERMINISTIC: Final = 4
 

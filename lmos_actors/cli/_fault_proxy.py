@@ -1,7 +1,7 @@
 """`fault-proxy`: a bad network between clients and a server, with faults from the standard input.
 
-A line that is wrong ends the command where a program has written it, as what was to be tried has not been. At
-a terminal it is explained, and the next one is read.
+A wrong line ends the command if a program has written it, as the planned test was not carried out. At a
+terminal the mistake is explained, and the next line is read.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from .options._fault_proxy import FaultProxyOptions
 
 DESCRIPTORS: Final = 8_320
-"""Those of the two ends of all connections that a proxy has at most, and some more."""
+"""Descriptors for both ends of all connections that a proxy may have, and some more."""
 
 MOST_FAULTS: Final = 1_000
-"""Faults in force at once."""
+"""Maximum faults in force at once."""
 
 _LINES: Final = Stream(content_type="text/plain", schema={"type": "string"})
 
 
 def _addresses(options: FaultProxyOptions) -> tuple[Endpoint, Endpoint]:
-    """Return where to listen, and the server. Raises ConfigError."""
+    """Return the address to listen at, and the server. Raises ConfigError."""
     listen, to = _address(options.listen, "--listen"), _address(options.to, "--to")
     if not to.port:
         raise ConfigError("port 0 is of no server", "--to")
@@ -63,7 +63,7 @@ def _addresses(options: FaultProxyOptions) -> tuple[Endpoint, Endpoint]:
 
 
 def _rules(options: FaultProxyOptions) -> LinkRules:
-    """Return what the links do. Blocks on the disk. Raises ConfigError."""
+    """Return the rules of the links. Blocks on the disk. Raises ConfigError."""
     bandwidth = None if options.bandwidth is None else read_at(Size.parse, options.bandwidth, "--bandwidth")
     if bandwidth == 0:
         raise ConfigError("a line without bandwidth carries nothing", "--bandwidth")
@@ -84,7 +84,7 @@ def _address(text: str, option: str) -> Endpoint:
 
 
 def run_fault_proxy(options: FaultProxyOptions) -> int:
-    """Pass on, with faults, until a signal comes. Returns the exit code. Raises ConfigError, OSError."""
+    """Pass data on, with faults, until a signal comes. Returns the exit code. Raises ConfigError, OSError."""
     running = _Running(options)
     raise_descriptor_limit(DESCRIPTORS)
     try:
@@ -126,7 +126,7 @@ class _Running:
             raise self._failure
 
     async def _guarded(self, work: Callable[..., Awaitable[None]], nursery: trio.Nursery, *args: Any) -> None:
-        """Do some work; an error in it ends the command, and comes out as itself."""
+        """Do some work; an error in it ends the command, and is raised unwrapped."""
         try:
             await work(nursery, *args)
         except (ConfigError, OSError) as error:
@@ -188,7 +188,7 @@ class _Running:
         await self.answers.print(OutputLine({"event": event, **members}, text))
 
     async def _announce(self, nursery: trio.Nursery, proxy: FaultProxy) -> None:
-        """Print where clients connect; begin to read faults then."""
+        """Print where clients connect, and then begin to read faults."""
         for host, port in proxy.addresses:
             members = {"host": host, "port": port, "to": self._server, "seed": self._seed}
             text = f"{_shown(host, port)} leads to {self._server}, Ctrl-C ends"
@@ -222,7 +222,7 @@ def _shown(host: str, port: int) -> str:
 
 
 def _faults_from() -> FileSource | None:
-    """Return the standard input, None where it is closed, or a terminal that another process reads from."""
+    """Return the standard input; None if it is closed, or a terminal that another process reads from."""
     try:
         source = FileSource("-")
     except ConfigError:
@@ -231,7 +231,7 @@ def _faults_from() -> FileSource | None:
 
 
 def _is_in_background() -> bool:
-    """Return whether reading from the terminal would stop the process, as of a shell's `command &`."""
+    """Return whether reading from the terminal would stop the process, as after a shell's `command &`."""
     try:
         return os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp()
     except (AttributeError, OSError):  # there is no job control, on this system or at this terminal

@@ -22,7 +22,7 @@ NOT_FORMATTED = 1
 
 
 def format_files(files: Sequence[str], *, check: bool, diff: bool) -> int:
-    """Format files, or print which are not formatted. Returns the exit code."""
+    """Format files, or print those that are not formatted. Returns the exit code."""
     return worst({_format(file, check=check, diff=diff) for file in files})
 
 
@@ -45,7 +45,7 @@ def _format(file: str, *, check: bool, diff: bool) -> int:
 
 
 def formatted(file: str) -> tuple[str, str]:
-    """Return the text of a file as it is and as formatted. Raises ConfigError."""
+    """Return the text of a file before and after formatting. Raises ConfigError."""
     if file.lower().endswith(".toml"):
         raise ConfigError("formatting TOML is not available yet", file)
     document = read(file)

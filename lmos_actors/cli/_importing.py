@@ -1,4 +1,4 @@
-"""Calls of functions that run code of users' modules; what is wrong with their files is printed."""
+"""Calls of functions that run code of users' modules; mistakes in their files are printed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def importing(
     """Call a function that runs code of a user's modules, which may hang.
 
     If it fails or takes longer than `real_limit` seconds, print that, and return the exit code.
-    `notice` is called with what is wrong, too.
+    `notice` is also called with the problem.
     """
     guard = Guard(real_limit, lambda why, where: print(_hangs(what, why, where), file=sys.stderr, flush=True))
     try:
@@ -81,7 +81,7 @@ def complain(error: ConfigError) -> int:
 
 
 def agent_class(target: str) -> type[Agent] | int:
-    """Import an agent class; a path is relative to this folder. Returns the exit code where that fails."""
+    """Import an agent class; a path is relative to this folder. Returns the exit code if that fails."""
     from lmos_actors.system import accepts, import_target
 
     target, root = from_here(target)
@@ -89,7 +89,7 @@ def agent_class(target: str) -> type[Agent] | int:
 
 
 def from_here(target: str) -> tuple[str, Path]:
-    """Return a target with a path relative to this folder as its project knows it, and the project's root."""
+    """Return a target whose path is relative to this folder in the form of its project, and its root."""
     from lmos_actors.system.model import project_root
 
     place, _, name = target.rpartition(":")

@@ -1,4 +1,4 @@
-"""Execution of `init`: write a project that validates and runs as it is."""
+"""Execution of `init`: write a project that validates and runs unchanged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def init_project(folder: Path, template: str) -> int:
 
 
 def _texts(template: str, name: str) -> dict[Path, str]:
-    """Return the files of a project: their texts by path."""
+    """Return the files of a project as texts by path."""
     root = _FOLDER / template
     found: dict[Path, str] = {}
     for file in sorted(root.rglob(f"*{_SUFFIX}")):

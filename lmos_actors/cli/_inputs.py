@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint
 
 MOST_BYTES: Final = 64 << 20
-"""Largest size of a file or of the standard input."""
+"""Maximum bytes of a file or of the standard input."""
 
 _PAIR: Final = re.compile(r"([^\W\d][\w.-]*)=(.*)\Z", re.DOTALL)
 _NUMBER: Final = re.compile(r"-[0-9.]")
@@ -39,7 +39,7 @@ _ALIKE: Final = {"integer": ("integer", "number")}
 
 @attrs.frozen
 class Written:
-    """A value as it was written; `name` is its place, as `INPUT` or `city`."""
+    """A value as it was written; `name` is its place, such as `INPUT` or `city`."""
 
     name: str
     text: str
@@ -63,7 +63,7 @@ class Written:
         return self._as_text()
 
     def check(self) -> None:
-        """Raise ConfigError if it is not JSON."""
+        """Raise ConfigError if the value is not JSON."""
         try:
             read_json(self.text)
         except ValueError as error:
@@ -73,7 +73,7 @@ class Written:
         return self.text.removesuffix("\n") if self.file else self.text
 
     def refuse(self, error: ValueError, kinds: frozenset[str] | None = None) -> NoReturn:
-        """Raise ConfigError with the place where it is not JSON, and a hint."""
+        """Raise ConfigError with the place where the value stops being JSON, and a hint."""
         hint = ""
         if kinds is None and self.text[:1] not in ("", "{", "[", '"'):
             hint = f"; a text is written '{json.dumps(self._as_text()[:40], ensure_ascii=False)}'"
@@ -84,7 +84,7 @@ class Written:
 
 @attrs.frozen
 class Pairs:
-    """An object written member by member, as `city=Bonn`."""
+    """An object written member by member, such as `city=Bonn`."""
 
     members: tuple[Written, ...]
 
@@ -137,13 +137,13 @@ def written_in(word: str, name: str, options: Sequence[str] = ()) -> Written:
 
 
 def check_word(word: str, options: Sequence[str]) -> None:
-    """Raise ConfigError for a word that looks like an option, and is none."""
+    """Raise ConfigError for a word that looks like an option but is none."""
     if word.startswith("-") and word != "-" and not _NUMBER.match(word):
         raise ConfigError(f'no option "{word}"' + hint_at(word, options, '"'))
 
 
 def read_json(text: str) -> Any:
-    """Read JSON as RFC 8259 has it, with one meaning. Raises ValueError."""
+    """Read JSON by RFC 8259, if it is unambiguous. Raises ValueError."""
     try:
         json.loads(text, parse_constant=_no_number)  # whose errors have a place
         return read_text(text)
@@ -158,7 +158,7 @@ def _no_number(word: str) -> NoReturn:
 
 
 def kinds_of(schema: Mapping[str, Any] | None) -> frozenset[str] | None:
-    """Return the JSON types that a data schema allows; None: any, or it does not say."""
+    """Return the JSON types that a data schema allows; None if it allows any, or does not say."""
     if not schema:
         return None
     for word in ("oneOf", "anyOf"):
@@ -174,18 +174,18 @@ def kinds_of(schema: Mapping[str, Any] | None) -> frozenset[str] | None:
 
 
 def listed(kinds: frozenset[str]) -> str:
-    """Return JSON types as text, for what a value may be."""
+    """Return JSON types as text, for a message about allowed values."""
     return " or ".join(sorted(kinds))
 
 
 def kinds_of_value(value: Any) -> tuple[str, ...]:
-    """Return the JSON types that a value is of."""
+    """Return the JSON types of a value."""
     kind = next((name for tp, name in _KINDS if isinstance(value, tp)), "null")
     return _ALIKE.get(kind, (kind,))
 
 
 def address_in(text: str, option: str) -> Endpoint:
-    """Return the address of HOST:PORT, or of a port of this machine. Raises ConfigError."""
+    """Return the address in HOST:PORT, or for a port of this machine. Raises ConfigError."""
     from lmos_actors.transport import endpoint_of
 
     place = f"127.0.0.1:{text}" if text.isdecimal() else text

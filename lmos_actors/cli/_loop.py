@@ -1,4 +1,4 @@
-"""The event loop of a command that talks to others, and the signals that it takes as news."""
+"""The event loop of a command that talks to others, and signals as events in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def run_loop(main: Callable[[], Awaitable[T]]) -> T:
-    """Run an async function, and return what it returns. Raises KeyboardInterrupt alone, in no group."""
+    """Run an async function, and return its result. KeyboardInterrupt is raised alone, never in a group."""
     try:
         with signals.in_order():
             return trio.run(main)
@@ -33,7 +33,7 @@ def run_loop(main: Callable[[], Awaitable[T]]) -> T:
 
 @contextmanager
 def signals_received() -> Generator[AsyncIterator[int]]:
-    """Receive SIGINT and SIGTERM for a block, as they come; they come to the main thread alone."""
+    """Receive SIGINT and SIGTERM during a block, as they come; only the main thread gets them."""
     if threading.current_thread() is threading.main_thread():
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
             yield received
@@ -47,7 +47,7 @@ async def _nothing() -> AsyncIterator[int]:
 
 
 class Interrupt:
-    """Ends work in order at the first Ctrl-C or SIGTERM; the second is Python's own."""
+    """Ends work in order at the first Ctrl-C or SIGTERM; Python handles the second."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -69,6 +69,6 @@ class Interrupt:
 
 
 def first_of(error: BaseException) -> BaseException:
-    """Return the first error of a group, or the error itself where it is no group."""
+    """Return the first error of a group, or the error itself if it is not a group."""
     group = group_of(error)
     return error if group is None else first_of(group.exceptions[0])

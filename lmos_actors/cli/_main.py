@@ -1,4 +1,4 @@
-"""The first moment of the command: signals are taken before anything that takes long is imported."""
+"""The first moment of the command: signals are handled before any slow import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Execution of `record`: until a signal comes, and what it prints."""
+"""Execution of `record`: its recorder until a signal comes, and its output."""
 
 from __future__ import annotations
 

@@ -3,18 +3,18 @@
 A command goes through three states.
 
 - **Starting**, from the first line of `main` on: it imports and reads options, and nothing has to be put in
-  order, but the reports of `run`: there the signal is noted. A handler that raises would raise in the middle
-  of an import, as a traceback, or in a callback of a weak reference, which swallows it; so the process ends
-  here and now, with one line and the exit code.
+  order except the reports of `run`: there the signal is noted. A handler that raises would raise in the
+  middle of an import, as a traceback, or in a callback of a weak reference, which swallows it; so the process
+  ends here and now, with one line and the exit code.
 - **Working**, inside `in_order`: SIGINT raises KeyboardInterrupt, by Python's own handler, as trio takes over
   no other; SIGTERM does the same as SIGINT, and `code` remembers which it was. Inside `held` neither raises:
   the block writes its files whole, and the interrupt is raised at its end.
-- **Leaving**, from `leave` on: all is done and written, and a signal changes the exit code no more.
+- **Leaving**, from `leave` on: all is done and written, and a signal no longer changes the exit code.
 
-A second SIGTERM that comes with the first is none: `timeout` sends it to the process and to its group. A
+A second SIGTERM that comes with the first is ignored: `timeout` sends it to the process and to its group. A
 second interrupt inside `held` raises at once, as the block may be writing to a pipe without a reader.
 
-Where the process was begun with SIGINT ignored, as a shell does with `command &`, it stays ignored, by the
+If the process was begun with SIGINT ignored, as a shell does with `command &`, it stays ignored, by the
 mask of the thread: its handler has to be Python's for SIGTERM to take the same way.
 
 In a process that is not a command, as in tests that call `main`, and in other threads, nothing is changed.
@@ -51,7 +51,7 @@ class Signals:
         self._most = 1
 
     def take(self) -> None:
-        """End the process at the first signal from here on; signals ignored at its start stay ignored."""
+        """End the process at the first signal from now on; signals ignored at its start stay ignored."""
         self._taken = True
         take_signals()
 
@@ -67,7 +67,7 @@ class Signals:
 
     @contextmanager
     def in_order(self) -> Generator[None]:
-        """Let signals raise KeyboardInterrupt inside the block, which has to clean up after itself.
+        """Let signals raise KeyboardInterrupt inside the block, which must clean up after itself.
 
         Inside another such block it does nothing.
         """
@@ -89,14 +89,14 @@ class Signals:
             self._in_order = False
 
     def check_early(self) -> None:
-        """Raise KeyboardInterrupt for a signal that was noted while the command started."""
+        """Raise KeyboardInterrupt if a signal was noted while the command started."""
         if early:
             self._term += signal.SIGTERM in early
             early.clear()
             raise KeyboardInterrupt
 
     def _terminate(self, _: int, frame: FrameType | None) -> None:
-        """Call the present handler of SIGINT: Python's, trio's, or that of the guard of a run."""
+        """Call the present handler of SIGINT: Python's, trio's, or the one of the guard of a run."""
         self._term += 1
         if self._term == 2:
             return
@@ -106,10 +106,10 @@ class Signals:
 
     @contextmanager
     def held(self, *, drop: bool = False) -> Generator[None]:
-        """Raise KeyboardInterrupt at the end of the block in place of inside it; with `drop` not at all.
+        """Delay KeyboardInterrupt to the end of the block; with `drop` do not raise it.
 
-        The second one inside the block is raised at once, with `drop` the third: the block writes that all is
-        done, and the exit code must agree.
+        The second interrupt inside the block is raised at once, with `drop` the third: the block writes that
+        all is done, and the exit code must agree.
         """
         if not self._taken or self._held or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             yield
@@ -130,7 +130,7 @@ class Signals:
             signal.default_int_handler(number, frame)
 
     def wait(self, begin: Callable[[], None]) -> None:
-        """Wait for a signal, which is no interrupt then, nor are more of them.
+        """Wait for a signal; neither it nor later ones raise an interrupt.
 
         `begin` is called once a signal counts.
         """
@@ -157,7 +157,7 @@ class Signals:
             exit_process(self.code)
 
     def leave(self, code: int) -> None:
-        """Let a signal end the process at once with this exit code from here on."""
+        """From now on let a signal end the process at once with this exit code."""
 
         def end(_: int, frame: FrameType | None) -> None:
             exit_process(code)
@@ -170,7 +170,7 @@ class Signals:
 
 
 def _ignore_signals() -> None:
-    """Ignore signals while Python ends: it removes handlers early, and the next signal would kill it."""
+    """Ignore signals while Python ends: it removes handlers early, and a signal would then kill it."""
     for number in BOTH:
         signal.signal(number, signal.SIG_IGN)
 

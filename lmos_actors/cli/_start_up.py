@@ -22,7 +22,7 @@ exit_process = os._exit
 
 
 def take_signals() -> None:
-    """End the process at the first signal from here on; signals ignored at its start stay ignored."""
+    """End the process at the first signal from now on; signals ignored at its start stay ignored."""
     leaves_reports = sys.argv[1:2] in (["run"], ["sim"]) and {"--help", "-h"}.isdisjoint(sys.argv)
     for number in (_signal.SIGINT, _signal.SIGTERM):
         if _signal.getsignal(number) != _signal.SIG_IGN:
@@ -30,7 +30,7 @@ def take_signals() -> None:
 
 
 def code_of(number: int) -> int:
-    """Return the exit code of a process that a signal ended, as shells have it: 130, 143."""
+    """Return the exit code of a process that a signal ended, as in shells: 130, 143."""
     return 128 + number
 
 

@@ -1,4 +1,4 @@
-"""Looking into stores of kept state, and copying them: the execution of `state`."""
+"""Reading and copying stores of kept state: the execution of `state`."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 TEXT_SHOWN: Final = 60
-"""Characters of a message that are printed."""
+"""Maximum characters of a message that are printed."""
 
 SHOWN: Final = 1_000
-"""Records of one key and space that are printed."""
+"""Maximum records of one key and space that are printed."""
 
 NO_NAME: Final = "(without a name)"
-"""The identity of all callers of a node without security, as it is printed."""
+"""The printed identity of all callers of a node without security."""
 
 
 def carried_out(work: Callable[P, int], *args: P.args, **options: P.kwargs) -> int:
-    """Do what a command is for, and return the exit code; print what is wrong with a store."""
+    """Do the work of a command, and return the exit code; print the problem of a store."""
     try:
         return work(*args, **options)
     except StoreFailed as error:
@@ -78,7 +78,7 @@ def list_records(path: str, space: str | None, *, as_json: bool) -> int:
 
 
 def show_record(path: str, key: str, space: str | None) -> int:
-    """Print the values at a key, in one space or in all, and what belongs to it: the facts of a journal."""
+    """Print the values at a key, in one space or in all, and its further records: the facts of a journal."""
     with opened_to_read(path) as store:
         spaces = list(store.spaces()) if space is None else [space]
         values = [(name, value) for name in spaces if (value := store.get(name, [key])[0]) is not None]
@@ -115,7 +115,7 @@ def list_turns(path: str, *, as_json: bool) -> int:
 
 
 def _parts_of(store: SqliteStore | ServerStore, space: str, key: str) -> str:
-    """Return the records of a space whose keys are a key and a part, each in a line."""
+    """Return the records whose keys consist of a key and a part, in one space, as lines."""
     start, stop = range_of(key)
     records = store.scan(space, start=start, stop=stop, limit=SHOWN + 1)
     rows = [
@@ -136,14 +136,14 @@ def export_records(path: str) -> int:
 
 
 def import_records(path: str, lines: Iterable[str], *, into: bool) -> int:
-    """Write the records of an export: to a new store, or into one that is there. All of them, or none."""
+    """Write the records of an export to a new store, or into an existing one. All are written, or none."""
     count = import_lines(path, lines, terms_of, into=into)
     print(f"{_named(path)}: {count} records", file=sys.stderr)
     return 0
 
 
 def check_store(path: str) -> int:
-    """Print what is wrong with a store, and return 1 if anything is."""
+    """Print the errors in a store, and return 1 if there are any."""
     with opened_to_read(path) as store:
         problems = list(store.problems())
         if problems:
@@ -157,7 +157,7 @@ def check_store(path: str) -> int:
 
 
 def list_memories(path: str, agent: str | None, identity: str | None, *, as_json: bool) -> int:
-    """Print who has memories, and of one identity the memories themselves."""
+    """Print which identities have memories; for one identity the memories themselves."""
     with opened_to_read(path) as store:
         owners = list(owners_in(store, agent, identity))
         if not owners:
@@ -179,7 +179,7 @@ def list_memories(path: str, agent: str | None, identity: str | None, *, as_json
 
 
 def forget_memories(path: str, agent: str | None, identity: str | None) -> int:
-    """Remove the memories of an agent, of an identity, or of one at the other; return 1 if there are none."""
+    """Remove the memories of an agent, of an identity, or of both together; return 1 if there are none."""
     if agent is None and identity is None:
         raise ConfigError("name --agent, --identity, or both: memories of all are not removed at once")
     with opened_to_read(path) as store:
@@ -200,12 +200,12 @@ def forget_memories(path: str, agent: str | None, identity: str | None) -> int:
 
 
 def _named(path: str) -> str:
-    """Return a store for people; a URL without its parameters."""
+    """Return the name of a store for people: a URL without its parameters."""
     return server_store(path) or path
 
 
 def back_up_store(path: str, to: str) -> int:
-    """Copy a store, whether it is in use or not, to a new file. Raise ConfigError for one in a server."""
+    """Copy a store, in use or not, to a new file. Raise ConfigError for a store in a server."""
     if path.startswith(SERVER):
         raise ConfigError(
             "copies files; a Redis server makes copies of its own (BGSAVE), and `state export` prints all",

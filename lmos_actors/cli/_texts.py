@@ -1,6 +1,6 @@
-"""Texts of errors and values for people, and what an output can carry.
+"""Texts of errors and values for people, and the characters that an output can carry.
 
-Of an error it is said what helps, in terms of the options of a command.
+An error is printed with its remedy, in terms of the options of a command.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ _AUTHORITY: Final = "to trust it, name its authority with --ca FILE"
 
 
 def spelling(credentials: str, cert: str = "--cert") -> Spelling:
-    """Return the options that help where a server refuses; `cert` names a certificate to show."""
+    """Return the options that help if a server refuses; `cert` is the option for a certificate."""
     key = cert.replace("cert", "key")
     shown = f"show a certificate that it accepts, with {cert} FILE and {key} FILE"
     return Spelling(f"give credentials with {credentials}", shown, _AUTHORITY)
 
 
 ONE_SERVER: Final = spelling("--bearer env:NAME or --basic USER:env:NAME")
-"""The options of commands that reach one server."""
+"""The options of commands that connect to one server."""
 
 ONE_THING: Final = spelling("--bearer env:NAME, --basic USER:env:NAME or --apikey env:NAME")
 """The options of commands that use one thing."""
 
 ONE_RELAY: Final = attrs.evolve(ONE_SERVER, presence="is a relay there?")
-"""The options of commands that are an agent on a relay."""
+"""The options of commands that act as an agent on a relay."""
 
 SEVERAL_SERVERS: Final = spelling("--credential URL=bearer:env:NAME")
-"""The options of commands that reach several servers, where one asks for credentials."""
+"""The options of commands that reach several servers, if one asks for credentials."""
 
 
 _FOR_STRANGERS: Final = {
@@ -42,7 +42,7 @@ _FOR_STRANGERS: Final = {
     "it speaks Omnia": "the command chat talks to it",
     "it speaks AgentRelay": "the commands of relay talk to it",
 }
-"""What talks to a server of another protocol, by a part of the error."""
+"""The commands that talk to a server of another protocol, by a part of the error."""
 
 
 def explained(error: Exception, options: Spelling = ONE_SERVER) -> str:
@@ -58,7 +58,7 @@ def explained(error: Exception, options: Spelling = ONE_SERVER) -> str:
 
 
 def _failure(error: ActionFailed) -> str:
-    """Return the text of a declared failure: code and detail if it has any, then its data."""
+    """Return the text of a declared failure: its code and detail, if any, then its data."""
     if error.output is None:
         return str(error)
     if error.code is None and error.detail is None:
@@ -80,7 +80,7 @@ def for_people(value: Any, *, whole: bool = False) -> str:
 
 
 def as_base64(value: Any) -> Any:
-    """Return what stands for a value that JSON has no form for: bytes as base64."""
+    """Return a replacement for a value without a JSON form: bytes as base64."""
     return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else str(value)
 
 

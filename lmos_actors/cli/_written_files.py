@@ -1,12 +1,12 @@
 """Files that commands write for people: reports, logs, cards, exported files.
 
-A regular file is written beside its place and renamed, so that readers see it whole, or see the old
-one; a process that is killed leaves a file with a name of its own behind, at worst. What is no regular file,
-as a pipe, a terminal or `/dev/null`, is written in place; so is a file that stands alone in a folder where
-none can be made, and one that our own output goes to. What grows for long is written in place too.
+A regular file is written beside its place and renamed, so that readers see either the whole new file or the
+old one; at worst, a killed process leaves a file with another name behind. Anything else, such as a pipe, a
+terminal or `/dev/null`, is written in place; so is a file in a folder where no other can be made, and one
+that our own output goes to. A file that grows for long is written in place too.
 
 Unless the user gives `--force`, nothing is written through a link, and nothing over a file that does not
-begin as what a command of ours writes: a scenario file of others names its reports, too.
+begin like our commands' files: scenario files of others name reports, too.
 
 A file that cannot be opened is a usage error (ConfigError); one that cannot be written later, when the disk
 is full, is an OSError that names the file.
@@ -30,10 +30,10 @@ from lmos_actors.errors import ConfigError
 from ._signals import signals
 
 _DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
-"""Errors of the system that are no mistake in the file name."""
+"""Errors of the system that do not mean a wrong file name."""
 
 _HEAD: Final = 4096
-"""Bytes that tell what wrote a file."""
+"""Bytes at the beginning of a file that show what wrote it."""
 
 _OURS: Final = re.compile(
     rb"^sequenceDiagram\n    title "
@@ -44,26 +44,26 @@ _OURS: Final = re.compile(
     rb'|<meta name="generator" content="lmos-actors">'
     rb"|^# Made from [^\n]* by: lmos-actors export "
 )
-"""How what our commands write begins."""
+"""The beginnings of files that our commands write."""
 
 
 @attrs.define(eq=False)
 class Target:
-    """A file to write, under its path; `place` is that path, or what it is a link to.
+    """A file to write; `place` is its path, or the target if that is a link.
 
-    `descriptor`: where it is written in place.
+    `descriptor` is set if it is written in place.
     """
 
     path: str
     place: str
     descriptor: int | None
     size: int | None = 0
-    """How many of our bytes it holds; None: its former content is still there."""
+    """How many bytes we have written to it; None: its former content is still there."""
 
     def append(self, text: str) -> None:
         """Write at the end of a file that is written in place. Raises OSError, which names the file.
 
-        What the file held before is gone. Where there is no room for all of the text, none of it stays.
+        The former content of the file is lost. If there is no room for the whole text, none of it stays.
         """
         assert self.descriptor is not None
         data = text.encode("utf-8", "surrogatepass")
@@ -92,7 +92,7 @@ class Target:
 
     @property
     def is_regular(self) -> bool:
-        """Whether it is a file that can be looked at afterwards, and none that our own output goes to."""
+        """Whether the path is a regular file other than our own standard output."""
         if self.descriptor is None:
             return True
         return stat.S_ISREG(os.fstat(self.descriptor).st_mode) and not _is_our_output(self.place)
@@ -112,13 +112,13 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def _named(error: OSError, path: str) -> OSError:
-    """Return an error of writing a file as one that names it."""
+    """Return an error of writing a file as an error that names the file."""
     reason = error.strerror or str(error)
     return OSError(error.errno or errno.EIO, f"cannot be written: {reason}", ascii(path)[1:-1])
 
 
 def replace_file(path: str, text: str) -> None:
-    """Write a file as a whole, or leave the one that is there; a link is followed. Raises OSError."""
+    """Replace a file as a whole, or leave the old one; a link is followed. Raises OSError."""
     _replace(os.path.realpath(path), text, path)
 
 
@@ -142,13 +142,13 @@ def _replace(place: str, text: str, path: str) -> None:
 
 
 def _beside(real: str) -> tuple[int, str]:
-    """Make a file beside another, with a name of its own. Raises OSError."""
+    """Make a file beside another, under a unique name. Raises OSError."""
     folder, name = os.path.split(real)
     return tempfile.mkstemp(prefix=f".{name[:40]}.", suffix=".tmp", dir=folder)
 
 
 def _mode(path: str) -> int:
-    """Return the permissions of a file that is there, else those that a new one has."""
+    """Return the permissions of an existing file, else those that a new file gets."""
     with suppress(OSError):
         return os.stat(path).st_mode & 0o777
     mask = os.umask(0)
@@ -157,9 +157,9 @@ def _mode(path: str) -> int:
 
 
 def opened_file(path: str, *, grows: bool = False, force: bool = False) -> Target:
-    """Open a file to write, in folders that are made; what it holds stays for now. Raises ConfigError.
+    """Open a file to write, making its folders; its content stays for now. Raises ConfigError.
 
-    One that `grows` is written in place. `force`: through a link, and over whatever is there.
+    A file that `grows` is written in place. `force`: write through a link, and over any content.
     """
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -172,9 +172,9 @@ def opened_file(path: str, *, grows: bool = False, force: bool = False) -> Targe
 
 
 def refuse_foreign(path: str) -> None:
-    """Raise ConfigError if a path is a link, or leads to a file that no command of ours has written.
+    """Raise ConfigError if a path is a link, or a file that none of our commands has written.
 
-    A pipe or a device is written, also through a link, as is a file that our output goes to: `/dev/stdout`.
+    A pipe or a device is allowed, also through a link, and so is the file of our own output: `/dev/stdout`.
     """
     if _is_our_output(path) or (os.path.exists(path) and not os.path.isfile(path)):
         return
@@ -185,14 +185,14 @@ def refuse_foreign(path: str) -> None:
 
 
 def _is_ours(path: str) -> bool:
-    """Return whether a file is empty, or begins as what a command of ours writes. Raises OSError."""
+    """Return whether a file is empty, or begins like a file that our commands write. Raises OSError."""
     with open(path, "rb") as file:
         head = file.read(_HEAD)
     return not head or _OURS.search(head) is not None
 
 
 def _place(path: str, *, force: bool) -> str:
-    """Return what a path leads to; where that must not be a link, the last part of it is none followed."""
+    """Return the target of a path; without `force` its last part is no link, and none is followed."""
     if not force:
         refuse_foreign(path)
     if _is_our_output(path) or (os.path.exists(path) and not os.path.isfile(path)):
@@ -204,10 +204,10 @@ def _place(path: str, *, force: bool) -> str:
 
 
 def _opened(place: str) -> int:
-    """Open a file to be written in place.
+    """Open a file for writing in place.
 
-    Its content stays until there is something to write, as it may turn out that it must stay. A pipe without
-    a reader is an error, and is not waited for.
+    Its content stays until there is something to write, as nothing may ever be written. A pipe without a
+    reader is an error, and is not waited for.
     """
     flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
     if os.path.isfile(place) and not _is_our_output(place):
@@ -241,7 +241,7 @@ def _is_our_output(path: str) -> bool:
 
 
 def unwritten(path: str, error: OSError | ValueError) -> ConfigError | OSError:
-    """Return the error of a file that cannot be written: a usage error, unless the disk is at fault."""
+    """Return the error for a file that cannot be written: a usage error, unless the disk is at fault."""
     if isinstance(error, OSError) and error.errno in _DISK:
         return _named(error, path)
     reason = error.strerror if isinstance(error, OSError) else error
@@ -249,7 +249,7 @@ def unwritten(path: str, error: OSError | ValueError) -> ConfigError | OSError:
 
 
 def same_file(one: str, other: str) -> bool:
-    """Return whether two paths lead to one file, which need not be there yet."""
+    """Return whether two paths lead to one file, which may not exist yet."""
     try:
         if os.path.realpath(one) == os.path.realpath(other):
             return True

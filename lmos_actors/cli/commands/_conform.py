@@ -50,22 +50,22 @@ relay what has ended relays, and more than it allows."""
 with --omnia what to say to the agent: say, slow, fails, tool, client_tool; for a relay which agents \
 the kit may be, and where their tokens are, as in agents: {kit-1: env:TOKEN_1, kit-2: env:TOKEN_2}."""
     seed: Annotated[int, Parameter(converter=whole, metavar="N", group=JUDGED)] = 0
-    """The seed of invented inputs and ids: the same seed, the same inputs."""
+    """The seed of generated inputs and ids: the same seed gives the same inputs."""
     omnia: Annotated[Switch, Parameter(group=JUDGED)] = False
-    """Judge an agent facade of Omnia's chat protocol, in place of a server of LMOS."""
+    """Judge an agent facade of Omnia's chat protocol, instead of an LMOS server."""
     relay: Annotated[Switch, Parameter(group=RELAY)] = False
-    """Judge a hub of AgentRelay, or with --serve its clients. ws://HOST/arc is one without this."""
+    """Judge a hub of AgentRelay, or with --serve its clients. ws://HOST/arc is taken for one anyway."""
     register_url: Annotated[str | None, Parameter(metavar="URL", group=RELAY)] = None
     """Where agents are registered, if not at /register beside the relay."""
     invitation: Annotated[str | None, Parameter(metavar="REF", group=RELAY)] = None
-    """Where the invitations are with which agents register, one a line: env:NAME or file:PATH. Each is used \
+    """Where the invitations for registering agents are, one a line: env:NAME or file:PATH. Each is used \
 once, the last one for all others."""
     patience: Annotated[Limit, Parameter(group=JUDGED)] = 2.0
     """How long an answer may take."""
     idle: Annotated[Limit, Parameter(group=JUDGED)] = 2.0
     """How long a connection is left alone, to see whether it stays."""
     thing: Annotated[str | None, Parameter(metavar="ID", group=REACHED)] = None
-    """The id of the thing, where there are several."""
+    """The id of the thing, if there are several."""
     description: Annotated[str | None, Parameter(metavar="FILE|URL", group=REACHED)] = None
     """Where the description is, if it is not found from the URL."""
     within: Within = None
@@ -73,12 +73,12 @@ once, the last one for all others."""
     serve: Annotated[
         bool | str, Parameter(negative=(), metavar="[HOST:PORT]", group=CLIENTS, show_default=False)
     ] = False
-    """Run a server, at 127.0.0.1:8080 or there, and judge the clients that connect to it."""
+    """Run a server, by default at 127.0.0.1:8080, and judge the clients that connect to it."""
     once: Annotated[Switch, Parameter(group=CLIENTS)] = False
-    """End when the clients have left again, not only at Ctrl-C."""
+    """End when the clients have left, not only at Ctrl-C."""
 
     def kind(self, url: str | None) -> Kind:
-        """Return what is judged at a URL. Raises ConfigError for options that do not go together."""
+        """Return the kind of server to judge at a URL. Raises ConfigError for conflicting options."""
         from ..conform._conform import is_relay
 
         values = options_in(self)
@@ -96,7 +96,7 @@ once, the last one for all others."""
         return "omnia" if self.omnia else "lmos"
 
     def options(self, url: str, kind: Kind) -> JudgingOptions:
-        """Return how a server is judged. Blocks on the disk. Raises ConfigError."""
+        """Return the options by which a server is judged. Blocks on the disk. Raises ConfigError."""
         from lmos_actors.conformance import ChatHints, Hints
 
         from ..conform._conform import OPTIONS_OF, Presented, agents_of, hints_of
@@ -134,9 +134,9 @@ once, the last one for all others."""
         )
 
     def made(self, options: type[MadeT], **own: Any) -> MadeT:
-        """Return options of the kit. Raises ConfigError for a level that is none of theirs.
+        """Return options of the kit. Raises ConfigError for a level that they do not have.
 
-        All else is known to be good.
+        All other values are already checked.
         """
         from lmos_actors.conformance import Level
 
@@ -146,7 +146,7 @@ once, the last one for all others."""
             raise ConfigError(error.message, "--level") from None
 
     def check_serve(self, url: str | None) -> None:
-        """Raise ConfigError for what does not go with `--serve`, or goes with it alone."""
+        """Raise ConfigError for options that conflict with `--serve`, or that need it."""
         if self.serve is False:
             if self.once:
                 raise ConfigError("goes with --serve", "--once")
@@ -161,7 +161,7 @@ once, the last one for all others."""
             raise ConfigError("goes with the URL of a server, not with --serve", given)
 
     def words(self, *targets: str) -> list[str]:
-        """Return the command that does it again, as words; of headers only the names."""
+        """Return the words of the command that repeats this; for headers only the names."""
         from lmos_actors.files import Duration, is_list
 
         words = ["lmos-actors", "conform", *targets]
@@ -226,7 +226,7 @@ description, 124 time limit, 130 interrupted.
     url
         The URL of a description, of a server that has one at its well-known place, or of a WebSocket; \
 or a file with a description. With --omnia the URL of a facade, or of an agent of lmos_actors. \
-ws://HOST/arc is that of a relay.
+ws://HOST/arc is the URL of a relay.
     """
     given.check_serve(url)
     return _judge(url, given, output) if given.serve is False else _serve(given, output)

@@ -13,10 +13,10 @@ from ..options._deployment import DeploymentOptions, DeploymentOrNone, State, Up
 from ..options._export import ExportFlags
 
 MOST_REPLICAS: Final = 1_000
-"""Most processes of a group, as in deployment files, whose module is imported when it is needed."""
+"""Maximum processes of a group, as in deployment files, whose module is imported only when it is needed."""
 
 MOST_DIGITS: Final = 100
-"""Most digits of a number of processes that is looked at."""
+"""Maximum digits of a number of processes that is parsed."""
 
 Groups: TypeAlias = Annotated[list[str] | None, Parameter(name="FILE|GROUP", negative=())]
 
@@ -40,7 +40,7 @@ def up(file: Annotated[str, Parameter(name="FILE")], /, *, options: UpOptions = 
     Then, elsewhere: lmos-actors status; lmos-actors restart --rolling weather; lmos-actors down
 
     Groups start in the order in which they need each other. A process that ends is started again, until \
-it has ended too often; then what the file says of its supervisor happens. If the launcher dies, however it \
+it has ended too often; then its supervisor acts as the file says. If the launcher dies, however it \
 dies, the processes drain and end by themselves.
 
     Where it runs already, `up` says what has changed in the file, and does it: groups that are new start, \
@@ -48,8 +48,8 @@ those that have changed are replaced one process after another, or are as they w
 become ready.
 
     It prints the address of a page for browsers, which shows the groups, their processes and the pages \
-of these. There is more to see and to do for those whom `launcher.page` of the file lets log in, or, without \
-that, on this machine with --allow-operations.
+of these. Those whom `launcher.page` of the file lets log in see and may do more; without it, all on this \
+machine with --allow-operations.
 
     Ctrl-C or SIGTERM stops in order: groups drain in reverse order. A second one ends all at once.
 
@@ -106,9 +106,9 @@ def logs(
     groups
         The groups, all if none is given; before them the file.
     follow
-        Go on with the lines that come.
+        Continue with new lines as they come.
     last
-        So many lines of each process from before.
+        How many earlier lines of each process to print.
     """
     from ..deploy._requests import controls_for, show_logs
 
@@ -127,7 +127,7 @@ def restart(
 
     lmos-actors restart --rolling desk.yaml weather
 
-    With --rolling a process takes no new requests, ends those that it has, and is replaced; the next one \
+    With --rolling a process takes no new requests, ends its present ones, and is replaced; the next one \
 follows once the new one is ready. One that does not become ready is stopped, and the others stay as they are.
 
     Exit codes: 0; 1 no such group, or a process did not become ready; 2 the usage is wrong; \

@@ -30,7 +30,7 @@ of the class; 3 nothing is at the URL.
     Parameters
     ----------
     subject
-        An agent class; a file: JSON, YAML or TOML; or the URL of an agent that is served.
+        An agent class; a file: JSON, YAML or TOML; or the URL of a served agent.
     """
     from .._describe import describe_subject
 

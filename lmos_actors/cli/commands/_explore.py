@@ -12,7 +12,7 @@ _USUAL = ExploreOptions()
 def explore(file: Path, /, *, options: ExploreOptions = _USUAL) -> int:
     """Search for faults and seeds with which a file fails, and shrink what is found to a file of its own.
 
-    The key explore of a scenario or simulation file says which faults may be drawn, how many, on whom:
+    The key explore of a scenario or simulation file says which faults may be picked, how many, and on whom:
 
     explore: {faults: [crash, pause], at_most: 3, of: peer}
 
@@ -20,12 +20,12 @@ def explore(file: Path, /, *, options: ExploreOptions = _USUAL) -> int:
 
     lmos-actors explore scenarios/gossip.yaml --minutes 10 --all
 
-    Runs that reach new states are the parents of the next ones. A failure is made as small as it goes: \
+    Runs that reach new states are the parents of the next ones. A failure is made as small as possible: \
 fewer faults, agents, steps, a shorter run. It is written beside the file as NAME.found-1.yaml, with its \
 log, and fails each time it is run: lmos-actors run scenarios/gossip.found-1.yaml
 
-    The same seed finds the same, however many runs go on at once. How far a search is stands in \
-.lmos/explore; the same command goes on from there, after Ctrl-C too, and begins anew where the file or its \
+    The same seed finds the same, however many runs go on at once. The state of a search is in \
+.lmos/explore; the same command continues from there, after Ctrl-C too, and begins anew if the file or its \
 agents have changed.
 
     Exit codes: 0 nothing failed; 1 something did; 2 the file or the usage is wrong; 3 could not run; 4 a \

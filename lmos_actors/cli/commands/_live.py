@@ -42,7 +42,7 @@ was lost, 124 time limit, 130 interrupted.
     Parameters
     ----------
     by
-        What they have most of: messages that wait, messages handled a second, or restarts.
+        The order: by waiting messages, by messages handled per second, or by restarts.
     rows
         How many agents, 50 at most.
     """
@@ -108,7 +108,7 @@ was lost, 124 time limit, 130 interrupted.
     Parameters
     ----------
     path
-        The path of the agent in the tree, as tree has it; instead of a URL of the agent itself.
+        The path of the agent in the tree, as tree shows it; instead of a URL of the agent itself.
     """
     from ..live._agent_screen import AgentScreen
     from ..live._places import path_in

@@ -65,12 +65,12 @@ kept in memory."""
     extension: Annotated[Texts, Parameter(metavar="NAME", group=HUB)] = None
     """An extension: receipts, presence, history, semantic, voting, questions. May be given several times."""
     weights: Annotated[File, Parameter(group=HUB)] = None
-    """A file with what votes weigh, if not 1: one agent a line, ID WEIGHT. With --extension voting."""
+    """A file with the weights of votes, if not 1: one agent a line, ID WEIGHT. With --extension voting."""
     registration: Annotated[Literal["open", "invite", "closed"] | None, Parameter(group=HUB)] = None
     """Whether agents may register themselves. Unless given: by invitation if there are some, else open \
 where it listens at this machine alone, else closed."""
     invitations: Annotated[str | None, Parameter(metavar="REF", group=HUB)] = None
-    """Where invitations are, one a line, each good once: file:PATH."""
+    """Where invitations are, one a line, each valid once: file:PATH."""
     identity_ttl: Annotated[Time | None, Parameter(show_default=False, group=HUB)] = None
     """For how long an agent is known after it has left, as in 30d."""
     rate: Annotated[Texts, Parameter(metavar="N/DURATION", group=HUB)] = None
@@ -78,7 +78,7 @@ where it listens at this machine alone, else closed."""
     registration_rate: Annotated[str | None, Parameter(metavar="N/DURATION", group=HUB)] = None
     """How many agents one address may register, as in 600/1m, or off."""
     followed_only: Annotated[Switch, Parameter(group=HUB)] = False
-    """An agent that follows others hears the broadcasts of those alone."""
+    """An agent that follows others hears only their broadcasts."""
 
     def options(self) -> RelayOptions:
         """Return the options of the hub. Raises ConfigError."""
@@ -183,7 +183,7 @@ def _per_minute(text: str) -> int | None:
 
 
 def rate_of(text: str, option: str) -> tuple[int, float]:
-    """Return a rate: so many in so many seconds. Raises ConfigError."""
+    """Return a rate: a number of messages, and its seconds. Raises ConfigError."""
     from lmos_actors.files import Duration
 
     found = RATE.fullmatch(text)
@@ -269,15 +269,15 @@ leaves it not confirmed: exit code 3.
     Parameters
     ----------
     text
-        What is said.
+        The text of the message.
     to
         The id of an agent; may be given several times. Without it everybody.
     type_
-        What it is, such as thought, question, answer or data.
+        The type of the message, such as thought, question, answer or data.
     ref
         The id of the message that it answers.
     json_payload
-        The text is JSON, and sent as that.
+        The text is JSON, and is sent as JSON.
     """
     from ..remote._relay import Outgoing, payload_of, run_send
 
@@ -354,7 +354,7 @@ def relay_revoke(
     Parameters
     ----------
     id
-        The agent. Without it the one whose token is shown.
+        The agent. Without it the agent whose token is presented.
     """
     from ..remote._relay import run_revoke
 

@@ -100,7 +100,7 @@ command asks again.
 
 
 def _check_key(key: str, beside: str | None) -> None:
-    """Raise ConfigError for what cannot be the key of a request, or an option that it cannot stand beside."""
+    """Raise ConfigError for an invalid request key, or an option that conflicts with it."""
     from lmos_actors.actors import wrong_key
 
     if beside is not None:
@@ -273,8 +273,8 @@ def chat(url: Annotated[str, Parameter(name="URL")], /, *, options: Conversation
 
     Each line that is typed or piped in is a message. The answer is printed as it comes; tools that are \
 used, and the id of the session, are printed on standard error. Ctrl-C cancels the answer, and ends the chat \
-where none is awaited; Ctrl-D ends it. /history prints what the agent keeps of the session, as soon as it is \
-at no turn of it, and /session the id; /attach FILE sends a file with the next message.
+if none is awaited; Ctrl-D ends it. /history prints the session as the agent keeps it, once no \
+turn of it is in progress, and /session the id; /attach FILE sends a file with the next message.
 
     Exit codes: 0 answered, 1 answered with an error, 2 the usage is wrong, 3 not reached, or the connection \
 was lost, 124 time limit or a silent agent, 130 interrupted.
@@ -312,12 +312,12 @@ def approvals(
     lmos-actors approvals https://agents.example refuse 7f0c2d9e-1c1b-4a77-9f5e-6f1d3c5a8b20 \
 --bearer env:ALICE
 
-    Of a deployment file that `up` runs, what the agents of all its processes ask is listed.
+    For a deployment file that `up` runs, the questions of all its processes are listed.
 
     The right to decide is approve, in the access lists of the node; without --security, a node started \
 with --allow-operations lets its own machine decide.
 
-    Exit codes: 0 done, 1 answered with an error, such as for what is decided already, 2 the usage is wrong, \
+    Exit codes: 0 done, 1 answered with an error, such as for one decided already, 2 the usage is wrong, \
 3 not reached, 124 time limit, 130 interrupted.
 
     Parameters
@@ -325,13 +325,13 @@ with --allow-operations lets its own machine decide.
     verb
         list, approve or refuse.
     id
-        The id of an approval, as the list has it.
+        The id of an approval, as in the list.
     note
         A remark that is kept with the decision.
     answer
-        The answer where more than a yes is needed, as the list says: an object, such as '{"name": "Ann"}'.
+        The answer if more than a yes is needed, as the list says: an object, such as '{"name": "Ann"}'.
     all_
-        List what has been decided, too.
+        Also list what has been decided.
     """
     from ..remote._approvals import ApprovalDecision, ApprovalList, answer_in, place_of, run_in_deployment
     from ..remote._session import run_session

@@ -154,10 +154,10 @@ cannot be used; 130 ended at once.
     database
         The file that keeps the registrations, made if it does not exist. Without it they are kept in memory.
     max_entries
-        The most descriptions that may be registered.
+        The maximum number of registered descriptions.
     max_ttl
         The longest time after which a registration ends unless it is renewed, as in 90s or 10m; \
-also for those that name none.
+also for registrations that name none.
     """
     from lmos_actors.directory import DirectoryOptions
 

@@ -47,7 +47,7 @@ is no store; 3 it is in use, or the disk or the server cannot be read or written
 
 
 def _place(_: Any, tokens: Any) -> str:
-    """Take the place of a store, also as `serve --store` has it: `sqlite:FILE` is the file."""
+    """Parse the place of a store, also in the form of `serve --store`: `sqlite:FILE` means the file."""
     return str(tokens[0].value).removeprefix("sqlite:")
 
 
@@ -73,7 +73,7 @@ def ls(file: Store, /, *, space: Space = None, json: Json = False) -> int:
 
     lmos-actors state ls node.db --space directory.things
 
-    What does not print, such as a line break in a key, is shown as an escape: \\\\n, \\\\x00.
+    Unprintable characters, such as a line break in a key, are shown as escapes: \\\\n, \\\\x00.
     """
     from .._state import carried_out, list_records
 
@@ -118,7 +118,7 @@ def export(file: Store, /) -> int:
 
     lmos-actors state export node.db > node.jsonl
 
-    A record is a line with space, key, and text, or base64 where the value is no text. A line before the \
+    A record is a line with space, key, and text, or base64 if the value is not text. A line before the \
 records names the format, one after them has their number, so that a cut file is noticed.
     """
     from .._state import carried_out, export_records
@@ -147,7 +147,7 @@ def import_(
     lines
         The exported lines; - is the standard input.
     into
-        Write into a store that is there, which must have none of the keys.
+        Write into an existing store, which must have none of the keys.
     """
     from .._state import carried_out, import_records
 
@@ -166,7 +166,7 @@ def check(file: Store, /) -> int:
 
     lmos-actors state check node.db
 
-    Of a store in a server it prints the identifier, too: id= in its URL asks for it.
+    For a store in a server it also prints the identifier: id= in its URL asks for it.
 
     Exit code 1: it is damaged; the output says where.
     """
@@ -211,7 +211,7 @@ def forget(file: Store, /, *, agent: Agent = None, identity: Identity = None) ->
 
     lmos-actors state forget node.db --agent desk
 
-    In a Redis server a program that has a store with writers=one open ends.
+    A program that has the store in a Redis server open with writers=one ends.
 
     Exit code 1: there are none.
     """
@@ -231,7 +231,7 @@ def backup(file: File, to: Annotated[str, Parameter(name="TO")], /) -> int:
     Parameters
     ----------
     to
-        The copy; there must be no such file yet.
+        The copy; the file must not exist yet.
     """
     from .._state import back_up_store, carried_out
 

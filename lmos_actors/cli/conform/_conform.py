@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 HintsT = TypeVar("HintsT", Hints, ChatHints)
 Kind: TypeAlias = Literal["lmos", "omnia", "relay"]
-"""What is judged."""
+"""The kinds of servers that can be judged."""
 
 OPTIONS_OF: Final[dict[Kind, type[JudgingOptions]]] = {
     "lmos": ConformOptions,
@@ -66,12 +66,12 @@ OPTIONS_OF: Final[dict[Kind, type[JudgingOptions]]] = {
 }
 
 FEW: Final = 5
-"""Most failed cases that are named in the command to try those alone."""
+"""Maximum failed cases that are named in the command to try only those."""
 
 
 @attrs.frozen(kw_only=True)
 class ConformRequest:
-    """A request to judge a server of LMOS, a facade of Omnia's protocol, or a relay, as its options say."""
+    """A request to judge an LMOS server, an Omnia facade, or a relay, by its options."""
 
     url: str
     options: JudgingOptions
@@ -84,9 +84,9 @@ class ConformRequest:
 
 @attrs.frozen
 class Presented:
-    """The headers for requests to a URL: those of the command line, and those of credentials for that place.
+    """The headers for requests to a URL: those of the command line, and those from its credentials.
 
-    `hosts`: where the headers go, as a description may lead to others; None: everywhere.
+    `hosts`: the hosts that get the headers, as a description may lead to others; None: all.
     """
 
     headers: Headers = ()
@@ -121,7 +121,7 @@ def hints_of(path: str | None, kind: type[HintsT]) -> HintsT:
 
 
 class RelayHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The file of `--hints` for a relay: where the token of each agent is that the kit may be, by its id."""
+    """The file of `--hints` for a relay: the place of each token, by the id of an agent of the kit."""
 
     agents: dict[str, str] = {}
 
@@ -135,7 +135,7 @@ def agents_of(path: str | None) -> dict[str, str]:
 
 
 def is_relay(url: str) -> bool:
-    """Return whether an address is taken for that of a relay without being called one: `ws://HOST/arc`."""
+    """Return whether an address alone is taken for a relay's: `ws://HOST/arc`."""
     parts = urlsplit(url)
     return parts.scheme in ("ws", "wss") and parts.path == "/arc"
 
@@ -198,7 +198,7 @@ class ServerRun:
         self._seconds = 0.0
 
     async def run(self, network: Network) -> None:
-        """Judge until all is done, the time is over, or an interrupt. Errors are kept."""
+        """Judge until all cases are done, the time is over, or an interrupt comes. Errors are kept."""
         began = trio.current_time()
         within = math.inf if self._request.within is None else self._request.within
         async with trio.open_nursery() as nursery:

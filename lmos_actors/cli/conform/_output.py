@@ -62,7 +62,7 @@ class CardPrinter:
             self._screen = Screen(self._out)
 
     def begin(self, subject: str) -> None:
-        """Show from now on how far it is."""
+        """Show progress from now on."""
         if self._screen is not None:
             from ..run._live import Moving
 
@@ -81,7 +81,7 @@ class CardPrinter:
             self._moving(done, len(self._cases), self._cases[done].id)
 
     def result(self, result: Result) -> None:
-        """Take a result; print the group if it was the last of it. Raises OSError."""
+        """Take a result; print the group if it is complete. Raises OSError."""
         self.results.append(result)
         self._move()
         done = len(self.results)
@@ -94,13 +94,13 @@ class CardPrinter:
             self.print(group_lines(list(results), width=self._width, verbose=self._verbose))
 
     def end(self, card: Card, more: Iterable[str] = ()) -> None:
-        """Print the rest of the cases, their totals, and more lines. Raises OSError."""
+        """Print the remaining cases, the totals, and more lines. Raises OSError."""
         self.close()
         self._print_groups()
         self.print([*end_lines(card), *more])
 
     def print(self, lines: Iterable[str]) -> None:
-        """Print lines, of which verdicts have a colour on a terminal. Raises OSError."""
+        """Print lines; verdicts have a colour on a terminal. Raises OSError."""
         if self._json:
             return
         for line in lines:
@@ -110,7 +110,7 @@ class CardPrinter:
                 self._screen.print(_painted(line))
 
     def close(self) -> None:
-        """Remove the live part. Lines that are printed later stay."""
+        """Remove the live part. Lines printed later stay."""
         if self._screen is not None:
             self._screen.close()
 
@@ -125,7 +125,7 @@ def _painted(line: str) -> Any:
 
 
 def complain(text: str) -> None:
-    """Print a line to standard error: why there is no card, or not all of one."""
+    """Print a line to standard error: why there is no card, or only a part of one."""
     print(f"lmos-actors: {printable(text)}", file=sys.stderr, flush=True)
 
 
@@ -141,14 +141,14 @@ def print_card(card: Card, code: int) -> None:
 
 @attrs.define
 class CardFiles:
-    """The files that a card is written to: all opened before anything is judged, and written at the end."""
+    """The files that a card is written to: all are opened before the judging, and written at the end."""
 
     _force: bool
     _open: dict[str, Target] = attrs.field(factory=dict[str, Target])
 
     @classmethod
     def opened(cls, output: OutputOptions, inputs: Iterable[str]) -> CardFiles:
-        """Open the files that options name. Raises ConfigError for what cannot, or must not, be written."""
+        """Open the files that options name. Raises ConfigError if one cannot, or must not, be written."""
         card_files = cls(output.force)
         try:
             for option, path in output.card_files.items():

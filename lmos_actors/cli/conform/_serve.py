@@ -44,7 +44,7 @@ ADDRESS: Final = "127.0.0.1:8080"
 
 @attrs.frozen(kw_only=True)
 class JudgeClientsRequest:
-    """A request to judge clients of LMOS, or those of a hub of AgentRelay, as its options say."""
+    """A request to judge LMOS clients, or the clients of an AgentRelay hub, by its options."""
 
     options: ClientJudgingOptions
     address: str
@@ -53,7 +53,7 @@ class JudgeClientsRequest:
     command: Sequence[str] = ()
 
     def endpoint(self) -> Endpoint:
-        """Return where to listen. Raises ConfigError."""
+        """Return the address to listen at. Raises ConfigError."""
         text = f"127.0.0.1:{self.address}" if self.address.isdecimal() else self.address
         try:
             found = endpoint_of(text if "://" in text else f"ws://{text}")
@@ -65,7 +65,7 @@ class JudgeClientsRequest:
 
 
 def list_client_cases(*, json: bool, relay: bool = False) -> int:
-    """Print the cases that clients are judged by, with `relay` those for clients of relays."""
+    """Print the cases for clients; with `relay` those for clients of relays."""
     cases = RELAY_CLIENT_CASES if relay else CLIENT_CASES
     if json:
         sections = [{"document": case.section.document, "place": case.section.place} for case in cases]
@@ -139,7 +139,7 @@ class ClientsRun:
         self._interrupt = Interrupt()
 
     async def run(self, network: Network) -> Card:
-        """Serve until that is over, and return the card. Raises groups of ConfigError and TransportError."""
+        """Serve until the end, and return the card. Raises groups of ConfigError and TransportError."""
         request, stop = self._order, trio.Event()
         async with trio.open_nursery() as nursery:
             await nursery.start(self._interrupt.watch, stop.set)
@@ -161,11 +161,11 @@ class ClientsRun:
         stop.set()
 
     def reason(self, code: int) -> str:
-        """Return why it ended early, "" if it did not."""
+        """Return why the run ended early, "" if it did not."""
         return self.REASONS.get(code, "")
 
     def code(self, card: Card) -> int:
-        """Return the exit code. Without `--once` a signal is how it is meant to end."""
+        """Return the exit code. Without `--once` a signal is the normal end."""
         tried = any(each.verdict not in (Verdict.NOT_RUN, Verdict.NOT_OFFERED) for each in card.results)
         if self._interrupt.name and self._order.options.once:
             return INTERRUPTED_BY[self._interrupt.name]

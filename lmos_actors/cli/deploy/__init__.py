@@ -1,1 +1,1 @@
-"""Execution of the commands of deployments: `up` and those that speak with the launcher that it is."""
+"""Execution of the commands of deployments: `up`, the launcher, and those that talk to it."""

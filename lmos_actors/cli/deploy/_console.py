@@ -1,7 +1,7 @@
 """Output of `up`: the states of processes and their output, for people on a terminal, JSON lines elsewhere.
 
-All is printed in a thread: a terminal that stands still holds a process back for as long as the follower of
-the logs is patient, and the launcher never. What the launcher says waits among the lines of the processes.
+All is printed in a thread: a stopped terminal holds a process back as long as the follower of the logs is
+patient, but never the launcher. The launcher's own lines wait among the lines of the processes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from lmos_actors.live import AuditEntry
 
 COLOURS: Final = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
-"""The codes of the colours of groups, one after another."""
+"""The colour codes of groups, used in turn."""
 
 QUIET: Final = '{"event"'
-"""The beginning of lines that `serve` prints for its launcher, which people need not read twice."""
+"""The beginning of lines that `serve` prints for its launcher, which people need not see twice."""
 
 
 class Console:
-    """Output of one launcher; `quiet` leaves out that of its processes."""
+    """Output of one launcher; `quiet` leaves out the output of its processes."""
 
     def __init__(self, *, json: bool, quiet: bool = False) -> None:
         self._quiet = quiet
@@ -90,13 +90,13 @@ class Console:
         self._say(f"page at {url}", "page", url=url)
 
     def operated(self, entry: AuditEntry) -> None:
-        """Print what somebody has had done at the page."""
+        """Print an operation that somebody has carried out on the page."""
         text = f"{entry.who or 'somebody'} at the page: {entry.what} {entry.path}: {entry.outcome}"
         members = {name: getattr(entry, name) for name in ("who", "what", "path", "state", "outcome")}
         self._say(printable(text), "operation", **members)
 
     def said(self, text: str) -> None:
-        """Print what the launcher does by itself."""
+        """Print an action of the launcher itself."""
         self._say(text, "note", what=text)
 
     def draining(self) -> None:
@@ -116,7 +116,7 @@ class Console:
         print(f"lmos-actors: {why}", file=sys.stderr, flush=True)
 
     def warned(self, what: str) -> None:
-        """Print what is lost, as far as that can be printed: its disk may be full, too."""
+        """Print what is lost, if that can be printed: the output's disk may be full, too."""
         with suppress(OSError):
             print(f"lmos-actors: {what}", file=sys.stderr, flush=True)
 

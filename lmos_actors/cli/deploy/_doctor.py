@@ -1,4 +1,4 @@
-"""Execution of `doctor FILE`: whether this machine has what a deployment needs, before anything starts.
+"""Execution of `doctor FILE`: checks that this machine has all that a deployment needs, before it starts.
 
 Nothing is changed: no folder is made, no store is opened, and a port is held for an instant only.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 MEGABYTE: Final = 1 << 20
 LITTLE: Final = 256 * MEGABYTE
-"""Free space of a disk below which there is a warning."""
+"""Free space of a disk below which a warning is given."""
 
 NONE_LEFT: Final = 8 * MEGABYTE
 """Free space below which a store could not even begin."""
@@ -51,7 +51,7 @@ YEARS: Final = 3 * 365 * DAY
 """Seconds by which a clock may be later than all files of a project."""
 
 MOST: Final = 3
-"""Most lines of one kind about the processes of a group; the others are counted."""
+"""Maximum lines of one kind about the processes of a group; the others are counted."""
 
 
 def diagnose_deployment(file: str, settings: Mapping[str, str], *, json: bool) -> int:
@@ -66,7 +66,7 @@ def diagnose_deployment(file: str, settings: Mapping[str, str], *, json: bool) -
 
 
 def obstacles(loaded: DeploymentFile, file: str) -> list[Finding]:
-    """Return what is in the way of a start here: ports that are taken; and secrets that others can read."""
+    """Return the obstacles to a start here: ports that are taken, and secrets that others can read."""
     looked = _Deployment(loaded, file)
     found = (each for name, group in loaded.deployment.groups.items() for each in looked.dangers(name, group))
     return [each for each in found if each.verdict != "ok"]
@@ -94,7 +94,7 @@ class _Deployment:
         self._groups = loaded.deployment.groups
 
     def findings(self) -> Iterator[Finding]:
-        """Yield what was found, in the order in which it would be needed."""
+        """Yield the findings, in the order in which a start would need them."""
         counts = (
             f"{len(self._groups)} groups, {sum(each.replicas for each in self._groups.values())} processes"
         )
@@ -178,7 +178,7 @@ class _Deployment:
     # ---- one group
 
     def dangers(self, name: str, group: Group) -> Iterator[Finding]:
-        """Yield the ports of a group, and those of its secrets that others can read."""
+        """Yield the taken ports of a group, and its secrets that others can read."""
         yield from _shortened(self._ports(name, group))
         secrets = secrets_of(self._loaded, group, self._file, self._folder(group, 1))
         yield from filter(None, (_readable(name, path) for path in secrets.files if path.is_file()))
@@ -240,7 +240,7 @@ class _Deployment:
                 yield Finding(name, "fail", saw, "end that process: a store has one at a time")
 
     def _writable(self, name: str, folder: Path) -> Finding:
-        """Return whether files can be made in a folder that is there or can be made, and whether they fit."""
+        """Return whether files can be made in a folder, existing or not, and whether they fit."""
         there = next(path for path in (folder, *folder.parents) if path.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             return Finding(
@@ -274,7 +274,7 @@ class _Deployment:
 
 
 def _shortened(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield findings, of each name and verdict the first ones, and how many more there are."""
+    """Yield the first findings of each name and verdict, and how many more there are."""
     counts: dict[tuple[str, Verdict], int] = {}
     for finding in findings:
         kind = (finding.name, finding.verdict)
@@ -317,14 +317,14 @@ def _secret(group: str, reference: Reference, remedy: str) -> Finding:
 
 
 def _readable(name: str, path: Path) -> Finding | None:
-    """Return that a secret can be read by others, None where it is none, or they cannot."""
+    """Return a finding if others can read a secret; None if they cannot, or it is not secret."""
     if not _is_secret(path) or not path.stat().st_mode & stat.S_IROTH:
         return None
     return Finding(f"{name}: file", "warn", f"{path} can be read by all users", f"chmod o-r {path}")
 
 
 def _is_secret(path: Path) -> bool:
-    """Return whether a file is worth hiding: a certificate without its key is for everybody."""
+    """Return whether a file must be hidden: a certificate without its key is public."""
     try:
         data = path.read_bytes()[:MEGABYTE]
     except OSError:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def export(kind: Kind, file: str, flags: ExportFlags) -> int:
-    """Write the files of a format, or print them where no folder is given. Returns the exit code.
+    """Write the files of a format, or print them if no folder is given. Returns the exit code.
 
     Raises ConfigError.
     """

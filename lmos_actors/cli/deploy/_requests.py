@@ -1,4 +1,4 @@
-"""Execution of `status`, `logs`, `restart`, `scale`, `drain` and `down`: requests to a launcher that runs.
+"""Execution of `status`, `logs`, `restart`, `scale`, `drain` and `down`: requests to a running launcher.
 
 The launcher is an agent, and these are its consumers, over a socket of this machine.
 """
@@ -39,25 +39,25 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
 
 LOOK: Final = 0.05
-"""Seconds between two looks at a process that is ending or starting."""
+"""Seconds between two checks of a process that is ending or starting."""
 
 PATIENCE: Final = 1.0
-"""Seconds between two looks at what is not ready yet."""
+"""Seconds between two checks for processes that are not yet ready."""
 
 MOST_LATE: Final = 3
-"""Most processes that are named then."""
+"""Maximum late processes that are named."""
 
 GOES_ON: Final = "lmos-actors: the launcher finishes its step, and begins no other; see `status`"
-"""What is said where somebody no longer waits for what the launcher does."""
+"""The message when the user no longer waits for the launcher's work."""
 
 CONNECT: Final = 10.0
-"""Seconds in which a launcher that is there answers."""
+"""Seconds for a running launcher to answer."""
 
 
 def controls_for(file: str | None, state: str | None, groups: Iterable[str] = ()) -> Controls:
-    """Return the places of a deployment: of a file, or of the only one that runs.
+    """Return the places of a deployment: the one of a file, or the only one that runs.
 
-    Raises ConfigError; also where one of the groups that a request is about is the name of a file.
+    Raises ConfigError; also if a name among the groups is the name of a file.
     """
     for name in groups:
         if "." in name or "/" in name:
@@ -75,7 +75,7 @@ def controls_for(file: str | None, state: str | None, groups: Iterable[str] = ()
 
 
 def asked(controls: Controls, use: Callable[[Ref[LauncherAgent]], Awaitable[int]]) -> int:
-    """Make a request to a launcher, and print what comes of it. Returns the exit code."""
+    """Make a request to a launcher, and print the outcome. Returns the exit code."""
     if not controls.is_running():
         print(f"lmos-actors: {controls.file} does not run: `up` runs it", file=sys.stderr)
         return NOT_REACHED
@@ -124,7 +124,7 @@ async def _reached(node: Node, controls: Controls) -> Ref[LauncherAgent]:
 
 
 def show_status(file: str | None, state: str | None, *, json: bool) -> int:
-    """Print the state of one deployment, or that of all that run. Returns the exit code."""
+    """Print the state of one deployment, or of all that run. Returns the exit code."""
     if file is None and len(running_controls()) != 1:
         running = running_controls()
         if json:
@@ -225,7 +225,7 @@ def _code_of(status: LauncherStatus) -> int:
 
 
 async def _say_late(ref: Ref[LauncherAgent]) -> None:
-    """Print which processes are not ready, whenever that has changed, until cancelled."""
+    """Print which processes are not ready, at each change, until cancelled."""
     said = ""
     with suppress(AgentError, TransportError):  # it ends
         while True:
@@ -248,7 +248,7 @@ def _late_in(status: LauncherStatus) -> str:
 
 
 def addresses_of(controls: Controls) -> dict[str, str] | int:
-    """Return the address of each process of a deployment by its name; the exit code if it does not run."""
+    """Return the addresses of a deployment's processes by name; the exit code if it does not run."""
     found: dict[str, str] = {}
 
     async def use(ref: Ref[LauncherAgent]) -> int:
@@ -286,7 +286,7 @@ def restart(controls: Controls, groups: list[str], *, rolling: bool) -> int:
 
 
 def apply(controls: Controls, settings: Mapping[str, str], *, dry_run: bool) -> int:
-    """Apply the file as it is now to the launcher that runs it. Returns the exit code."""
+    """Apply the file in its present state to the launcher that runs it. Returns the exit code."""
 
     async def use(ref: Ref[LauncherAgent]) -> int:
         as_it_is = f"{controls.file} runs as it is"
@@ -364,7 +364,7 @@ def down(file: str | None, state: str | None) -> int:
 
 
 async def _gone(controls: Controls) -> None:
-    """Wait until a launcher has ended; say so where that takes a while."""
+    """Wait until a launcher has ended; say so if that takes a while."""
     waits = trio.current_time() + CONNECT
     while controls.is_running():
         await trio.sleep(LOOK)
@@ -374,7 +374,7 @@ async def _gone(controls: Controls) -> None:
 
 
 def _ended(controls: Controls, what: str) -> int:
-    """Print that no launcher runs, and which of its processes go on all the same. Return the exit code."""
+    """Print that no launcher runs, and which of its processes still run. Return the exit code."""
     left = trio.run(LocalPlace(controls.records).left)
     if not left:
         print(f"{controls.file}{what}")

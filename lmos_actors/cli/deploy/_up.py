@@ -72,13 +72,13 @@ if TYPE_CHECKING:
     from ..options._deployment import UpOptions
 
 PATIENT: Final = 1_000_000
-"""Restarts within some seconds that groups may have while their code is being written."""
+"""Maximum restarts of groups, and in how many seconds, while their code is being written."""
 
 LOOK: Final = 0.05
 """Seconds between two looks at a launcher that is starting in the background."""
 
 REASONS: Final = 20
-"""Most lines of what a launcher in the background said before it ended."""
+"""Maximum last lines that are shown of a background launcher that has ended."""
 
 
 def run_up(file: str, options: UpOptions) -> int:
@@ -128,7 +128,7 @@ def run_up(file: str, options: UpOptions) -> int:
 
 
 def _say_obstacles(loaded: DeploymentFile, file: str) -> int:
-    """Print what is in the way of a start on this machine. Returns the exit code."""
+    """Print the obstacles to a start on this machine. Returns the exit code."""
     found = obstacles(loaded, file)
     for each in found:
         kind = "note: " if each.verdict == "warn" else ""
@@ -137,7 +137,7 @@ def _say_obstacles(loaded: DeploymentFile, file: str) -> int:
 
 
 def _page_of(loaded: DeploymentFile, file: str, options: UpOptions) -> NodeOptions | None:
-    """Return where its page is, and who is let in there; None where it has none. Raises ConfigError."""
+    """Return the place of its page, and who may enter; None if it has none. Raises ConfigError."""
     said = loaded.deployment.launcher.page
     if options.no_page or said is False:
         if options.allow_operations:
@@ -193,10 +193,10 @@ def _place_of(options: UpOptions, controls: Controls, loaded: DeploymentFile) ->
 
 
 def _read(controls: Controls, options: UpOptions, settings: Mapping[str, str]) -> LaunchPlan:
-    """Return the plan of the file as it is now, whose processes read a copy of it. Raises ConfigError.
+    """Return the plan of the file in its present state; processes read a copy of it. Raises ConfigError.
 
-    With `reload` they list what they import, and are patient with code that is being written. With
-    `allow_operations` those on this machine whose groups have no `security` let it decide, too.
+    With `reload` processes list their imports, and are retried while code is being written. With
+    `allow_operations` processes of groups without `security` let their machine decide, too.
     """
     operations = options.allow_operations and options.on is None
     file = Path(controls.file)
@@ -220,7 +220,7 @@ def _read(controls: Controls, options: UpOptions, settings: Mapping[str, str]) -
 
 
 def _shown(plan: LaunchPlan) -> list[str]:
-    """Return what would be started, line by line, in its order."""
+    """Return what would be started, line by line, in order."""
     lines = [f"{plan.name}: {len(plan.groups)} groups, in this order"]
     for group in in_order(plan.groups):
         needs = ", ".join(f"{name} {what}" for name, what in group.needs.items())
@@ -233,9 +233,9 @@ def _shown(plan: LaunchPlan) -> list[str]:
 
 
 def _of_agents(record: logging.LogRecord) -> bool:
-    """Return whether a record is no crash report of a process, whose end is printed in a line of its own.
+    """Return whether a record is not a crash report of a process, whose end has a line of its own.
 
-    Nor is it the number of reports that were left out: processes of a crash loop are most of them.
+    The number of left-out reports is excluded too: most are of processes in a crash loop.
     """
     args = record.args if isinstance(record.args, tuple) else ()
     return not any(
@@ -258,7 +258,7 @@ def _run(running: _Up) -> int:
 
 
 def _why(error: BaseException) -> str:
-    """Return what ended the launcher: how its last processes ended, and which groups failed too often."""
+    """Return what ended the launcher: how the last processes ended, and which groups failed too often."""
     found, cause = [str(error)], error.__cause__
     while cause is not None:
         group = group_of(cause)
@@ -415,8 +415,8 @@ def _detached(options: UpOptions, controls: Controls) -> int:
 def _log_of_its_own(path: Path) -> BinaryIO:
     """Open a new file, and put it at a path. Raises OSError.
 
-    Another launcher that is started at the same instant has a file of its own: in one file they would write
-    over each other.
+    Another launcher started at the same instant has its own file: in one file they would overwrite each
+    other.
     """
     log = cast("BinaryIO", NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False))  # noqa: SIM115
     try:

@@ -1,4 +1,4 @@
-"""Execution of `explore`: a search of one file, and what is printed of it."""
+"""Execution of `explore`: a search of one file, and its output."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def explore_file(file: str, options: ExploreOptions) -> int:
 
 
 def _print_end(search: Exploration, show: ExploreShow, code: int = 0) -> int:
-    """Print what was found and what was searched, and return the exit code."""
+    """Print the findings and the size of the search, and return the exit code."""
     seconds = search.seconds
     codes = {code, *map(_code_of, search.found)}
     codes |= {COULD_NOT_RUN} if search.failure is not None else set[int]()
@@ -100,7 +100,7 @@ def _summary(search: Exploration, seconds: float) -> str:
 
 
 def _searched(search: Exploration) -> str:
-    """Return what was searched."""
+    """Return the size of the search."""
     explore = search.explore
     kinds = [each if isinstance(each, str) else str(each.__struct_config__.tag) for each in explore.faults]
     drawn = f"up to {count(explore.at_most, 'fault')} of {', '.join(dict.fromkeys(kinds))}" if kinds else ""

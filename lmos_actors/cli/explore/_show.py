@@ -1,4 +1,4 @@
-"""Output of `explore`: progress on standard error, what was found on standard output, or JSON alone."""
+"""Output of `explore`: progress on standard error, findings on standard output, or only JSON."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from lmos_actors.scenario.explore import Find
 
 EVERY: Final = 10.0
-"""Seconds between two lines of progress where there is no terminal."""
+"""Seconds between two lines of progress without a terminal."""
 
 OFTEN: Final = 0.1
 _WIDTH: Final = 100
 
 
 class ExploreShow:
-    """Prints what `explore` does. With `json` nothing but the result."""
+    """Prints the work of `explore`. With `json` nothing but the result."""
 
     def __init__(self, *, json: bool) -> None:
         self._json = json
@@ -40,12 +40,12 @@ class ExploreShow:
             print(printable(text), file=self._out, flush=True)
 
     def note(self, text: str) -> None:
-        """Print a line about what is done, on standard error."""
+        """Print a line about the work, on standard error."""
         self._clear()
         print(printable(text), file=sys.stderr, flush=True)
 
     def progress(self, text: str) -> None:
-        """Show how far it is: in place on a terminal, else a line from time to time; never with `json`."""
+        """Show the progress: in place on a terminal, else a line from time to time; never with `json`."""
         now = monotonic()
         if self._json or now < self._due:
             return
@@ -62,7 +62,7 @@ class ExploreShow:
             print(f"\r{'':{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
 
     def result(self, data: dict[str, Any]) -> None:
-        """Print the result as JSON, if that is asked for."""
+        """Print the result as JSON, if that is requested."""
         self._clear()
         if self._json:
             text = json.dumps(clean(data), ensure_ascii=not takes_all(self._out))
@@ -70,7 +70,7 @@ class ExploreShow:
 
 
 def find_lines(find: Find) -> list[str]:
-    """Return what was found as lines."""
+    """Return a finding as lines."""
     lines = [f"found  {find.sentence or find.failure}"]
     if find.difference:
         how = "shrunk, but" if find.shrunk else "not shrunk, as"
@@ -87,7 +87,7 @@ def find_lines(find: Find) -> list[str]:
 
 
 def find_data(find: Find) -> dict[str, Any]:
-    """Return what was found as plain data."""
+    """Return a finding as plain data."""
     return {
         "failure": find.failure,
         "sentence": find.sentence,

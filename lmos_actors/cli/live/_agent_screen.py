@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 State = dict[str, Any]
 
 LINES: Final = 12
-"""Of one stack that are shown."""
+"""Maximum lines of one stack that are shown."""
 
 _HEAD: Final = (
     "kind",
@@ -96,7 +96,7 @@ class AgentScreen:
             yield from (plain(f"    {line}", "dim") for line in view["crashes"][0]["text"].split("\n"))
 
     def _of_run(self, client: LiveClient, view: State) -> Iterator[RenderableType]:
-        """Yield what is known of an agent of a run, by its log."""
+        """Yield the facts about an agent of a run, from its log."""
         yield plain(f"{self.path} ({view['class']}) {view['status']} #{view['life']}", "bold")
         counts = ("handled", "running", "waiting")
         yield plain(
@@ -118,7 +118,7 @@ def _crash(client: LiveClient, each: State) -> Text:
 
 
 def _pairs(view: State) -> Iterator[RenderableType]:
-    """Yield the members that are short."""
+    """Yield the short members."""
     for name, value in view.items():
         if name not in _HEAD:
             yield Text.assemble((f"{name}: ", "bold"), plain(_joined(name, value)))

@@ -33,7 +33,7 @@ _MOST: Final = {"waiting": "waiting", "handled": "a second", "restarts": "restar
 
 
 def plain(text: object, style: str = "") -> Text:
-    """Return text that comes from a node, without what a terminal would obey."""
+    """Return text from a node, without terminal codes."""
     return Text(printable(str(text)), style)
 
 
@@ -43,7 +43,7 @@ def clock(seconds: float) -> str:
 
 
 def instant(client: LiveClient, seconds: float) -> str:
-    """Return when something was: the time of day, or in runs the seconds since that began."""
+    """Return a time: the time of day, or in runs the seconds since the beginning."""
     is_of_run = client.hello is not None and client.hello.kind == "runs"
     return f"{seconds:.6f} s" if is_of_run else clock(seconds)
 
@@ -132,7 +132,7 @@ class TreeScreen:
         client.look("tree", "tree", open=list(self._open), rows=min(self.most, PAGE))
 
     def is_whole(self, client: LiveClient) -> bool:
-        """See `Screen`; opens what has come, until all levels are open."""
+        """See `Screen`; opens rows as they come, until all levels are open."""
         view = client.views.get("tree")
         if view is None:
             return False

@@ -1,7 +1,7 @@
 """Execution of `trace`: the messages of a node as they pass, on a terminal, as JSON lines, and in a log.
 
-A node records messages only while somebody looks, so it begins with the ones after that. The log is one that
-`replay` and `diff` read: its instants begin with the first message.
+A node records messages only while somebody looks, so the trace begins then. `replay` and `diff` can read the
+log: its times begin with the first message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..options._live import TraceOptions
 
 OWN: Final = frozenset({"n", "t", "kind", "agent", "json"})
-"""The members of a record that are no fields of a log."""
+"""The members of a record that are not fields of a log."""
 
 COLOURS: Final = {"sent": "bold", "delivered": "dim", "crashed": "bold red", "event": "cyan"}
 
@@ -33,7 +33,7 @@ COLOURS: Final = {"sent": "bold", "delivered": "dim", "crashed": "bold red", "ev
 def run_trace(url: str, options: TraceOptions) -> int:
     """Print messages until Ctrl-C; return the exit code. Raises ConfigError, OSError.
 
-    With `once` it ends with the first that are all answered.
+    With `once` it ends when all that was asked so far is answered.
     """
     watch = options.watch
     server, answers = watch.server.at(url), watch.answers()

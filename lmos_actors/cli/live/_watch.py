@@ -1,4 +1,4 @@
-"""The session of a command that looks at a node: a picture that moves on a terminal, else one snapshot."""
+"""The session of a command that looks at a node: a moving picture on a terminal, else one snapshot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..options._live import WatchOptions
 
 TICK: Final = 1.0
-"""Seconds after which a picture is drawn anew, even where nothing has come: it may show ages."""
+"""Seconds after which a picture is drawn again, even without news: it may show ages."""
 
 
 class Screen(Protocol):
@@ -36,15 +36,15 @@ class Screen(Protocol):
         ...
 
     def is_whole(self, client: LiveClient) -> bool:
-        """Return whether all has come that a snapshot needs; may open more."""
+        """Return whether all data for a snapshot has come; may open more views."""
         ...
 
     def missing(self, client: LiveClient) -> str:
-        """Return why there is nothing to show, "" where there is something."""
+        """Return why there is nothing to show, "" if there is something."""
         ...
 
     def picture(self, client: LiveClient) -> RenderableType:
-        """Return what is shown on a terminal."""
+        """Return the picture for a terminal."""
         ...
 
     def text(self, client: LiveClient) -> RenderableType:
@@ -52,7 +52,7 @@ class Screen(Protocol):
         ...
 
     def data(self, client: LiveClient) -> list[dict[str, Any]]:
-        """Return a snapshot as the JSON lines that are printed."""
+        """Return a snapshot as the JSON lines to print."""
         ...
 
 
@@ -70,7 +70,7 @@ def run_watch(url: str, options: WatchOptions, screen: Screen) -> int:
 
 
 def live_at(server: Server) -> AbstractAsyncContextManager[LiveClient]:
-    """Return what looks at a node for a block. Raises ConfigError, ConnectFailed."""
+    """Yield the viewer of a node, for a block. Raises ConfigError, ConnectFailed."""
     return open_live(server.url, headers=server.header_lines, credentials=server.credentials, tls=server.tls)
 
 
@@ -118,5 +118,5 @@ async def _move(client: LiveClient, screen: Screen) -> int:
 
 
 def reason_of(wrong: Wrong) -> str:
-    """Return what the node has refused, in one line."""
+    """Return the node's reason for a refusal, in one line."""
     return f"{wrong.code}: {wrong.message}"

@@ -37,7 +37,7 @@ _IN_SHELL: Final = (
 
 
 def in_shell(text: str) -> str:
-    """Return a message in which arguments of Python are called as they are in a shell."""
+    """Return a message with the options of a shell in place of Python's argument names."""
     for argument, option in _IN_SHELL:
         text = text.replace(argument, option)
     return text
@@ -69,7 +69,7 @@ class ClientTlsOptions:
     """Allow unprotected traffic: credentials without TLS."""
 
     def context(self) -> ssl.SSLContext | None:
-        """Return the context, None for the default of the system. Blocks on the disk. Raises ConfigError."""
+        """Return the TLS context, None for the system's default. Blocks on the disk. Raises ConfigError."""
         return _client_context(self.ca, self.cert, self.key, "--cert")
 
 
@@ -84,7 +84,7 @@ def _client_context(ca: str | None, cert: str | None, key: str | None, option: s
 
 
 def secret_lines(reference: str, option: str) -> tuple[str, ...]:
-    """Return the lines of a secret, of which there is one. Blocks on the disk. Raises ConfigError."""
+    """Return the only line of a secret, as a list. Blocks on the disk. Raises ConfigError."""
     from lmos_actors.security import Reference, SecretSource
 
     try:
@@ -133,7 +133,7 @@ class ServerOptions:
     tls: Annotated[ClientTlsOptions, Parameter(group=REACHED)] = _NO_TLS
 
     def at(self, url: str) -> Server:
-        """Return the server of a URL, and how to connect to it. Blocks on the disk. Raises ConfigError."""
+        """Return a URL's server, with its connection settings. Blocks on the disk. Raises ConfigError."""
         return Server(url, self.headers(), self.credentials(url), self.tls.context())
 
     def headers(self) -> dict[str, str]:
@@ -168,21 +168,21 @@ class ServerOptions:
         return None
 
     def _credentials(self) -> dict[str, str | None]:
-        """Return the credentials by the options that give them, of which one may be given."""
+        """Return the credentials from the options, of which only one may be given."""
         return {"bearer": self.bearer, "basic": self.basic}
 
     def first_given(self) -> str | None:
-        """Return the first of these options that was given, None for none."""
+        """Return the first given one of these options, None if none was given."""
         return next((option for option, value in options_in(self).items() if value), None)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ThingServerOptions(ServerOptions):
-    """As `ServerOptions`, for commands that use what a server describes."""
+    """Like `ServerOptions`, for commands that use a server's description."""
 
     apikey: Annotated[str | None, Parameter(metavar="REF", group=REACHED)] = None
-    """Present the API key that env:NAME or file:PATH leads to, where the description asks for it."""
+    """Present the API key that env:NAME or file:PATH leads to, if the description asks for it."""
 
     def _credentials(self) -> dict[str, str | None]:
         """See `ServerOptions`."""

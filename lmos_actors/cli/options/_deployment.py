@@ -38,15 +38,15 @@ belongs, or `ray://HOST:10001`. It needs the extra ray."""
     reload: Switch = False
     """Restart a group when a file of the project that it has imported changes, while you write it."""
     new_stores: Switch = False
-    """Begin anew where a store in a server is not the one that was used before, as its content was lost. \
+    """Begin anew if a store in a server is not the one that was used before, as its content was lost. \
 Else the processes that need it do not start."""
     dry_run: Switch = False
     """Print what would be started or changed, and in which order, and do nothing."""
     quiet: Switch = False
-    """Print nothing of what processes print: `logs` has it."""
+    """Do not print the output of processes: `logs` has it."""
     allow_operations: Switch = False
-    """Show what processes print, and let groups be restarted, rolled and stopped, and what agents ask be \
-decided, on the page, for all on this machine; groups without `security` let it operate their agents, too. \
+    """On the page, let all on this machine see what processes print, restart, roll and stop groups, and \
+decide what agents ask; groups without `security` let it operate their agents, too. \
 With `security` of `launcher.page` its lists say who may."""
     no_page: Switch = False
     """Serve no page for browsers."""
@@ -61,7 +61,7 @@ With `security` of `launcher.page` its lists say who may."""
 
     @property
     def at_start_alone(self) -> dict[str, bool]:
-        """The options that go with the start of a deployment, and whether they were given."""
+        """The options that apply only at the start of a deployment, and whether they were given."""
         return {
             "--new-stores": self.new_stores,
             "--no-page": self.no_page,
@@ -78,7 +78,7 @@ class DeploymentOptions:
     state: State = None
 
     def file_among(self, words: list[str] | None) -> tuple[str | None, list[str]]:
-        """Return the deployment file, by --file or as one of the words, and the groups. Raise ConfigError."""
+        """Return the deployment file, from --file or the words, and the groups. Raise ConfigError."""
         found, groups = [] if self.file is None else [self.file], list[str]()
         for word in words or ():
             (found if _is_file(word) else groups).append(word)
@@ -88,5 +88,5 @@ class DeploymentOptions:
 
 
 def _is_file(word: str) -> bool:
-    """Return whether a word names a file and no group: these have neither dots nor slashes."""
+    """Return whether a word names a file and not a group: group names have neither dots nor slashes."""
     return ("." in word or "/" in word) and "=" not in word

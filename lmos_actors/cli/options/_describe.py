@@ -28,7 +28,7 @@ wording."""
     base: Annotated[str | None, Parameter(metavar="URI")] = None
     """Where the agent is served, ws, wss, http or https; ws://127.0.0.1:8080 unless given."""
     name: Annotated[str | None, Parameter(metavar="NAME")] = None
-    """The name of the agent there; that of the class unless given."""
+    """The name of the agent there; the name of the class unless given."""
     id: Annotated[str | None, Parameter(metavar="URI")] = None
     """The URI of the agent; one made of base and name unless given."""
     server: ServerOptions = _ALONE

@@ -41,7 +41,7 @@ now."""
     set_: Variables = None
 
     def export_options(self) -> ExportOptions:
-        """Return what the files are made by. Raises ConfigError."""
+        """Return the options for making the files. Raises ConfigError."""
         from lmos_actors.deployment.export import ExportOptions
 
         if not 0 < self.port < 65_536:

@@ -28,7 +28,7 @@ class WatchOptions:
     json: JsonLines = False
 
     def answers(self) -> AnswerPrinter:
-        """Return what prints the answers."""
+        """Return the printer of the answers."""
         from .._answers import AnswerPrinter
 
         return AnswerPrinter(json=self.json)
@@ -42,15 +42,15 @@ class TraceOptions:
     agent: Annotated[Texts, Parameter(metavar="PATH")] = None
     """Messages to the agent at this path, and to those below it. May be given several times."""
     trace: Annotated[int | None, Parameter(converter=whole, metavar="N")] = None
-    """Messages of one trace: all that came of one request, by its number (#)."""
+    """Messages of one trace: all that one request has caused, by its number (#)."""
     action: Annotated[str | None, Parameter(metavar="NAME")] = None
     """Messages about the action, property or event of this name."""
     log: Annotated[str | None, Parameter(metavar="FILE")] = None
-    """A message log that they are written to, for replay and diff; it must not be there."""
+    """A message log that they are written to, for replay and diff; it must not exist."""
     watch: WatchOptions = WatchOptions()
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments of the view: all agents, traces and actions where none is given."""
+        """Return the arguments of the view; what is not given means all agents, traces or actions."""
         only = {"trace": self.trace, "affordance": self.action}
         return {
             "paths": [path.strip("/") for path in self.agent or ("",)],

@@ -24,7 +24,7 @@ class RecordOptions:
     to: Annotated[str, Parameter(metavar="URL", group=REACHED)]
     """The server, or a place there: a ws, wss, http or https URL."""
     out: Annotated[str, Parameter(metavar="FILE", group=WRITTEN)]
-    """The message log to write. There must be no such file."""
+    """The message log to write. The file must not exist."""
     listen: Annotated[str, Parameter(metavar="HOST:PORT", group=REACHED)] = "127.0.0.1:0"
     """Where clients connect, on this machine; port 0 finds a free one."""
     speaks: Annotated[Literal["lmos", "omnia", "relay"] | None, Parameter(group=REACHED)] = None

@@ -31,7 +31,7 @@ class AgentOptions:
     """Print only answers and errors, no remarks."""
 
     def at(self, url: str) -> Server:
-        """Return the relay; the token is that of --bearer, else that of ARC_TOKEN. Raises ConfigError."""
+        """Return the relay; the token comes from --bearer, else from ARC_TOKEN. Raises ConfigError."""
         from lmos_actors.facades.relay import relay_url
 
         server = self.server
@@ -42,7 +42,7 @@ class AgentOptions:
         return server.at(relay_url(url))
 
     def answers(self) -> AnswerPrinter:
-        """Return what prints the answers."""
+        """Return the printer of the answers."""
         from .._answers import AnswerPrinter
 
         return AnswerPrinter(json=self.json, quiet=self.quiet)

@@ -32,12 +32,12 @@ class RemoteOptions:
     within: Within = None
     json: JsonLines = False
     raw: Annotated[Switch, Parameter(group=PRINTED)] = False
-    """Print values alone: texts as they are, anything else as JSON."""
+    """Print only values: texts as they are, anything else as JSON."""
     quiet: Annotated[Switch, Parameter(name=["-q", "--quiet"], group=PRINTED)] = False
     """Print only answers and errors, no progress and no remarks."""
 
     def answers(self) -> AnswerPrinter:
-        """Return what prints the answers. Raises ConfigError."""
+        """Return the printer of the answers. Raises ConfigError."""
         from .._answers import AnswerPrinter
 
         if self.json and self.raw:
@@ -51,9 +51,9 @@ class ConversationOptions:
     """The options of `chat`. Without `message`, lines of the standard input are the messages."""
 
     message: Annotated[str | None, Parameter(name=["-m", "--message"], metavar="TEXT")] = None
-    """Say this alone, print the answer, and end."""
+    """Send only this message, print the answer, and end."""
     session: Annotated[str | None, Parameter(metavar="ID")] = None
-    """The id of a conversation that is to go on."""
+    """The id of a conversation to continue."""
     attach: Annotated[Texts, Parameter(metavar="FILE")] = None
     """A file that is uploaded and goes with the first message. May be given several times."""
     tool: Annotated[Texts, Parameter(metavar="TARGET")] = None

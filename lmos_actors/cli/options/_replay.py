@@ -25,12 +25,12 @@ class ReplayOptions:
     file: Annotated[Path | None, Parameter(metavar="FILE", group=WHICH)] = None
     """The scenario file, if it has moved."""
     at: Annotated[Time | None, Parameter(group=HOW, show_default=False)] = None
-    """Stop after everything of this instant of virtual time."""
+    """Stop after all that happens at this instant of virtual time."""
     break_: Annotated[str | None, Parameter(name="--break", metavar="WORDS", group=HOW)] = None
     """Stop at the first record with all of these: agent, action, property, event, kind, from, \
 verb, id, trace, n (its number in the log), nth=3 (the third such record)."""
     agent: Annotated[str | None, Parameter(metavar="NAME", group=WRITTEN)] = None
-    """Show this agent alone; of a population or a supervisor, all that are in it."""
+    """Show only this agent; for a population or a supervisor, all agents in it."""
     as_scenario: Annotated[str | None, Parameter(metavar="FILE", group=WRITTEN)] = None
     """Run nothing, and write a scenario file that asks replays for what was asked for in the log, and \
 expects the same answers. Also of logs that record and trace have written, or the page of a node: these do \
@@ -43,7 +43,7 @@ not run again otherwise."""
 
     @property
     def point(self) -> StopPoint | None:
-        """Where to stop the run, None for nowhere. Raises ConfigError."""
+        """The point at which to stop the run, None for nowhere. Raises ConfigError."""
         from lmos_actors.scenario.run import StopPoint, read_break
 
         if self.at is not None and self.break_ is not None:
@@ -53,7 +53,7 @@ not run again otherwise."""
         return None if self.break_ is None else read_break(self.break_)
 
     def check(self) -> None:
-        """Raise ConfigError for options that do not go together."""
+        """Raise ConfigError for conflicting options."""
         if self.force and self.html is None:
             raise ConfigError("goes with --html", "--force")
         at_least(self.run, 1, "--run")
@@ -65,7 +65,7 @@ not run again otherwise."""
             raise ConfigError("shows an agent where the run is stopped: give --at or --break too", "--agent")
 
     def _check_alone(self, option: str) -> None:
-        """Raise ConfigError for options of a run beside one that runs nothing."""
+        """Raise ConfigError for options of a run beside an option that runs nothing."""
         given = {"--file": self.file, "--at": self.at, "--break": self.break_, "--agent": self.agent}
         if option != "--html":
             given["--html"] = self.html

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lmos_actors.system import RemoteAccess
 
 MOST_SPEED: Final = 1000.0
-"""Beyond it Trio's own time counts for more than the waits."""
+"""Maximum pace: beyond it Trio's own time exceeds the waits."""
 
 MOST_PORT: Final = 65_535
 
@@ -61,7 +61,7 @@ With --watch in the others too; max: as fast as it goes."""
     ] = None
     """Only files with this label: team=travel, team!=travel, or just team. Several: all of them."""
     seed: Annotated[int | None, Parameter(converter=whole, metavar="N", group=WHICH)] = None
-    """Run with this seed alone."""
+    """Run only with this seed."""
     seeds: Annotated[str | None, Parameter(metavar="SEEDS", group=WHICH)] = None
     """Run with these seeds instead of the file's: 7 or 1,7,42 or 1..500."""
     trials: Annotated[int | None, Parameter(converter=whole, metavar="N", group=WHICH)] = None
@@ -95,7 +95,7 @@ With --watch in the others too; max: as fast as it goes."""
     outward: OutwardOptions = _ALONE
 
     def check(self) -> None:
-        """Look for values that are wrong, and options that do not go together. Raises ConfigError."""
+        """Check values, and that the options do not conflict. Raises ConfigError."""
         if self.speed == "max" and not self.watch:
             raise ConfigError("max is for --watch: without, virtual time goes as fast as it can", "--speed")
         if self.update_recordings and self.watch:
@@ -123,7 +123,7 @@ With --watch in the others too; max: as fast as it goes."""
 
     @cached_property
     def seed_list(self) -> list[int] | None:
-        """The seeds in place of those of the file. Raises ConfigError."""
+        """The seeds that replace those of the file. Raises ConfigError."""
         if self.seed is not None:
             return [self.seed]
         return seeds_of(self.seeds) if self.seeds is not None else None
@@ -146,7 +146,7 @@ With --watch in the others too; max: as fast as it goes."""
 
     @property
     def pace(self) -> float | None:
-        """Seconds of virtual time that pass in one, None for as many as can. Raises ConfigError."""
+        """Seconds of virtual time per real second, None for no limit. Raises ConfigError."""
         text = self.speed
         if text is None:
             return 1.0

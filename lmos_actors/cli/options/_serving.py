@@ -149,7 +149,7 @@ that comes in or goes out. Needs the extra otel."""
     json: JsonLines = False
 
     def addresses(self) -> tuple[str, ...]:
-        """Return where to listen: unless given, at this machine, over TLS if there is a certificate."""
+        """Return where to listen; by default at this machine, over TLS if there is a certificate."""
         return tuple(self.listen or ()) or (f"{'wss' if self.security.cert else 'ws'}://127.0.0.1:8080",)
 
 
@@ -177,7 +177,7 @@ class GroupOptions:
     """The options for one process of a group of a deployment file."""
 
     group: Annotated[str | None, Parameter(metavar="GROUP", group=DEPLOYED)] = None
-    """Run one process of this group of a deployment file, as `up` does; all else stands in the file."""
+    """Run one process of this group of a deployment file, as `up` does; all else is in the file."""
     replica: Annotated[int, Parameter(converter=whole, metavar="N", group=DEPLOYED)] = 1
     """The number of the process, from 1 on: $(replica) in the file."""
     at: Annotated[Texts, Parameter(metavar="GROUP=URL", group=DEPLOYED)] = None
@@ -185,15 +185,15 @@ class GroupOptions:
 May be given several times."""
     set_: Annotated[Variables, Parameter(group=DEPLOYED)] = None
     launched: Annotated[Switch, Parameter(group=DEPLOYED)] = False
-    """End when standard input does: a launcher has the other end."""
+    """End with standard input: a launcher has the other end."""
     files: Annotated[Switch, Parameter(group=DEPLOYED)] = False
     """Print which files of the project it has imported, for `up --reload`."""
     snapshot: Annotated[Path | None, Parameter(metavar="FILE", group=DEPLOYED)] = None
     """A copy of the file, which is read in its place: the file as it was when the launcher began."""
     store_id: Annotated[str | None, Parameter(metavar="ID", group=DEPLOYED)] = None
-    """The identifier that its store in a server has to have: it refuses another one, and an emptied one."""
+    """The required identifier of its store in a server: another store, or an emptied one, is refused."""
     keep: Annotated[Path | None, Parameter(metavar="FOLDER", group=DEPLOYED)] = None
-    """A folder for stores and directories, in place of where the file has them: for runs of scenarios."""
+    """A folder for stores and directories, instead of their places in the file: for runs of scenarios."""
     gateway: Annotated[str | None, Parameter(metavar="URL", group=DEPLOYED)] = None
     """A proxy (HTTP CONNECT) by which it reaches all others: for runs of scenarios."""
 
@@ -224,7 +224,7 @@ class ChatOptions:
     omnia: Annotated[Switch, Parameter(group=TALKED)] = False
     """Serve its chat agents to clients of Omnia's chat protocol too, at the same addresses."""
     omnia_only: Annotated[Switch, Parameter(group=TALKED)] = False
-    """Serve them by Omnia's protocol alone, as its own facades do: /ws needs an agent in its query."""
+    """Serve them only by Omnia's protocol, as its own facades do: /ws needs an agent in its query."""
     strict_sessions: Annotated[Switch, Parameter(group=TALKED)] = False
     """Refuse messages for sessions that do not exist or have expired, instead of beginning new ones."""
     uploads: Annotated[str | None, Parameter(metavar="FOLDER", group=TALKED)] = None
@@ -249,7 +249,7 @@ class OfferedOptions:
     """The options for what MCP clients get."""
 
     mcp_agent: Annotated[str | None, Parameter(metavar="NAME", group=OFFERED)] = None
-    """Offer this agent alone to them, its tools, prompts and resources under names without its own."""
+    """Offer only this agent to them, its tools, prompts and resources under names without its own."""
     mcp_logs: Annotated[Switch, Parameter(group=OFFERED)] = False
     """Send a client the lines that agents log while they carry out its requests."""
 
@@ -351,7 +351,7 @@ Targets are further children of its root."""
     bridges: BridgeOptions = BridgeOptions()
 
     def node_options(self, addresses: Sequence[str]) -> dict[str, Any]:
-        """Return the arguments of `open_node` that the groups of options stand for. Raises ConfigError."""
+        """Return the arguments of `open_node` for the groups of options. Raises ConfigError."""
         guarded = self.listening.security
         return {
             **guarded.options(addresses),
@@ -390,13 +390,13 @@ def _on_relays(
 
 
 def _named(text: str) -> tuple[str | None, str]:
-    """Return the name and the value of `NAME=VALUE`; of a value alone None as its name."""
+    """Return the name and the value in `NAME=VALUE`; for a value alone the name None."""
     name, equals, value = text.partition("=")
     return (name, value) if equals and name.replace("-", "").replace(".", "").isalnum() else (None, text)
 
 
 def misfits(patterns: Iterable[str], names: Sequence[str]) -> Iterator[str]:
-    """Yield a warning for each pattern of an access list that fits nothing that is served."""
+    """Yield a warning for each pattern of an access list that matches nothing served."""
     from lmos_actors.security import idle_patterns
 
     for pattern, hint in idle_patterns(patterns, names):

@@ -1,4 +1,4 @@
-"""The work of `approvals`: what agents of a node ask people, and the answers to it."""
+"""The work of `approvals`: the questions of a node's agents to people, and the answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOTHING: Final = (
 
 
 def place_of(url: str) -> str:
-    """Return the URL of the agent `approvals`, of its own URL or that of its node."""
+    """Return the URL of the agent `approvals`, from its own URL or its node's."""
     if "://" not in url:  # a file, or a mistake that is named later
         return url
     parts = urlsplit(url)
@@ -50,7 +50,7 @@ def run_in_deployment(
 
 
 def answer_in(text: str | None) -> dict[str, Any] | None:
-    """Return the answer of a command line. Raises ConfigError."""
+    """Return the answer on a command line. Raises ConfigError."""
     if text is None:
         return None
     found = Written("--answer", text).value({"type": "object"})
@@ -61,7 +61,7 @@ def answer_in(text: str | None) -> dict[str, Any] | None:
 
 @attrs.frozen
 class ApprovalList:
-    """Lists what waits for a decision, or also what has been decided."""
+    """Lists the approvals that wait for a decision, or also the decided ones."""
 
     all: bool = False
 
@@ -84,7 +84,7 @@ class ApprovalList:
 
 @attrs.frozen
 class ApprovalDecision:
-    """Approves or refuses one."""
+    """Approves or refuses one approval."""
 
     verb: str
     id: str
@@ -98,7 +98,7 @@ class ApprovalDecision:
         return {"id": self.id, "note": self.note, **answer}
 
     async def __call__(self, session: RemoteSession) -> int:
-        """Decide, and print what is kept. Returns the exit code."""
+        """Decide, and print the kept decision. Returns the exit code."""
         try:
             kept = await session.thing.invoke(self.verb, self.given)
         except LmosActorsError as error:
@@ -109,17 +109,17 @@ class ApprovalDecision:
 
 @attrs.frozen
 class DeploymentApprovals:
-    """Lists what waits in the processes of a deployment, or decides it in the one that has it.
+    """Lists the waiting approvals of a deployment's processes, or decides one in its process.
 
     `agents` has the agent `approvals` of each process by its name, such as `front/1`. A process without the
-    agent is passed over: nothing waits there.
+    agent is skipped: nothing waits there.
     """
 
     agents: Mapping[str, RemoteAgent]
     what: ApprovalList | ApprovalDecision
 
     async def __call__(self, session: RemoteSession) -> int:
-        """Print what is found or decided. Returns the exit code."""
+        """Print the list or the decision. Returns the exit code."""
         failure: LmosActorsError | None = None
         found: list[OutputLine] = []
         reached = False
@@ -187,7 +187,7 @@ def _line(approval: dict[str, Any], process: str | None = None) -> OutputLine:
 
 
 def _left(approval: dict[str, Any]) -> str:
-    """Return what is to be said of an answer that no run has got."""
+    """Return the remark for an answer that no run has got."""
     is_kept = approval["state"] in ("approved", "refused") and not approval.get("once")
     if not is_kept or approval.get("awaited", True) or approval.get("handed", "-"):
         return ""
@@ -195,7 +195,7 @@ def _left(approval: dict[str, Any]) -> str:
 
 
 def _fields(form: dict[str, Any]) -> str:
-    """Return the fields of a form in words; those that may be left out in brackets, with their defaults."""
+    """Return the fields of a form in words; optional ones in brackets, with their defaults."""
     fields, needed = form.get("properties", {}), form.get("required", ())
     named = (
         (name, f"{name}: {each.get('type', 'anything')}{_default(each)}") for name, each in fields.items()

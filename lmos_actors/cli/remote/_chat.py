@@ -1,7 +1,7 @@
 """The conversation of `chat`: on a terminal, from a pipe, or of a single message.
 
-The answer goes to the output piece by piece; what tools do, and errors, to the error output. Lines are read
-by a thread, which is left behind where the command ends before a line has come.
+The answer goes to the output piece by piece; uses of tools, and errors, to the error output. Lines are read
+by a thread, which is left behind if the command ends before a line has come.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ if TYPE_CHECKING:
 PROMPT: Final = "> "
 
 NOT_SERVED: Final = ("nothing is served over WebSocket", "Omnia's chat protocol")
-"""Words of errors about a server without chat agents; one that has some names them."""
+"""Words in errors about a server without chat agents; a server with some names them."""
 
 LARGEST_FILE: Final = 100 << 20
-"""Bytes of a file that is attached: what servers take at most, unless they are told otherwise."""
+"""Maximum bytes of an attached file: the usual limit of servers."""
 
 NO_UPLOADS: Final = "the server takes no files; one of serve does with --uploads FOLDER"
 
 OF_OMNIA: Final = "chat agents are served to this command by serve --omnia, or open_node(omnia=True)"
 
 LONGEST_SHOWN: Final = 300
-"""Characters of a tool's arguments or result that are printed."""
+"""Maximum characters of a tool's arguments or result that are printed."""
 
 
 def file_at(path: str, place: str) -> Path:
@@ -160,7 +160,7 @@ class _Conversation:
         return code
 
     async def _hear_signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """At Ctrl-C cancel the answer that is awaited on a terminal; else end."""
+        """On a terminal, cancel the awaited answer at Ctrl-C; else end."""
         with signals_received() as received:
             task_status.started()
             async for number in received:
@@ -193,7 +193,7 @@ class _Conversation:
                     self._note(f"session {chat.session}; to go on: --session {chat.session}")
 
     async def _say_lines(self, chat: Chat) -> int:
-        """Carry out each line of the standard input; return the highest exit code of them."""
+        """Carry out each line of the standard input; return the highest exit code."""
         worst = OK
         while (line := await self._line()) is not None:
             text = line.strip()
@@ -227,10 +227,10 @@ class _Conversation:
         return OK
 
     async def _show_history(self, chat: Chat) -> None:
-        """Print what the agent keeps of the session; where it cannot be asked, what was said here.
+        """Print the history that the agent keeps; if it cannot be asked, the messages of this command.
 
-        An agent of ours may go on with a turn whose client was cut off. Its answer is in the history only,
-        for which this waits.
+        Our agents may go on with a turn whose client was cut off. Its answer is only in the history, so this
+        waits for it.
         """
         said = self._said
         if chat.session is not None and self._server.url.startswith(("http:", "https:")):
@@ -256,7 +256,7 @@ class _Conversation:
     # ---- one turn
 
     async def _in_turn(self, work: Awaitable[None]) -> int:
-        """Do what Ctrl-C cancels on a terminal; return the exit code."""
+        """Do something that Ctrl-C cancels on a terminal; return the exit code."""
         code: int | None = None
         self._is_cut_off = False
         with trio.CancelScope() as self._turn:
@@ -278,7 +278,7 @@ class _Conversation:
         return code
 
     async def _uploaded(self, chat: Chat) -> list[ChatPart]:
-        """Upload the files that go with a message; return its parts. One that fails is not tried again."""
+        """Upload the files for a message; return its parts. A failed upload is not tried again."""
         files, self._files = self._files, []
         parts: list[ChatPart] = []
         for file in files:
@@ -409,13 +409,13 @@ def _place(part: ChatPart) -> str:
 
 
 def _for_terminal(text: str, before: str = "") -> str:
-    """Return text without control characters but for line ends and tabs; `before` as of `printable`."""
+    """Return text without control characters except line ends and tabs; `before` as in `printable`."""
     return printable(text, keep="\n\t", before=before)
 
 
 @contextmanager
 def as_it_was() -> Generator[None]:
-    """Edit lines in a block, where that is possible, and leave the terminal as it was.
+    """Allow line editing in a block, if possible, and leave the terminal as it was.
 
     A thread that still reads a line cannot do so.
     """

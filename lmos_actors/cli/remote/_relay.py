@@ -1,4 +1,4 @@
-"""The commands of `relay` that are an agent on one: register, ping, send, listen, revoke."""
+"""The commands of `relay` that act as an agent on one: register, ping, send, listen, revoke."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from ..options._relay import AgentOptions
 
 REFUSAL_SECONDS: Final = 2.0
-"""Seconds in which a relay without receipts may refuse what was sent."""
+"""Seconds in which a relay without receipts may refuse a message."""
 
 PONG_SECONDS: Final = 3.0
-"""Seconds that a pong is waited for: one relay knows no ping."""
+"""Seconds to wait for a pong: one relay knows no ping."""
 
 
 def run_on_relay(
@@ -71,7 +71,7 @@ def run_on_relay(
 
 
 async def _look_at(relay: Relay, answers: AnswerPrinter) -> None:
-    """Ask a server without a welcome for something: another than a relay shows by its answer what it is."""
+    """Ask a server without a welcome for something: another kind of server shows itself by its answer."""
     await relay.wait_ready()
     if relay.welcome is None:
         with trio.move_on_after(PONG_SECONDS) as waiting, suppress(ActionFailed):
@@ -88,7 +88,7 @@ def run_within(
 ) -> int:
     """Do the work within some seconds, and return the exit code. Raises ConfigError, OSError.
 
-    `options` are what an error is explained by.
+    `options` are named in the remedy of an error.
     """
 
     async def run() -> int:
@@ -139,7 +139,7 @@ def run_register(
 
 
 def run_revoke(url: str, options: AgentOptions, id: str | None) -> int:
-    """Take a token away."""
+    """Revoke a token."""
     server, answers = options.at(url), options.answers()
 
     async def work() -> int:
@@ -154,7 +154,7 @@ def run_revoke(url: str, options: AgentOptions, id: str | None) -> int:
 
 
 def run_ping(url: str, options: AgentOptions) -> int:
-    """Print what a relay is, and how long it takes to answer."""
+    """Print what a relay is, and how long its answer takes."""
 
     async def work(relay: Relay, answers: AnswerPrinter) -> int:
         began = trio.current_time()
@@ -192,7 +192,7 @@ def run_ping(url: str, options: AgentOptions) -> int:
 
 
 def _about(relay: Relay, welcome: Welcomed | None) -> tuple[str, ...]:
-    """Return what a relay says about itself, as lines."""
+    """Return a relay's description of itself, as lines."""
     if welcome is None:
         return (f"no welcome; the agent is {relay.id or 'not known'}",)
     able = ", ".join(welcome.capabilities) or "nothing that it says"
@@ -205,7 +205,7 @@ def _about(relay: Relay, welcome: Welcomed | None) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class Outgoing:
-    """A message to send; without `to` to everybody."""
+    """A message to send; to everybody if `to` is empty."""
 
     payload: Any
     to: Sequence[str] = ()
@@ -221,7 +221,7 @@ class Outgoing:
 
 
 def payload_of(text: str, *, is_json: bool) -> Any:
-    """Return a payload as it was written. Raises ConfigError for what is no JSON."""
+    """Return a payload as it was written. Raises ConfigError if it is not JSON."""
     if not is_json:
         return text
     try:
@@ -254,7 +254,7 @@ def run_send(url: str, options: AgentOptions, message: Outgoing) -> int:
 
 
 async def _not_confirmed(answers: AnswerPrinter) -> int:
-    """Report that nobody knows whether the relay has the message. Return the exit code."""
+    """Report that it is unknown whether the relay has the message. Return the exit code."""
     if answers.form == "json":
         await answers.write(json.dumps({"confirmed": False}) + "\n")
     answers.wrong(
@@ -273,7 +273,7 @@ def _shown_receipt(receipt: Receipt | None) -> dict[str, Any]:
 
 
 def run_listen(url: str, options: AgentOptions, follow: Sequence[str], count: int | None) -> int:
-    """Print what is heard, until the end."""
+    """Print the messages that are heard, until the end."""
 
     async def work(relay: Relay, answers: AnswerPrinter) -> int:
         heard = 0
@@ -305,7 +305,7 @@ def line_of(message: RelayMessage) -> OutputLine:
 
 
 def line_of_relay(answer: RelayAnswer) -> OutputLine:
-    """Return a word of the relay as a line."""
+    """Return a message of the relay itself as a line."""
     members: dict[str, Any] = {"from": "relay", "type": answer.type, "payload": answer.payload}
     if answer.ref:
         members["ref"] = answer.ref
@@ -313,7 +313,7 @@ def line_of_relay(answer: RelayAnswer) -> OutputLine:
 
 
 def clock(ts: int) -> str:
-    """Return the time of day of a message, where it has one."""
+    """Return the time of day of a message, if it has one."""
     try:
         return datetime.fromtimestamp(ts / 1_000, UTC).astimezone().strftime("%H:%M:%S")
     except (OverflowError, OSError, ValueError):

@@ -1,7 +1,7 @@
-"""`relay join`: a terminal on a relay. Who speaks and what it is in colours, threads by number.
+"""`relay join`: a terminal on a relay. Speakers and message types have colours, threads have numbers.
 
-Lines are read by a thread, which is left behind where the command ends before a line has come. What comes in
-between is printed above the line that is being typed.
+Lines are read by a thread, which is left behind if the command ends before a line has come. Messages that
+come meanwhile are printed above the line that is being typed.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 PROMPT: Final = "> "
 
 NUMBERED: Final = 1_000
-"""Messages that can be answered by their number."""
+"""Maximum messages that can be answered by number."""
 
 LONGEST: Final = 2_000
-"""Characters of a payload that are shown."""
+"""Maximum characters of a payload that are shown."""
 
 HELP: Final = """text            says it to everybody
 @ID text        says it to an agent; several: @ID @ID text
@@ -80,7 +80,7 @@ class _Terminal:
         self._next = 1
 
     async def run(self) -> int:
-        """Print what is heard, and say what is typed, until the end of the input."""
+        """Print messages that are heard, and send those that are typed, until the end of the input."""
         relay = self._relay
         await self._note(f"you are {relay.id or 'not named'}; /help explains, Ctrl-D ends")
         failure: Exception | None = None
@@ -119,7 +119,7 @@ class _Terminal:
             await self._note(f"not there: {', '.join(receipt.unknown)}")
 
     def _parsed(self, line: str) -> tuple[list[str], str | None, str | None, str]:
-        """Return targets, the message that is answered, the type, and the text. Raise ValueError."""
+        """Return the targets, the answered message, the type, and the text of a line. Raise ValueError."""
         to: list[str] = []
         ref = kind = None
         while line.startswith(("@", "#")):
@@ -240,7 +240,7 @@ def line_text(payload: Any) -> str:
 
 
 def _typed() -> str:
-    """Return what has been typed of the present line."""
+    """Return the typed part of the present line."""
     with suppress(ImportError):
         import readline
 

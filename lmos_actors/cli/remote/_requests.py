@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ._sources import FileSource
 
 _ITEM: Final = re.compile(r"at \$\.((?:[^\s\[\]]+)\[(\d{1,9})\])")
-"""The place of an item of a stream, in the text of the error that refuses it."""
+"""The place of a stream's item, in the text of the error that refuses it."""
 
 
 @attrs.frozen
@@ -77,7 +77,7 @@ class ActionCall:
             )
 
     def _sources(self, session: RemoteSession, inputs: Mapping[str, Stream]) -> dict[str, AsyncIterable[Any]]:
-        """Return the sources of the input streams by name. Raises ConfigError where they do not fit."""
+        """Return the sources of the input streams by name. Raises ConfigError if they do not fit."""
         if len(inputs) > 1:
             raise ConfigError(
                 f"takes {len(inputs)} streams ({', '.join(inputs)}), and a command sends one: use Python",
@@ -127,7 +127,7 @@ class ActionCall:
             await self._print(session.answers, await self._result(session, call))
 
     async def _call_by_key(self, session: RemoteSession, args: tuple[Any, ...], key: str) -> None:
-        """Ask again, by the same key, until there is an answer; see `Ref.retrying`."""
+        """Ask again, with the same key, until there is an answer; see `Ref.retrying`."""
         asked = session.thing.retrying(key=key)
         await self._print(session.answers, await asked.invoke(self.action, *args))
 
@@ -173,7 +173,7 @@ class PropertyRead:
     names: Sequence[str]
 
     async def __call__(self, session: RemoteSession) -> int:
-        """Read them. Returns the exit code: the highest, where several have one."""
+        """Read the properties. Returns the highest exit code."""
         for name in self.names:
             session.about("property", name)
         if not self.names:
@@ -201,7 +201,7 @@ class PropertyWrite:
     given: Written
 
     async def __call__(self, session: RemoteSession) -> int:
-        """Write it. Returns the exit code."""
+        """Write the property. Returns the exit code."""
         about = session.about("property", self.name)
         value = self.given.value(about.schema if about is not None else None)
         try:

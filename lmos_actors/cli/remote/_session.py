@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from ..options._remote import RemoteOptions
 
 GRACE: Final = 2.0
-"""Seconds that the agent has to confirm that it has cancelled a request."""
+"""Seconds for the agent to confirm that it has cancelled a request."""
 
 
 @attrs.frozen(kw_only=True)
 class RemoteAgent:
-    """An agent at a server; `variables` are values for those of URLs of requests."""
+    """An agent at a server; `variables` are values for the variables in URLs of requests."""
 
     server: Server
     thing: str | None = None
@@ -82,9 +82,9 @@ class RemoteSession:
     failure: Exception | None = None
 
     def about(self, kind: Literal["property", "action", "event"], name: str) -> Any:
-        """Return an affordance as the description has it, None if there is no description.
+        """Return an affordance from the description, None if there is no description.
 
-        Raises ConfigError, with the nearest name, where the description has none of that name.
+        Raises ConfigError, with the nearest name, if the description has none of that name.
         """
         description = self.thing.description
         if description is None:
@@ -99,7 +99,7 @@ class RemoteSession:
         raise ConfigError(f"{error}{there}")
 
     def streams(self, action: str) -> Streams | None:
-        """Return the streams of an action as the description has them, None if it has none."""
+        """Return the streams of an action from the description, None if it has none."""
         description = self.thing.description
         return None if description is None else description.streams_of(action)
 
@@ -185,7 +185,7 @@ async def _reached(target: RemoteAgent, session: RemoteSession, work: Work, with
 
 
 async def _kept(session: RemoteSession, done: Awaitable[int]) -> int:
-    """Keep usage errors and those of the output, which nurseries on the way would wrap in groups."""
+    """Keep usage errors and errors of the output, which nurseries on the way would wrap in groups."""
     try:
         return await done
     except (ConfigError, OSError) as error:

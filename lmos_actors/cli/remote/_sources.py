@@ -1,8 +1,8 @@
 """The items of an input stream from a file or the standard input: JSON lines, or octets.
 
-Reading never blocks the loop and never holds up the end of the command: what can be waited for is waited for,
-anything else is read in a thread that is left behind when the command ends. The standard input stays in the
-mode in which it is, as it may be the terminal of others too.
+Reading never blocks the loop and never holds up the end of the command: an input that can be waited for is
+waited for, any other is read in a thread that is left behind when the command ends. The mode of the standard
+input is not changed, as it may be the terminal of others too.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 PIECE: Final = 65_536
 LONGEST: Final = 4 << 20
-"""Bytes of one line."""
+"""Maximum bytes of one line."""
 
 QUIET: Final = 1.0
-"""Seconds before what has been sent is shown."""
+"""Seconds before the amount of sent items is shown."""
 
 _UNITS: Final = ("B", "kB", "MB", "GB")
 
 
 class FileSource:
-    """The source of an input stream: the lines of a file, or its octets. Raises ConfigError: no such file."""
+    """The source of an input stream: the lines or bytes of a file. Raises ConfigError without the file."""
 
     def __init__(self, word: str) -> None:
         self.name = "standard input" if word == "-" else word
@@ -54,17 +54,17 @@ class FileSource:
         self._shifts = [(0, 1)]  # from which item on its line has which distance from it
 
     def close(self) -> None:
-        """Close the file, unless a thread that has been left behind reads from it still."""
+        """Close the file, unless a thread that was left behind still reads from it."""
         if self._is_own and not self._reads:
             os.close(self._descriptor)
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person types it."""
+        """Whether a person types the input."""
         return os.isatty(self._descriptor)
 
     async def items(self, stream: Stream) -> AsyncGenerator[Any]:
-        """Yield the items as the description of the stream has them. Raises ConfigError for a bad line."""
+        """Yield the items in the form of the stream's description. Raises ConfigError for a bad line."""
         is_octets = stream.content_type == OCTETS
         while data := await self._read():
             if is_octets:
@@ -81,7 +81,7 @@ class FileSource:
             yield item
 
     def place_of(self, item: int) -> str:
-        """Return where an item stands, which is counted from 0."""
+        """Return the place of an item, counted from 0."""
         shift = next(shift for first, shift in reversed(self._shifts) if first <= item)
         return f"{self.name}:{item + shift}"
 
@@ -98,7 +98,7 @@ class FileSource:
             raise ConfigError(f"cannot be read: {error.strerror}", self.name) from None
 
     def _item(self, line: bytes, schema: Mapping[str, Any] | None) -> Iterator[Any]:
-        """Yield the item of a line: JSON, or the text itself where a text may stand. None of an empty one."""
+        """Yield the item of a line: JSON, or the text itself if a text is allowed. An empty line has none."""
         self._number += 1
         if not line or line.isspace():
             return
@@ -129,7 +129,7 @@ class FileSource:
         return text if takes_text and kinds.isdisjoint(kinds_of_value(found)) else found
 
     async def show_progress(self, answers: AnswerPrinter, action: str) -> None:
-        """Show on a terminal what has been sent, once that takes more than a moment."""
+        """Show on a terminal how much has been sent, once that takes more than a moment."""
         if answers.is_moving_terminal:
             await trio.sleep(QUIET)
             while True:
@@ -155,7 +155,7 @@ def _standard_input() -> int:
 
 
 def _can_wait(descriptor: int) -> bool:
-    """Return whether a task can wait until something can be read there: not of files, nor on Windows."""
+    """Return whether a task can wait for input there: not for files, nor on Windows."""
     kind = os.fstat(descriptor).st_mode
     return sys.platform != "win32" and (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or os.isatty(descriptor))
 

@@ -1,4 +1,4 @@
-"""Subscriptions of `observe`, `listen` and `monitor` to a remote agent, until enough has come."""
+"""Subscriptions of `observe`, `listen` and `monitor` to a remote agent, until enough lines have come."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from ._session import RemoteSession
 
 TOGETHER: Final = 100
-"""Most lines that are written at once, where many are waiting."""
+"""Maximum lines that are written at once, if many wait."""
 
 
 @attrs.frozen(kw_only=True)
 class Subscription:
     """The work of `observe`, `listen` and `monitor`: continues over reconnects, ends after `count` lines.
 
-    `open` opens the feed, and raises ConfigError where the description has no such thing; where the agent
-    refuses that, `instead` opens another, if it can. Every line begins with `members`.
+    `open` opens the feed, and raises ConfigError if the description does not have it; if the agent refuses
+    it, `instead` opens another, if given. Every line begins with `members`.
     """
 
     open: Callable[[RemoteSession], Any]
@@ -105,7 +105,7 @@ def property_observation(name: str, count: int | None) -> Subscription:
 
 
 def event_subscription(event: str | None, count: int | None) -> Subscription:
-    """Return the work of `listen`: one event, or all; each of them where there is no subscription to all."""
+    """Return the work of `listen`: one event, or all; if no subscription to all exists, one to each."""
 
     def opened(session: RemoteSession) -> Any:
         if event is None:
@@ -151,11 +151,11 @@ class _Merged:
         self._channel = channel
 
     async def receive(self) -> Any:
-        """Wait for the next."""
+        """Wait for the next item."""
         return self._passed(await self._channel.receive())
 
     def receive_nowait(self) -> Any:
-        """Return an item that has come already."""
+        """Return an item that has already come."""
         return self._passed(self._channel.receive_nowait())
 
     @staticmethod
@@ -188,7 +188,7 @@ async def _each_event(thing: ConsumedThing, events: Iterable[str]) -> AsyncGener
 
 
 async def _batch(feed: Any) -> list[Any]:
-    """Wait for the next item, and return it with those that have come meanwhile; an empty list at the end."""
+    """Wait for the next item; return it with those that have come meanwhile; an empty list at the end."""
     try:
         batch = [await feed.receive()]
     except trio.EndOfChannel:

@@ -1,4 +1,4 @@
-"""Comparison of two message logs, run by run, shown side by side where they part."""
+"""Comparison of two message logs, run by run, shown side by side where they differ first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DIFFERENT = 1
 
 @attrs.frozen(kw_only=True)
 class Compared:
-    """Two compared runs. `places` is where they begin, `problems` are those of each as a whole."""
+    """Two compared runs. `places` are their beginnings, `problems` concern each as a whole."""
 
     places: tuple[str, str]
     labels: tuple[str, str]
@@ -34,7 +34,7 @@ class Compared:
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs."""
+        """Whether there is no difference."""
         return self.records.equal and not self.heads
 
 

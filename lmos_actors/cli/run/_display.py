@@ -1,4 +1,4 @@
-"""Output of runs: live on a terminal, plain text elsewhere, or JSON alone."""
+"""Output of runs: live on a terminal, plain text elsewhere, or only JSON."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from ._live import Moving, Screen
 
 FOLDED = 20
-"""Runs of a file above which those that pass share a line with the others of their combination."""
+"""Number of runs in a file above which passed runs share a line with the others of their combination."""
 
 SHOWN_IN_FULL = 5
-"""Failed runs of a file that are shown with all details."""
+"""Maximum failed runs of a file that are shown with all details."""
 
 TOLD_MISSING = 20
-"""Most lines that are printed about missing runs."""
+"""Maximum lines that are printed about missing runs."""
 
 MOST_SHOWN = 50
-"""Failed runs of a file that are shown at all."""
+"""Maximum failed runs of a file that are shown at all."""
 
 
 @attrs.define
@@ -93,13 +93,13 @@ class Show:
         return self._screen is not None
 
     def errors(self) -> BinaryIO | None:
-        """Return the output for agents in other processes; None: standard error."""
+        """Return the output for agents in other processes; None means standard error."""
         return self._screen.errors() if self._screen is not None else None
 
     # --- files and runs, in their order
 
     def begin(self, result: FileResult, width: int) -> None:
-        """Begin a file; `width` is that of its longest label."""
+        """Begin a file; `width` is the width of its longest label."""
         folds = not self._verbose and result.cells * result.trials > FOLDED
         self._pass_on()
         self._file = _FileProgress(result, width, folds)
@@ -125,7 +125,7 @@ class Show:
             moving.tree = tree or moving.tree
 
     def gone(self, label: str, trial: int) -> None:
-        """Show a run no longer."""
+        """Stop showing a run."""
         moving = self._moving.pop((label, trial), None)
         if moving is not None and self._screen is not None:
             self._screen.remove(moving)
@@ -196,7 +196,7 @@ class Show:
             self._print(line)
 
     def _pass_on(self) -> None:
-        """Sum up the file before, now that it turns out to be one of several."""
+        """Sum up the previous file, now that it turns out to be one of several."""
         if self._file is not None and len(self._file.result.runs) > 1:
             self._print(file_line(self._file.result))
 
@@ -207,7 +207,7 @@ class Show:
         code: int,
         problems: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """Print the end of everything; `problems` are files that could not be written, and why."""
+        """Print the end of everything; `problems` are files that could not be written, with reasons."""
         if self._json:
             files = [as_data(result) for result in results]
             data = {"files": files, "cut": cut_data(results), "seconds": seconds}
@@ -223,7 +223,7 @@ class Show:
     # --- how it is printed
 
     def _print(self, text: str, style: str = "", part: str = "") -> None:
-        """Print a line; only the last `part` of it in style, where one is given."""
+        """Print a line; only its last `part` in style, if given."""
         if self._json:
             return
         text = printable(text)
@@ -250,7 +250,7 @@ class Show:
 
 
 class _NoDisplay:
-    """The live part where there is no terminal: nothing."""
+    """The live part without a terminal: nothing."""
 
     def __call__(self, done: float, total: float, text: str) -> None:
         pass
@@ -275,7 +275,7 @@ def _so_far(result: FileResult, seconds: float) -> str:
 def mistakes_of(error: ConfigError) -> list[dict[str, Any]]:
     """Return mistakes as plain data.
 
-    File, line, column (None where no place is meant), message, kind.
+    File, line, column (None without a place), message, kind.
     """
     if isinstance(error, FileError):
         return [

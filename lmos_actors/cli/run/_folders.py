@@ -1,4 +1,4 @@
-"""Folders on a command line: the scenario files in them, in the order of their names."""
+"""Folders on a command line: the scenario files in them, in the order of names."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".toml")
-"""What a scenario file can end in."""
+"""The possible endings of scenario files."""
 
 HEAD: Final = 1 << 16
-"""Bytes of a file in which the key is looked for that makes it a scenario file."""
+"""Bytes at the beginning of a file in which the key is searched that makes it a scenario file."""
 
 SHOWN: Final = 10
-"""Files left out that are named at most."""
+"""Maximum left-out files that are named."""
 
 _DEPLOYMENT: Final = re.compile(rb"""["']?lmos["']?\s*[:=]\s*["']?deployment/""")
 _KEY: Final = re.compile(rb"""(?:^|[\n\r{,]|^\xef\xbb\xbf)\s*["']?lmos["']?\s*[:=]""")
@@ -29,10 +29,10 @@ _KEY: Final = re.compile(rb"""(?:^|[\n\r{,]|^\xef\xbb\xbf)\s*["']?lmos["']?\s*[:
 def files_in(words: Iterable[Path], *, deployments: bool = False) -> list[str]:
     """Return the files, with folders replaced by their files.
 
-    A folder stands for the scenario files directly in it: those that have a key `lmos`, whether they are
-    otherwise right or not; with `deployments`, for deployment files too. Other files with the same endings
-    are named on standard error, as the key may be misspelt. A file that is named, or is in two folders, is
-    not taken from a folder once more. Raises ConfigError for a folder without scenario files.
+    A folder stands for the scenario files directly in it: those with a key `lmos`, valid or not; with
+    `deployments`, for deployment files too. Other files with the same endings are named on standard error, as
+    the key may be misspelt. A file that is also named, or is in two folders, is taken only once. Raises
+    ConfigError for a folder without scenario files.
     """
     paths = list(words)
     named = {os.path.normpath(path) for path in paths if not path.is_dir()}

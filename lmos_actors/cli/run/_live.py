@@ -26,27 +26,27 @@ REFRESH = 0.1
 """Seconds of real time between two pictures."""
 
 BEGIN = 0.15
-"""Seconds after which a file, or a run, that still goes on is shown."""
+"""Seconds after which a file, or a run, that is still in progress is shown."""
 
 SHARE = 100
-"""The pause after a picture, as a multiple of the time that it took to draw."""
+"""The pause after a picture, as a multiple of its drawing time."""
 
 MOST_RUNS = 8
 COUNTED = 10_000
-"""Number of jobs above which the progress is shown in per cent."""
+"""Number of jobs above which progress is shown as a percentage."""
 
 
 class Watching(Protocol):
-    """A run that goes on in this process; its state is read from the thread that it runs in."""
+    """A run in this process; its state is read from the thread in which it runs."""
 
     def tree(self) -> Sequence[str]:
-        """Draw the tree as it stands."""
+        """Draw the tree in its present state."""
         ...
 
 
 @attrs.define(eq=False)
 class Moving:
-    """A run that goes on: called with its progress, any number of times, and once with the state to show."""
+    """A run in progress: called with its progress, any number of times, and once with the state to show."""
 
     label: str
     begun: float = attrs.Factory(monotonic)
@@ -58,7 +58,7 @@ class Moving:
     due: float = 0.0
 
     def __call__(self, done: float, total: float, text: str) -> None:
-        """Accept the steps done, their number, and a text on the present one."""
+        """Accept the number of steps done, their total, and a text on the present step."""
         self.done, self.total, self.text = done, total, text
         if self.watching is not None and (now := monotonic()) >= self.due:
             self.look(now)
@@ -76,7 +76,7 @@ class Moving:
         self.watching = watching
 
     def line(self, width: int, now: float) -> str:
-        """Return how far it is, and how long it has taken."""
+        """Return its progress and its duration so far."""
         far = ""
         if self.total > COUNTED:
             far = f"{100 * self.done / self.total:.0f} %"
@@ -87,7 +87,7 @@ class Moving:
 
 
 class _WholePrints(Console):
-    """A console on which one thread prints at a time: from the look at the picture below to the last byte.
+    """A console on which one thread prints at a time, from reading the picture below to the last byte.
 
     Rich moves the cursor up by the picture that it saw last. If another thread drew a smaller one before
     these bytes were written, the cursor would go too far up, and lines that are to stay would be erased.
@@ -112,7 +112,7 @@ class _WholePrints(Console):
 class Screen:
     """A terminal: printed lines stay; the live part below them is redrawn several times a second.
 
-    A thread of its own draws, so that a run need not wait for it, and one that is busy is seen to be so.
+    A thread of its own draws, so that no run waits for it, and a busy run is seen to be busy.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -168,7 +168,7 @@ class Screen:
             self._moving.append(moving)
 
     def remove(self, moving: Moving) -> None:
-        """Show a run no longer."""
+        """Stop showing a run."""
         with self._lock:
             if moving in self._moving:
                 self._moving.remove(moving)
@@ -236,7 +236,7 @@ class Screen:
             self._live.update(picture(lines or [" "], self.console.width), refresh=True)
 
     def lines(self, now: float) -> list[str]:
-        """Return the picture; with less room it has less in it."""
+        """Return the picture; a smaller one if there is less room."""
         shown = [moving for moving in self._moving if now - moving.begun >= BEGIN]
         if self._head is None or now - self._since < BEGIN:
             return []

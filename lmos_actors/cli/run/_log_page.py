@@ -1,4 +1,4 @@
-"""The page of a message log for people, as `run --html` writes one: messages, nothing that was checked."""
+"""The page of a message log for people, like one of `run --html`: only messages, no checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lmos_actors.scenario.judge import LoggedRun
 
 LAST = 20
-"""The messages of a run that are named as its last ones."""
+"""Number of messages that are named as the last ones of a run."""
 
 
 def write_log_page(log: str, out: str, number: int | None, *, force: bool) -> int:
@@ -50,7 +50,7 @@ def write_log_page(log: str, out: str, number: int | None, *, force: bool) -> in
 
 
 def _result(run: LoggedRun, index: int) -> RunResult:
-    """Return a run as the page takes it. One of which nothing says how it ended counts as passed."""
+    """Return a run in the form for the page. A run counts as passed if nothing says how it ended."""
     kept: deque[str] = deque(maxlen=MOST_KEPT)
     at, said = 0.0, run.run
     for line in run:

@@ -37,8 +37,8 @@ REAL_TIME: Final = "websocket"
 def record_files(files: Sequence[str], options: RunOptions) -> int:
     """Run the chosen cells of files once each, and write the logs of their replays. Returns the exit code.
 
-    A log is written once all chosen cells that have it have passed; it keeps the runs of other cells.
-    Interrupted before, it records nothing, and says so.
+    A log is written once all chosen cells that use it have passed; it keeps the runs of other cells.
+    If interrupted before, it records nothing, and says so.
     """
     with signals.in_order():
         return _record_files(files, options)
@@ -74,7 +74,7 @@ def _record_files(files: Sequence[str], options: RunOptions) -> int:
 def _load(read: Callable[..., Resolved], file: str, settings: dict[str, str]) -> Resolved:
     """Read a file whose replays are to be recorded; models that ask a provider need a world of real time.
 
-    Raises ConfigError where the world is a key of the matrix, which is not to be changed.
+    Raises ConfigError if the world is a key of the matrix, which must not be changed.
     """
     resolved = read(file, recording=True, settings=settings)
     data = mapped(resolved.document.data)
@@ -92,7 +92,7 @@ def _load(read: Callable[..., Resolved], file: str, settings: dict[str, str]) ->
 
 
 def _without_world(cell: Cell) -> Cell:
-    """Return a cell without the world that was set in its label, by which its recording is found."""
+    """Return a cell whose label, by which its recording is found, does not show the changed world."""
     return attrs.evolve(cell, values={key: value for key, value in cell.values.items() if key != "world"})
 
 
@@ -129,7 +129,7 @@ def _last_words(why: str, where: str) -> None:
 
 
 def _others(path: Path, runs: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return the runs that the file has already and that are not recorded anew."""
+    """Return the runs that the file already has and that are not recorded anew."""
     found: dict[str, tuple[str, ...]] = {}
     with suppress(FileError), LogFile(path) as file:
         for run in file.runs():
@@ -141,7 +141,7 @@ def _others(path: Path, runs: dict[str, tuple[str, ...]]) -> dict[str, tuple[str
 
 
 def _write(path: Path, runs: dict[str, tuple[str, ...]]) -> None:
-    """Write a file as a whole, or leave the one that is there. Raises ConfigError, OSError."""
+    """Replace a file as a whole, or leave the old one. Raises ConfigError, OSError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Replay of a recorded run: compared with its log, or stopped at some point to show its state."""
+"""Replay of a recorded run: compared with its log, or stopped at a point to show its state."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from ..options._replay import ReplayOptions
 
 MOST_SHOWN: Final = 50
-"""How many agents are printed."""
+"""Maximum agents that are printed."""
 
 
 @attrs.frozen(kw_only=True)
 class Replayed:
-    """The outcome of a replay. `changed` names the surroundings that differ from those of the log."""
+    """The outcome of a replay. `changed` names the surroundings that differ from the log's."""
 
     log: str
     label: str
@@ -145,7 +145,7 @@ def _head(log: str, number: int | None) -> dict[str, Any]:
 
 
 def _resolved(log: str, recorded: dict[str, Any], options: ReplayOptions) -> Resolved | int:
-    """Read the scenario file again as it was read for the run."""
+    """Read the scenario file as it was read for the run."""
     named = str(recorded.get("file", ""))
     places = [named, str(Path(log).parent / named)]
     given = None if options.file is None else str(options.file)
@@ -290,7 +290,7 @@ def _show_snapshot(snapshot: Snapshot, label: str, agent: str | None) -> None:
 
 
 def _wanted(snapshot: Snapshot, agent: str | None) -> list[AgentSnapshot]:
-    """Return the agents of that name, path, or place in the tree. Raises ConfigError if there is none."""
+    """Return the agents with a name, path, or place in the tree. Raises ConfigError if there is none."""
     found = [
         standing
         for standing in snapshot.agents

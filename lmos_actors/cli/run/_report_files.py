@@ -1,7 +1,7 @@
 """Report files of one call of `run`: opened before anything runs, written during the runs and at the end.
 
-A message log is written in place, as runs end: it is long, and worth having when the process is killed. For
-the rest see `_written_files.py`.
+A message log is written in place, as runs end: it is long, and useful even if the process is killed. For the
+other files see `_written_files.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAMES: Final[dict[Kind, str]] = {
 _LOGS: Final = frozenset({"log", "html", "sequence"})
 
 MOST_KEPT = 200_000
-"""How many lines of logs are kept for the page: of the runs that passed, and again of those that failed."""
+"""Maximum lines of logs kept for the page: of passed runs, and the same number of failed runs."""
 
 
 @attrs.define
@@ -46,7 +46,7 @@ class _Report:
     kind: Kind
     file: Target
     results: list[tuple[FileResult, FileResult]] = attrs.Factory(list[tuple[FileResult, FileResult]])
-    """The results of a file, and the part of them that this report shows."""
+    """The results of a file, with the part that this report shows."""
     drawn: RunResult | None = None
     diagram: str = ""
     runs: int = 0
@@ -59,7 +59,7 @@ class _Report:
         return self.file.path
 
     def part_of(self, result: FileResult) -> FileResult:
-        """Return the part of a file's results that this report has."""
+        """Return the part of a file's results for this report."""
         own = next((own for whole, own in self.results if whole is result), None)
         if own is None:
             own = attrs.evolve(result, runs=[], missing=[])
@@ -84,9 +84,9 @@ class _Report:
 
 
 class Written:
-    """Writes report files; `asked` are those of the command line, `inputs` what must not be written over.
+    """Writes report files; `asked` are the command line's, `inputs` are files that must not be overwritten.
 
-    `force`: also through links, and over files that are no reports.
+    `force`: also through links, and over files that are not reports.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Written:
         self._inputs = dict.fromkeys(inputs, "a scenario file")
         self._all: list[_Report] = []
         self.problems: list[tuple[str, str]] = []
-        """The files that could not be written, and why."""
+        """The files that could not be written, with reasons."""
         self._places: dict[tuple[Kind, str], int] = {}  # in that list
         self._room = {True: MOST_KEPT, False: MOST_KEPT}
         try:
@@ -110,7 +110,7 @@ class Written:
             raise
 
     def open(self, file: str, scenario: Any) -> None:
-        """Open what a cell of a file asks for in its `report`. Raises ConfigError if it cannot be written."""
+        """Open the files in the `report` of a file's cell. Raises ConfigError if one cannot be written."""
         for entry in scenario.agents.values():
             recording: str | None = getattr(entry, "log", None)
             if recording is not None:
@@ -141,12 +141,12 @@ class Written:
         return attrs.evolve(run, log=())
 
     def missing(self, result: FileResult, run: Missing, scenario: Any) -> None:
-        """Note a run that has no result."""
+        """Note a run without a result."""
         for report in self._of(scenario):
             report.part_of(result).missing.append(run)
 
     def finish(self) -> list[str]:
-        """Write the reports of all runs, or of those that exist. Returns the written files."""
+        """Write the reports of all runs, or of those with results. Returns the written files."""
         for report in self._all:
             if report.kind != "log":
                 self._try(report, report.file.write, _text(report))
@@ -176,7 +176,7 @@ class Written:
         return [self._all[place] for place in places]
 
     def _part(self, run: RunResult) -> tuple[str, ...]:
-        """Return as much of a log as there is room for: its beginning and its end."""
+        """Return the part of a log for which there is room: its beginning and its end."""
         room = self._room[run.ok]
         if len(run.log) <= room:
             self._room[run.ok] -= len(run.log)
@@ -220,7 +220,7 @@ def _own(scenario: Any) -> Iterator[tuple[Kind, str]]:
 
 
 def _text(report: _Report) -> str:
-    """Return the text of a report at the end; a log has none left."""
+    """Return the text of a report at the end; a log has no more."""
     from lmos_actors.reports import csv_text, html_page, junit_xml, mark_cut
 
     results = report.file_results()
@@ -239,7 +239,7 @@ def _text(report: _Report) -> str:
 
 
 def _cut_mark(report: _Report) -> str:
-    """Return the last line of a log of which runs are missing; "" where none are."""
+    """Return the last line of a log with missing runs; "" if none are missing."""
     results = report.file_results()
     cut, data = cut_of(results), cut_data(results)
     if cut is None or data is None:

@@ -61,7 +61,7 @@ def read_files(files: Sequence[str], settings: Mapping[str, str], *, json: bool 
 
 
 def _validated(file: str, settings: Mapping[str, str], wrong: Wrong) -> tuple[list[dict[str, Any]], int]:
-    """Read one file of any kind. Return it as plain data, if it is right, and the exit code."""
+    """Read one file of any kind. Return it as plain data, if it is valid, and the exit code."""
     if not _is_deployment(file):
         found, code = load_files([file], settings, wrong=wrong)
         return [
@@ -92,7 +92,7 @@ def _notes(notes: Sequence[Note]) -> list[dict[str, Any]]:
 
 
 def run_files(files: Sequence[str], options: RunOptions) -> int:
-    """Run files, show the progress, and return the exit code. Nothing runs while a file is wrong."""
+    """Run files, show the progress, and return the exit code. Nothing runs if a file is invalid."""
     from lmos_actors.scenario.cells import Pool  # imports what runs agents, which `validate` does not
 
     chosen = selection(options.only, options.labels or ())
@@ -134,7 +134,7 @@ def run_files(files: Sequence[str], options: RunOptions) -> int:
 
 
 def _unread(files: Sequence[str], options: RunOptions) -> list[tuple[str, Resolved]]:
-    """Return what can be read of files without their agents' modules: enough to list the runs."""
+    """Return the part of files that can be read without their agents' modules: enough to list the runs."""
     found: list[tuple[str, Resolved]] = []
     for file in files:
         with suppress(ConfigError):
@@ -170,7 +170,7 @@ class _Running:
         self._page: RunsPage | None = None
 
     def serve(self, stack: ExitStack) -> None:
-        """Serve the page of the runs until the stack is left, if that is asked for. Raises ConfigError."""
+        """Serve the page of the runs until the stack is left, if requested. Raises ConfigError."""
         if not self.options.watch:
             return
         from lmos_actors.scenario.page import RunsPage  # imports what serves
@@ -183,7 +183,7 @@ class _Running:
         stack.enter_context(self._page.served())
 
     def stay(self) -> None:
-        """Go on serving the page, if there is one, until a signal ends the command, which is no failure."""
+        """Go on serving the page, if there is one, until a signal ends the command; that is no failure."""
         if (page := self._page) is not None:
             signals.wait(lambda: _note(f"all is done; {page.url} stays until Ctrl-C"))
 
@@ -241,7 +241,7 @@ class _Running:
         self._show.end_file(result)
 
     def _note_missing(self, cut: Cut) -> None:
-        """Note the runs that were asked for and have no result, and why."""
+        """Note the requested runs without a result, with reasons."""
         for planned in self._planned:
             here = planned is self._at
             jobs = self._jobs if here else None
@@ -279,7 +279,7 @@ class _Running:
         self.end()
 
     def hung(self, why: str) -> None:
-        """Write and show the same when a run hangs and the process ends; called in another thread."""
+        """Do the same when a run hangs and the process ends; called in another thread."""
         code = signals.code if why == "interrupted" else TIME_LIMIT
         name = signals.name if why == "interrupted" else ""
         self.cut_short(Cut("interrupted" if why == "interrupted" else "time limit", code, name))
@@ -337,7 +337,7 @@ class _FileReporter:
         self._show.gone(cell.label, trial)
 
     def last_words(self, cell: Cell, why: str, where: str) -> None:
-        """Print why the process ends: a run hangs and cannot be ended otherwise."""
+        """Print why the process ends: a run hangs, and cannot be ended in another way."""
         self._show.abandon()
         said = f"{self._result.file} {cell.label}: {why}, and it cannot be ended: {where}"
         print(said, file=sys.stderr, flush=True)
@@ -372,7 +372,7 @@ def _note(text: str) -> None:
 
 
 def _access_words(access: RemoteAccess) -> Iterator[str]:
-    """Yield the options of a command that give the same access; there is no secret in them."""
+    """Yield the options of a command that give the same access; they contain no secret."""
     for option, path in (("--ca", access.ca), ("--cert", access.cert), ("--key", access.key)):
         if path is not None:
             yield from (option, os.path.relpath(path))

@@ -39,10 +39,10 @@ class Announcer:
         offers: Sequence[str] = (),
         page: str | None = None,
     ) -> None:
-        """Print the address of each agent, those of chats and relays, and that everything is ready.
+        """Print the addresses of agents, chats and relays, and that everything is ready.
 
-        `peers` are relays whose agents are served, and where; `offers` the addresses for MCP clients; `page`
-        is the address for browsers.
+        `peers` are relays whose agents are served, with their places; `offers` are the addresses for MCP
+        clients; `page` is the address for browsers.
         """
         width = max(map(len, agents), default=0)
         for name, url in agents.items():
@@ -63,7 +63,7 @@ class Announcer:
         self._say(f"ready: {count}, process {process}, Ctrl-C stops", "ready", process=process)
 
     def degraded(self, agents: Sequence[str]) -> None:
-        """Print which agents are being restarted, or wait for it; none once all of them run."""
+        """Print which agents are being restarted, or wait for that; none once all of them run."""
         text = f"degraded: {', '.join(agents)}" if agents else "all agents run"
         self._say(text, "degraded", agents=list(agents))
 
@@ -72,7 +72,7 @@ class Announcer:
         self._say(f"{signal}: draining; again ends at once", "draining", signal=signal)
 
     def waiting(self, agents: Mapping[str, int], connections: int) -> None:
-        """Print the open work that the end waits for."""
+        """Print the open work for which the end waits."""
         busy = ", ".join(f"{name} ({count})" for name, count in agents.items())
         parts = [busy and f"requests at {busy}", connections and f"{connections} connections"]
         text = " and ".join(str(part) for part in parts if part)
@@ -88,7 +88,7 @@ class Announcer:
 
 
 def busy_in(node: Node) -> dict[str, int]:
-    """Return the numbers of waiting messages and of runs, by the paths of the agents that have any."""
+    """Return the numbers of waiting messages and of runs, by the paths of the busy agents."""
     found: dict[str, int] = {}
     for ref in node.agents():
         counted = ref.statistics()

@@ -1,4 +1,4 @@
-"""The end of a process that serves: by a signal, or because its launcher has gone, however that came."""
+"""The end of a serving process: by a signal, or because its launcher has gone, for whatever reason."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ HARD_END: Final = 5.0
 """Seconds that a process without a launcher has beyond its time to drain."""
 
 REAPED: Final = 60.0
-"""Seconds between two looks for orphans that have ended."""
+"""Seconds between two checks for orphans that have ended."""
 
 KILLED: Final = 137
-"""Exit code of a process whose agents did not end in this time, that of a process that is killed."""
+"""Exit code of a process whose agents did not end in time, the same as of a killed process."""
 
 
 @attrs.frozen
 class Ending:
-    """How a process that serves ends: with time for what runs, and when its launcher has gone.
+    """How a serving process ends: with time for open requests, and when its launcher has gone.
 
-    `timeout` are the seconds in which open requests may end, None for as long as they take, `spread` those
-    over which connections are closed. With `launched` standard input is a pipe whose other end the launcher
-    has.
+    `timeout` is the seconds for open requests to end, None for as long as they take, `spread` the seconds
+    over which connections are closed. With `launched` standard input is a pipe from the launcher.
     """
 
     timeout: float | None = None
@@ -43,11 +42,11 @@ class Ending:
 
     @property
     def limit(self) -> float:
-        """Seconds from the begin of the end to the hard end, once the launcher has gone."""
+        """Seconds from the beginning of the end to the hard end, once the launcher has gone."""
         return (self.timeout or 0.0) + self.spread + HARD_END
 
     async def reap(self) -> None:
-        """Wait for orphans that have ended, for ever."""
+        """Reap orphans that have ended, for ever."""
         adopted = Adopted()
         while self.launched:
             await trio.sleep(REAPED)
@@ -63,12 +62,13 @@ class Ending:
             node.force_stop()
 
     async def wait_left_alone(self, asked: Callable[[], None]) -> None:
-        """Wait until the launcher has gone; for ever, where there is none.
+        """Wait until the launcher has gone; for ever, if there is none.
 
-        `asked` is called when it writes to standard input: a process that it can send no signal has to drain.
+        `asked` is called when it writes to standard input: so it asks a process to drain that no signal
+        reaches.
 
-        From then on the process has its time to end, whatever its agents do: the one who waits is a thread,
-        as a turn that does not end would hold up a task.
+        From then on the process has its time to end, whatever its agents do: a thread waits, as a turn that
+        does not end would hold up a task.
         """
         if not self.launched:
             await trio.sleep_forever()
@@ -95,7 +95,7 @@ class Ending:
 
 @contextmanager
 def ending_all() -> Generator[None]:
-    """End all that is started in a block, for a process of a launcher: nothing of it outlives the process."""
+    """End all that is started in a block, for a process of a launcher: nothing outlives the process."""
     adopt()
     try:
         yield
@@ -104,7 +104,7 @@ def ending_all() -> Generator[None]:
 
 
 def _silence() -> None:
-    """Let what is printed from now on go nowhere: the pipes to the launcher are broken, which raises."""
+    """Discard later output: the pipes to the launcher are broken, and writing would raise."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
         os.dup2(nowhere, number)
@@ -112,4 +112,4 @@ def _silence() -> None:
 
 
 SIGNALS_ALONE: Final = Ending()
-"""The end by a signal, as long as the agents take for it."""
+"""The end after a signal, as long as the agents take for it."""

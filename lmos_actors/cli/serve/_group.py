@@ -51,23 +51,23 @@ if TYPE_CHECKING:
     from ..options._serving import GroupOptions
 
 SHORT_TTL: Final = 30.0
-"""Seconds of a registration in a directory that keeps nothing: it is renewed at about a third of them."""
+"""Seconds of a registration in a directory that keeps nothing: it is renewed after about a third of them."""
 
 MOST_REPLICAS: Final = 1_000_000
 """Largest number of a process."""
 
 NO_THREAD: Final = "can't start new thread"
-"""What Python says where there is no memory for the stack of a thread."""
+"""Python's message if there is no memory for the stack of a thread."""
 
 ELSEWHERE: Final = ("--listen", "--public-url", "--allow-operations")
-"""Options that stand in for keys of the file, where a process has another address than there, or clients on
-its machine may do more."""
+"""Options that replace keys of the file: a process may have another address, or clients on its machine may do
+more."""
 
 
 def serve_group(words: Sequence[str], options: ServeOptions) -> int:
     """Serve until a signal comes, or the launcher has gone. Returns the exit code.
 
-    Raises ConfigError, also for options about what the file has itself.
+    Raises ConfigError, also for options that the file itself sets.
     """
     if len(words) != 1:
         raise ConfigError("goes with one deployment file, as in serve desk.yaml --group weather", "--group")
@@ -115,7 +115,7 @@ def _served(file: str, settings: Mapping[str, str], given: GroupOptions, listeni
 
 
 def _store_of(group: Group, given: GroupOptions) -> Store | AsyncStore | None:
-    """Return the store of a group, not open; one in a server has to be that of before. Raises ConfigError."""
+    """Return the store of a group, not yet open; in a server it must be the known one. Raises ConfigError."""
     if group.store is None:
         return None
     text = group.store
@@ -131,8 +131,9 @@ async def _start(
 ) -> None:
     """Start the agents, and wait until others find them.
 
-    With `root` print which files of that project have been imported, with `bound` where it listens, before
-    anybody else can know. Which store a server has is printed before an agent can answer from it.
+    With `root` print which files of that project have been imported, with `bound` the addresses, before
+    anybody else can know them. The identity of a server's store is printed before an agent can answer from
+    it.
     """
     if isinstance(store, AsyncStore) and store.id:
         print(json.dumps({"event": "store", "id": store.id}), flush=True)
@@ -157,7 +158,7 @@ def _group_of(deployment: Deployment, file: str, given: GroupOptions) -> Group:
 def _token(deployment: Deployment, group: Group, given: GroupOptions, secret: bytes) -> SharedToken:
     """Return the token of the launcher, for the directories of other groups.
 
-    Where such a directory is reached without TLS, its group allows that tokens are read on the way.
+    If such a directory is reached without TLS, its group accepts that tokens can be read on the way.
     """
     names = [text for text in texts_of(group.register) if text in deployment.groups and text != given.group]
     hosts = {_url_of(deployment, name, given): deployment.groups[name] for name in names}
@@ -168,7 +169,7 @@ def _token(deployment: Deployment, group: Group, given: GroupOptions, secret: by
 def _serve_options(
     deployment: Deployment, group: Group, given: GroupOptions, listening: ListenOptions
 ) -> ServeOptions:
-    """Return what the file says of the group as the options of `serve`."""
+    """Return the settings of the group in the file as the options of `serve`."""
     security = SecurityOptions(
         cert=group.cert,
         key=group.key,
@@ -202,7 +203,7 @@ def _node_options(
     token: SharedToken | None,
     discovery: DiscoveryOptions,
 ) -> dict[str, Any]:
-    """Return the arguments of `open_node` that no option of `serve` stands for. Raises ConfigError."""
+    """Return the arguments of `open_node` that no option of `serve` sets. Raises ConfigError."""
     found: dict[str, Any] = {"circles": group.circles}
     if group.relay:
         found["relay"] = relay_options(None if group.relay is True else group.relay)
@@ -225,7 +226,7 @@ def _node_options(
 
 
 def _listen(group: Group, given: GroupOptions, listening: ListenOptions) -> list[str]:
-    """Return where the process listens: a directory where it was before, as others know it there."""
+    """Return where the process listens: a directory at its former address, as others know it there."""
     urls = [_at_host(url, given.host) for url in listening.listen or texts_of(group.listen)]
     before = given.urls.get(given.name)
     if before is None:
@@ -236,7 +237,7 @@ def _listen(group: Group, given: GroupOptions, listening: ListenOptions) -> list
 
 
 def _at_host(url: str, host: str | None) -> str:
-    """Return a URL with the address of the machine in place of one that means all of its addresses."""
+    """Return a URL with the machine's address in place of one that means all addresses."""
     if host is None or endpoint_of(url).host not in ("0.0.0.0", "::"):
         return url
     return attrs.evolve(endpoint_of(url), host=host, target="").url
@@ -255,16 +256,16 @@ def _chat(group: Group) -> ChatOptions:
 
 
 def _ttl(deployment: Deployment, group: Group) -> float | None:
-    """Return the time to live of registrations: a short one where a directory is in memory alone.
+    """Return the time to live of registrations: a short one if a directory is only in memory.
 
-    Such a directory knows nothing when its process has begun anew, until agents renew their registrations.
+    Such a directory is empty after a restart of its process, until agents renew their registrations.
     """
     hosts = [deployment.groups[name] for name in texts_of(group.register) if name in deployment.groups]
     return SHORT_TTL if any(host.directory is True for host in hosts) else None
 
 
 def _url_of(deployment: Deployment, text: str, given: GroupOptions) -> str:
-    """Return the URL of a directory: as it is, or that of the group that hosts it. Raises ConfigError."""
+    """Return the URL of a directory: unchanged, or of the group that hosts it. Raises ConfigError."""
     if "://" in text:
         return text
     if text in given.urls:

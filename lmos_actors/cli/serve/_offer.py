@@ -1,9 +1,9 @@
 """Process of `mcp`: agents that run for one MCP client, which has started it, over standard input and output.
 
-Standard output is the protocol's alone. An agent that prints, or a program that it runs, would break it, so
+Standard output is only for the protocol. An agent that prints, or a program that it runs, would break it, so
 descriptor 1 leads to standard error from the first import of an agent on, and 0 to nothing; the protocol has
-duplicates of both. They are read and written in threads: a descriptor that were made non-blocking would be so
-for the client too, if it is a terminal, and files could not be waited for.
+duplicates of both. They are read and written in threads: a descriptor made non-blocking would be so for the
+client too, if it is a terminal, and files cannot be waited for.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def offer_targets(targets: Sequence[str], options: ServeOptions, offered: McpOpt
 
 
 def _claimed() -> tuple[int, int]:
-    """Return descriptors of standard input and output, which nothing else leads to from now on."""
+    """Return descriptors of standard input and output that only the caller has from now on."""
     protocol_in, protocol_out = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
@@ -108,13 +108,13 @@ class _Offering:
 
 
 class _Input(trio.abc.ReceiveStream):
-    """A descriptor that is read in threads. One that waits is left behind at the end of the process."""
+    """A descriptor that is read in threads. A waiting thread is left behind at the end of the process."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return what comes next; nothing at the end."""
+        """Return the next bytes; none at the end."""
         read = partial(os.read, self._descriptor, max_bytes or 65_536)
         try:
             return await trio.to_thread.run_sync(read, abandon_on_cancel=True)
@@ -122,7 +122,7 @@ class _Input(trio.abc.ReceiveStream):
             return b""
 
     async def aclose(self) -> None:
-        """Leave it open: a thread may still read."""
+        """Leave the descriptor open: a thread may still read."""
 
 
 class _Output(trio.abc.SendStream):
@@ -132,7 +132,7 @@ class _Output(trio.abc.SendStream):
         self._descriptor = descriptor
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Write all. Raises BrokenResourceError where nobody reads."""
+        """Write all bytes. Raises BrokenResourceError if nobody reads."""
         rest = memoryview(bytes(data))
         while rest:
             try:
@@ -146,6 +146,6 @@ class _Output(trio.abc.SendStream):
         """Return at once."""
 
     async def aclose(self) -> None:
-        """Close it."""
+        """Close the descriptor."""
         with suppress(OSError):
             os.close(self._descriptor)

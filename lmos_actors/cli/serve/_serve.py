@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from ._targets import Planned
 
 DESCRIPTORS: Final = 1 << 20
-"""Most open connections and files, if the system allows that many."""
+"""Maximum open connections and files, if the system allows that many."""
 
 RESERVED: Final = 64
-"""Those of them that are kept for other uses than incoming connections."""
+"""The part of these that is kept for other uses than incoming connections."""
 
 PATIENCE: Final = 1.0
 """Seconds until the open work is printed during the end; each following pause is twice as long."""
@@ -78,19 +78,19 @@ OPTIONS: Final = {
     "tls": "--cert",
     "tracing": "--tracing",
 }
-"""The options by which arguments of `open_node` are given here."""
+"""The options here for arguments of `open_node`."""
 
 PRESENTED: Final = spelling("--credential URL=bearer:env:NAME", "--present-cert")
-"""The options that help where a server refuses."""
+"""The options that help if a server refuses."""
 
 DEGRADED: Final = 1.0
-"""Seconds between two looks at which agents are down."""
+"""Seconds between two checks for agents that are down."""
 
 MOST_DEGRADED: Final = 8
-"""Most of them that are named."""
+"""Maximum agents that are named as down."""
 
 SAME_SIGNAL: Final = 0.1
-"""Seconds within which a second SIGTERM is the same one."""
+"""Seconds within which a second SIGTERM counts as the same one."""
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -98,7 +98,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 def serve_targets(targets: Sequence[str], options: ServeOptions, **more: Any) -> int:
     """Serve until a signal comes. Returns the exit code. Raises ConfigError.
 
-    `more` are arguments of `open_node` beside those for which options stand.
+    `more` are arguments of `open_node` beside those of the options.
     """
     planned = planned_tree(targets, options, is_optional=bool(more or options.bridges.relay_peers))
     if isinstance(planned, int):
@@ -114,7 +114,7 @@ def serve_tree(
     ending: Ending = SIGNALS_ALONE,
     **more: Any,
 ) -> int:
-    """Serve a tree, and what `start` starts once it runs, until a signal comes. Returns the exit code.
+    """Serve a tree, and what `start` adds once it runs, until a signal comes. Returns the exit code.
 
     For `more` see `serve_targets`. Raises ConfigError.
     """
@@ -158,9 +158,9 @@ def _ran(serving: Serving, opened: Callable[..., Any], listening: ListenOptions)
 
 
 def exit_code_of(run: Callable[[], int]) -> int:
-    """Run agents until the end, and return the exit code; `run` returns how many signals have come.
+    """Run agents until the end, and return the exit code; `run` returns the number of signals.
 
-    What ended them is printed. Raises ConfigError for an option that is wrong.
+    The cause of the end is printed. Raises ConfigError for a wrong option.
     """
     try:
         signals = run()
@@ -180,9 +180,9 @@ def exit_code_of(run: Callable[[], int]) -> int:
 def planned_tree(
     targets: Sequence[str], options: ServeOptions, *, is_optional: bool = False
 ) -> tuple[SupervisorSpec, list[Planned]] | int:
-    """Return the tree to open, and the agents with refs, which start later; or the exit code of an import.
+    """Return the tree to open, and the agents with refs, which start later; or a failed import's exit code.
 
-    Raises ConfigError for no agents, unless they are optional.
+    Raises ConfigError without agents, unless they are optional.
     """
     if options.tree is None and not targets and not is_optional:
         raise ConfigError(
@@ -201,13 +201,13 @@ def planned_tree(
 
 
 def as_option(path: str) -> str:
-    """Return the option that an argument of `open_node` is called in a shell; any other place as it is."""
+    """Return the shell's option for an argument of `open_node`; any other place unchanged."""
     argument = re.fullmatch(r"open_node\((\w+)=\.\.\.\)", path)
     return path if argument is None else OPTIONS.get(argument[1], path)
 
 
 def door_options(descriptors: int, doors: int) -> DoorOptions:
-    """Return the limits of each of some doors where so many files may be open.
+    """Return the limits of each of several doors, for a limit of open files.
 
     So a surplus client gets an answer, or silent ones give way: without a free descriptor no client could
     connect.
@@ -219,7 +219,7 @@ def door_options(descriptors: int, doors: int) -> DoorOptions:
 
 
 def why(error: SupervisionError | TransportError | StoreFailed) -> str:
-    """Return the error that ended the node, with its causes."""
+    """Return the text of the error that ended the node, with its causes."""
     cause = error.__cause__
     group = None if cause is None else group_of(cause)
     causes = group.exceptions if group is not None else [cause] if cause is not None else []
@@ -234,11 +234,11 @@ def why(error: SupervisionError | TransportError | StoreFailed) -> str:
 
 
 async def _nothing_more(node: Node) -> None:
-    """Start nothing beside the tree."""
+    """Start nothing but the tree."""
 
 
 async def start_later(later: Sequence[Planned], node: Node) -> None:
-    """Start the agents with refs, after those that these lead to."""
+    """Start the agents with refs, each after the agents that its refs lead to."""
     for planned in later:
         refs = {name: await _ref(node, *there) for name, there in planned.refs.items()}
         await node.start_child(planned.spec(refs))
@@ -336,7 +336,7 @@ class Serving:
             print(f"lmos-actors: {text}", file=sys.stderr, flush=True)
 
     def _chats(self, served: Iterable[Slot | PoolLink], urls: Mapping[str, str]) -> dict[str, str]:
-        """Return the addresses at which chat agents are served by Omnia's protocol."""
+        """Return the addresses at which chat agents are served over Omnia's protocol."""
         if self._chat is None:
             return {}
         from lmos_actors.facades import ChatAgent
@@ -365,7 +365,7 @@ class Serving:
                 self._announcer.waiting(busy_in(self._node), self._node.connections)
 
     async def _report_degraded(self, node: Node) -> None:
-        """Print which agents are down, whenever that has changed, for a launcher."""
+        """Print which agents are down, at each change, for a launcher."""
         said: list[str] = []
         while self._ending.launched:
             if node.degraded()[:MOST_DEGRADED] == said:
@@ -377,7 +377,7 @@ class Serving:
             said = now
 
     async def _watch_launcher(self) -> None:
-        """End as by a signal once the launcher has gone, and at once when the time for that is over."""
+        """End as after a signal once the launcher has gone, and at once when the time for that is over."""
         await self._ending.wait_left_alone(partial(self._launcher_says, "the launcher asks"))
         self._launcher_says("the launcher has gone")
         await trio.sleep(self._ending.limit)

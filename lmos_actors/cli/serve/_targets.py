@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Target:
-    """One word of the command line: `weather=agents/weather.py:WeatherAgent`, or the same without a name."""
+    """One word of the command line: `weather=agents/weather.py:WeatherAgent`, with or without a name."""
 
     text: str
     name: str
@@ -32,7 +32,7 @@ class Target:
 
 @attrs.frozen
 class Planned:
-    """A child to start: its class, its arguments, and the target names or URLs that its refs lead to."""
+    """A child to start: its class, its arguments, and the target names or URLs of its refs."""
 
     name: str
     cls: type[Agent]
@@ -133,7 +133,7 @@ def _given(
 
 
 def _value(cls: type[Agent], name: str, text: str) -> Any:
-    """Read a value as its field has it: JSON, or the text itself where the field takes a text."""
+    """Read a value by its field's type: JSON, or the text itself if the field takes a text."""
     field = fields_of_agent(cls).get(name)
     if field is None:
         hint = hint_at(name, fields_of_agent(cls), '"')
@@ -155,7 +155,7 @@ def _value(cls: type[Agent], name: str, text: str) -> Any:
 def _planned(target: Target, given: dict[str, Any], known: Mapping[str, type[Agent]]) -> Planned:
     """Check the arguments. A ref that is required but not given leads to the only agent of its class.
 
-    `known` are the classes of all that is served, by name or path.
+    `known` are the classes of all served agents, by name or path.
     """
     fields = fields_of_agent(target.cls)
     refs: dict[str, tuple[type[Agent], str]] = {}

@@ -19,15 +19,15 @@ SERVICE: Final = "lmos-actors"
 """The name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES names another."""
 
 SECONDS: Final = 5
-"""That one export may take: so much longer the end takes at most when there is no collector."""
+"""Seconds for one export: without a collector the end takes at most so much longer."""
 
 
 @contextmanager
 def spans_to(url: str | None) -> Generator[TracerProvider | None]:
     """Return a provider whose spans go to the collector at `url`, until the block is left; None without one.
 
-    They are sent by a thread of its own, the last ones at the end. Raises ConfigError for no such URL, and
-    where the extra otel is not installed.
+    They are sent by a thread of their own, the last ones at the end. Raises ConfigError for an invalid URL,
+    and if the extra otel is not installed.
     """
     if url is None:
         yield None

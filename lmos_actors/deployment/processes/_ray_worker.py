@@ -60,7 +60,7 @@ class Stream:
         self._number = number
         self._read = ours
         self._kept = bytearray()
-        self._before = 0  # bytes that were there before those that are kept
+        self._before = 0  # bytes before the kept ones
         self._ended = False
         self._changed = threading.Condition()
         threading.Thread(target=self._fill, name=f"stream {number}", daemon=True).start()

@@ -203,7 +203,7 @@ class KeptTurns:
                 async with self._beginning():
                     await self._have_again(turn, await self._steps_of(turn))
         except Exception:
-            await self.wait_if_ended()  # what was raised is of that
+            await self.wait_if_ended()  # its end may have caused the error
             raise
         finally:
             self._resumed.pop((turn.owner, turn.id), None)

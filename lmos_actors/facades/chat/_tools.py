@@ -212,7 +212,7 @@ def _made(
             plain = msgspec.to_builtins(conceal(result, form.secrecy), str_keys=True)
         except ActionFailed as error:
             raise ToolFailed(called, str(error)) from error
-        except BaseException as error:  # noqa: ASYNC103 -- what is of trio goes on
+        except BaseException as error:  # noqa: ASYNC103 -- errors of trio go on
             raise_if_not_its_own(error)
             text = text_of(error)
             if any(sign in text for sign in OF_ASYNCIO):

@@ -29,12 +29,12 @@ class RelayOptions:
 
     A message has `max_message` bytes, and an agent sends so many of them in so many seconds (`rates`; (): as
     many as it likes). Its unread messages are bounded: beyond `outbox_bytes` broadcasts are dropped, beyond
-    `outbox_most` its connection. With `broadcasts` "followed" an agent that follows others hears only their
+    `outbox_most` it is cut off. With `broadcasts` "followed" an agent that follows others hears only their
     broadcasts. An agent has `pong_seconds` to answer a ping, and is pinged as often. `extensions` are names,
     such as "voting", or functions that make one.
 
-    Raises ConfigError for a number that is not above 0, for "invite" without invitations, and for extensions
-    that do not exist.
+    Raises ConfigError for numbers not above 0, "invite" without invitations, and extensions that do not
+    exist.
     """
 
     name: str = "relay"

@@ -110,7 +110,7 @@ class Relay:
         self._follows: dict[str, None] = {}
         self._hears_itself = False
         self._has_direct = True
-        # what is to be sent, and what is waited for
+        # messages to send, and sent ones that wait
         self._queue: deque[Sent] = deque()
         self._flight = Flight(url)
         self._pause = RatePause(self._flight, self._wake)

@@ -74,7 +74,7 @@ class McpEndpoint(NodeService):
         self._running = trio.Event()
         self._ended = False
         self._opening: Counter[str] = Counter()
-        self._asking = 0  # requests in progress, but for those that listen
+        self._asking = 0  # requests in progress that do not listen
         self._quiet = trio.Event()
         self._quiet.set()
 

@@ -121,7 +121,7 @@ def new_in_server(url: str) -> Generator[ServerWriter]:
     """Make a store in a server and write to it for a block. Raise StoreFailed; ConfigError if it exists."""
     with suppress(StoreForeign), ServerStore(url).opened() as there:
         raise ConfigError("there is such a store already: --into writes to it", there.name)
-    # there is none, or it is that of another program, which the opening finds
+    # the store is missing, or belongs to another program: the opening finds out
     with _writing(url) as writer:
         yield writer
 
