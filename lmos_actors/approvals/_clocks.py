@@ -31,7 +31,7 @@ class Clock:
 
     def __init__(self, most: float = inf) -> None:
         self.asked = ""
-        """What an untrusted node says about a person who is being asked there; "" if it says nothing."""
+        """The report of an untrusted node that it asks a person, as text; "" if there is none."""
         self._most = most
         self._left: dict[trio.CancelScope, float] = {}
         """The scopes under its deadlines, and the seconds that each has left while it stands still."""

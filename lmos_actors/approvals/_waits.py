@@ -89,7 +89,7 @@ class Standing:
 
 @attrs.define(eq=False)
 class Heard:
-    """What another node says about a request of this one, and how many seconds it has counted so far."""
+    """The report of another node about a request of this one, and the seconds counted for it so far."""
 
     question: Question | None = None
     standing: Standing | None = None

@@ -165,7 +165,7 @@ class _Subject:
         return found if mistake is None else {**found, "line": mistake.line, "column": mistake.column}
 
     def _mistake(self, remark: Finding | Difference, said: str) -> Mistake | None:
-        """Give a mistake its place: the key if its value is an object or an array, else the value."""
+        """Add the place to a mistake: the key if its value is an object or an array, else the value."""
         if self.document is None:
             return None
         value: Any = self.data

@@ -295,7 +295,7 @@ class Connections:
 
     @cached_property
     def own_agents(self) -> OwnAgents:
-        """What the guard must know about the services' own agents."""
+        """The services' own agents, as arguments of the guard."""
         return joined_agents(service.own_agents() for service in self.services)
 
     def _guard(

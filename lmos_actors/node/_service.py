@@ -42,7 +42,7 @@ View: TypeAlias = "Callable[[], dict[str, Any]]"
 
 
 class OwnAgents(TypedDict, total=False):
-    """What the guard of a node must know about a service's own agents: arguments of `Guard`."""
+    """A service's own agents, as the node's guard takes them: arguments of `Guard`."""
 
     storage_agents: Collection[str]
     shared: SharedToken | None

@@ -187,7 +187,7 @@ class FileResult:
     cut: Cut | None = None
     """The reason for ending the file early, None if it was not."""
     notes: tuple[str, ...] = ()
-    """What was checked and not done: of a deployment, in a world without processes."""
+    """Parts that were checked and not done: of a deployment, in a world without processes."""
 
     @property
     def asked(self) -> int:

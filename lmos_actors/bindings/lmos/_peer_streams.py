@@ -46,7 +46,7 @@ class StreamConnection(Protocol):
 def note_flow(
     requests: Mapping[Any, PendingRequest], outcome: lmos.CreditArrived | lmos.StreamStopped
 ) -> None:
-    """Tell the request of a stream that there is room again, or that no more items are wanted."""
+    """Notify the request of a stream that there is room again, or that no more items are wanted."""
     request = requests.get(outcome.run)
     if request is None or outcome.stream.name is None:
         return

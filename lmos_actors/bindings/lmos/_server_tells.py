@@ -180,7 +180,7 @@ class IncomingTells:
         """Take note that it stands in line for its action's concurrency."""
 
     def began(self, far: Far) -> None:
-        """Give credit back, by half windows or after `PATIENCE`: its run begins, or its turn has ended."""
+        """Return credit, by half windows or after `PATIENCE`: its run begins, or its turn has ended."""
         asked = far.asked
         if not asked.open:
             return

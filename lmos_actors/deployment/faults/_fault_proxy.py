@@ -102,7 +102,7 @@ class Gate(Protocol):
         ...
 
     async def tell(self, client: trio.abc.Stream, failure: ConnectFailed | None) -> None:
-        """Tell a client that it is now connected, or why it cannot be."""
+        """Answer a client that it is now connected, or why it cannot be."""
         ...
 
 

@@ -392,7 +392,7 @@ class Bridge:
             return ActionFailed({"code": FAILED, "message": "the question could not be answered"})
 
     def _tell_question(self, relay: Relay, asker: str, word: str, request: AgentRequest) -> None:
-        """Tell the asker the question for which its answer waits, if the relay has the extension."""
+        """Send the asker the question for which its answer waits, if the relay has the extension."""
         if request.question is None:
             if request not in self._telling:
                 return

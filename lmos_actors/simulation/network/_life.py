@@ -272,7 +272,7 @@ class Life:
             self.carrier.network.rt.timers.call_at(ping, self._ping_in_time)
 
     def _refuse(self) -> None:
-        """Tell the end that connected that the other end is gone."""
+        """Notify the connecting end that the other end is gone."""
         self.carrier.send(SMALL, partial(self.leave, 0), back=True)
 
     def never_stood(self) -> None:

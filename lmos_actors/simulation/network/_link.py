@@ -169,7 +169,7 @@ class NodeNetwork(ABC):
 
     @abstractmethod
     def _look_at_lines(self) -> None:
-        """Tell the connections of peers that the lines have changed."""
+        """Notify the connections of peers that the lines have changed."""
 
 
 class NetworkLink(ForwardingLink):
