@@ -159,8 +159,7 @@ LONG_FILES = frozenset(
         "lmos_actors.errors",
     }
 )
-FUNCTION_LINES = 40
-LONG_FUNCTIONS = frozenset({"lmos_actors.actors._dispatcher.run_batch"})  # the hot path
+FUNCTION_LINES = 60
 # Tests import faces: one that imports a private module breaks when that is renamed. The number only falls.
 MOST_TESTS_OF_INSIDES = 70
 INSIDES = re.compile(rf"\b(from|import) {PACKAGE}(\.\w+)*\._")
@@ -383,7 +382,7 @@ def oversized(module: Module) -> Iterator[str]:
     if lines > LINES and module.name not in LONG_FILES:
         yield f"{module.name} has {lines} lines"
     for name, line, size in functions(module):
-        if size > FUNCTION_LINES and name not in LONG_FUNCTIONS:
+        if size > FUNCTION_LINES:
             yield f"{module.name}:{line} {name} has {size} lines"
     if module.name.rpartition(".")[2].strip("_") in NAMES_OF_NOTHING:
         yield f"{module.name} is named after nothing"
@@ -472,11 +471,7 @@ def test_layers_are_written_once() -> None:
 def test_exceptions_are_still_needed() -> None:
     """An exception that nothing needs any more would let the next one through."""
     long_files = {module.name for module in MODULES if module.text.count("\n") > LINES}
-    long_functions = {
-        name for module in MODULES for name, _, size in functions(module) if size > FUNCTION_LINES
-    }
     assert long_files >= LONG_FILES
-    assert long_functions >= LONG_FUNCTIONS
     foreign = {(m.name, found.target.partition(".")[0]) for m in MODULES for found in m.imports()}
     assert foreign >= FOREIGN_ALLOWED
     assert {module.name for module in MODULES if any(named(module))} >= BY_NAME
@@ -537,8 +532,8 @@ SAMPLES = [
     (private_trio, "actors._runtime", "import trio\ntrio.lowlevel.current_task()", False),
     (oversized, "actors._ref", "x = 1\n" * 601, True),
     (oversized, "actors._ref", "x = 1\n" * 600, False),
-    (oversized, "actors._ref", long_function(41), True),
-    (oversized, "actors._ref", long_function(40), False),
+    (oversized, "actors._ref", long_function(61), True),
+    (oversized, "actors._ref", long_function(60), False),
     (oversized, "actors._utils", "", True),
 ]  # fmt: skip
 
