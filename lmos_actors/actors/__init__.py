@@ -267,7 +267,12 @@ with late(__name__):
         tell_within as tell_within,
     )
     from .refs._retrying import acts_again as acts_again, found_link as found_link
-    from .slot._calls import LocalCall as LocalCall, LocalStream as LocalStream
+    from .slot._calls import (
+        LocalCall as LocalCall,
+        LocalStream as LocalStream,
+        Outlet as Outlet,
+        pour as pour,
+    )
     from .slot._links import Monitor as Monitor
     from .slot._output_gate import OutputGate as OutputGate
     from .slot._skewed_clock import clock_seconds as clock_seconds, world_seconds as world_seconds

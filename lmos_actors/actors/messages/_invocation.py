@@ -25,7 +25,14 @@ from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import trio
-from trio.lowlevel import Abort, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
+from trio.lowlevel import (
+    Abort,
+    checkpoint,
+    current_task,
+    enable_ki_protection,
+    reschedule,
+    wait_task_rescheduled,
+)
 
 from lmos_actors.errors import ActionFailed, AgentError, SourceFailed, group_of, is_interrupt
 
@@ -228,19 +235,30 @@ class Run:
     async def _stream(self) -> None:
         args = (Progress[Any](self), *self.args) if self.op.progress is not None else self.args
         items = self.op.fn(self.agent, *args)
-        put = getattr(self.envelope, "put", None)
         try:
             async for item in items:
-                value = self.op.result(item)
-                if put is not None:
-                    gate = self.slot.output_gate
-                    if gate is not None and gate.waits_in_runs and not is_provisional(item):
-                        await gate.wait_kept()
-                    await put(value)
-                    if self.envelope.trace is not None:
-                        self.slot.rt.note("item", self.envelope, value=value)
+                await self.put(item)
         finally:
             await _close(items)
+
+    async def put(self, item: Any) -> None:
+        """Put out an item of a stream action, as its `yield` does; also for tasks that work for the run.
+
+        Wait until its consumer has room. Only one task at a time may call this. Raise TypeError for an item
+        of another type than the action declares.
+        """
+        if self.settled:
+            await checkpoint()  # nothing holds back a task whose items go nowhere
+            return
+        value = self.op.result(item)
+        put = getattr(self.envelope, "put", None)
+        if put is not None:
+            gate = self.slot.output_gate
+            if gate is not None and gate.waits_in_runs and not is_provisional(item):
+                await gate.wait_kept()
+            await put(value)
+            if self.envelope.trace is not None:
+                self.slot.rt.note("item", self.envelope, value=value)
 
 
 def is_provisional(item: object) -> bool:

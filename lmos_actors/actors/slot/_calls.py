@@ -29,7 +29,7 @@ from ..messages._output_queue import OutputQueue
 from ..refs._ref import STREAM_CREDIT, CallStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from typing import Self
 
     from lmos_actors._core import Timer
@@ -214,16 +214,51 @@ async def ask_with_sources(
     return await sources.answer(call)
 
 
+class Outlet:
+    """A consumer that takes the items of a stream one by one, in the step in which they are put out.
+
+    `take` gets each item. It must not block; what it raises ends the stream and arrives at the consumer.
+    While `has_room` returns False the run waits; after that the consumer calls `go_on`.
+    """
+
+    __slots__ = ("go_on", "has_room", "take")
+
+    def __init__(self, take: Callable[[Any], object], has_room: Callable[[], bool]) -> None:
+        self.take = take
+        self.has_room = has_room
+        self.go_on: Callable[[], object] = bool  # until a stream is poured into it
+
+
+async def pour(items: LocalStream | AsyncIterator[Any], outlet: Outlet) -> None:
+    """Pass all items of a stream to an outlet, and return at its end.
+
+    An item of a near agent needs no switch of tasks: it is passed on in the step of the agent that puts it
+    out, in the context of its run. Raise the error of the invocation, or what the outlet has raised.
+    """
+    if isinstance(items, LocalStream):
+        await items.pour(outlet)
+        return
+    async for item in items:
+        outlet.take(item)
+        while not outlet.has_room():
+            room = trio.Event()
+            outlet.go_on = room.set
+            await room.wait()
+
+
 class LocalStream(LocalCall):
     """An invocation with many outputs: the run waits while the consumer is 16 items behind."""
 
-    __slots__ = ("_outputs", "_room", "opener")
+    __slots__ = ("_outlet", "_outputs", "_poured", "_room", "_spilt", "opener")
 
     def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         super().__init__(slot, op, args, sender)
         self._outputs = OutputQueue(slot.rt.timers)
         self._outputs.call = self
         self._room: trio.lowlevel.Task | None = None  # the run, while it has no credit
+        self._outlet: Outlet | None = None
+        self._poured = 0
+        self._spilt: Exception | None = None  # what the outlet has raised
         self.opener = current_task()
 
     @property
@@ -246,13 +281,27 @@ class LocalStream(LocalCall):
         super().answer(value)
 
     async def put(self, item: Any) -> None:
-        """Take one output from the run; wait while there is no credit."""
+        """Take one output from the run; wait while there is no credit, or no room in the outlet."""
         await checkpoint_if_cancelled()
-        while len(self._outputs) >= STREAM_CREDIT and not self._done:
+        while not self._done and (
+            len(self._outputs) >= STREAM_CREDIT if self._outlet is None else not self._outlet.has_room()
+        ):
             self._room = task = current_task()
             note_wait(task, self)
             await wait_task_rescheduled(self._leave_room)
-        self._outputs.add(item)
+        if self._outlet is None:
+            self._outputs.add(item)
+            return
+        self._poured += 1
+        if not self._poured % STREAM_CREDIT:
+            await checkpoint()  # a run that waits for nothing else lets others run, as with a queue
+        if self._done:
+            return
+        try:
+            self._outlet.take(item)
+        except Exception as error:
+            self._spilt = error
+            self.leave()
 
     def _leave_room(self, _: object) -> Abort:
         self._room = None
@@ -272,6 +321,26 @@ class LocalStream(LocalCall):
         self._make_room()
 
     # ---- the consumer's side
+
+    async def pour(self, outlet: Outlet) -> None:
+        """See the function `pour`."""
+        await self._drain(outlet)
+        self._outlet, outlet.go_on = outlet, self._make_room
+        self._make_room()
+        try:
+            await self.result()
+        except ActionCancelled:
+            if self._spilt is None:
+                raise
+        finally:
+            self._outlet = None
+        if self._spilt is not None:
+            raise self._spilt
+        await self._drain(outlet)  # what an action with one output has answered
+
+    async def _drain(self, outlet: Outlet) -> None:
+        while self._outputs:
+            outlet.take(await anext(self._outputs))
 
     def __aiter__(self) -> Self:
         return self

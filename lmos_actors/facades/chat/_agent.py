@@ -19,7 +19,7 @@ A subclass writes `reply`; the rest is here:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator  # noqa: TC003 -- types of actions are read
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from weakref import WeakKeyDictionary
@@ -30,17 +30,20 @@ import trio
 from lmos_actors.actors import (
     Agent,
     MailboxOptions,
+    Run,
     action,
     completed_by,
     current_request,
     current_run,
     keep_whole,
     outline_of,
+    shape_of,
 )
 from lmos_actors.errors import (
     ActionFailed,
     AgentDied,
     AgentUnavailable,
+    InvalidInput,
     NotFound,
     StartFailed,
     StopFailed,
@@ -58,7 +61,6 @@ from lmos_actors.persistence import (
 )
 from lmos_actors.supervision import ChildSpec
 
-from ._answer_channel import AHEAD
 from ._asked_turns import Key, TurnKeys, kept_key, keyed
 from ._call import VoiceCall
 from ._failures import failure, store_in_use
@@ -87,7 +89,7 @@ from ._turn import ChatTurn, TurnOffer, TurnRunner, said_again
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from contextlib import AbstractContextManager
 
     from lmos_actors.actors import Runtime
     from lmos_actors.approvals import Offer
@@ -220,12 +222,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         if there is none. A message that comes again under its `key` is not asked again: it gets the same
         answer. Messages that a resumable turn sends get a key by themselves.
         """
-        async with self._turn(content, session, parts, metadata, key, new=new) as (turn, items):
-            yield TurnBegan(turn.session, turn.is_new)  # noqa: ASYNC119 -- the runtime closes what it runs
-            async for item in items:
-                yield item  # noqa: ASYNC119
-        await keep_whole()
-        yield TurnDone(turn.answer, list(turn.answer_parts), turn.is_cut)
+        yield await self._turn(content, session, parts, metadata, key, new=new)
 
     @action(concurrency=MAX_TURNS)
     @completed_by(keyed)
@@ -240,13 +237,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         key: Key = None,
     ) -> AsyncGenerator[ChatItem]:
         """Send a message as `chat`, and carry out tools for the agent; `answers` are those to its calls."""
-        turning = self._turn(content, session, parts, metadata, key, new=new, answers=answers)
-        async with turning as (turn, items):
-            yield TurnBegan(turn.session, turn.is_new)  # noqa: ASYNC119
-            async for item in items:
-                yield item  # noqa: ASYNC119
-        await keep_whole()
-        yield TurnDone(turn.answer, list(turn.answer_parts), turn.is_cut)
+        yield await self._turn(content, session, parts, metadata, key, new=new, answers=answers)
 
     @action(concurrency=MAX_TURNS)
     async def call(
@@ -276,18 +267,21 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 memories=self._memories_of,
                 new_id=self.new_id,
             )
-            runner = partial(TurnRunner, turn=call, reply=self.talk)
-            async with self._runner(runner, TurnRunner.hold_call, sound) as items:
-                yield CallBegan(id, call.is_new, call.format)  # noqa: ASYNC119
-                understood = ""
-                async for item in items:
-                    if isinstance(item, TextChunk) and item.role == "user":
-                        understood += item.text
-                    elif isinstance(item, TurnDone):
-                        said = self._message("user", understood), self._message("agent", item.text)
-                        await self._keep(kept, call.memory, [each for each in said if each.text])
-                        understood = ""
-                    yield item  # noqa: ASYNC119
+            yield CallBegan(id, call.is_new, call.format)  # noqa: ASYNC119 -- the runtime closes what it runs
+            put, understood = _output(), ""
+
+            async def out(item: CallItem) -> None:
+                nonlocal understood
+                if isinstance(item, TextChunk) and item.role == "user":
+                    understood += item.text
+                elif isinstance(item, TurnDone):
+                    said = self._message("user", understood), self._message("agent", item.text)
+                    await self._keep(kept, call.memory, [each for each in said if each.text])
+                    understood = ""
+                await put(item)
+
+            runner = partial(TurnRunner, turn=call, reply=self.talk, out=out)
+            await self._in_child(runner, TurnRunner.hold_call, sound)
             await self._keep(kept, call.memory, [])
 
     @action(safe=True, idempotent=True)
@@ -327,7 +321,6 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     def _owner(self) -> str:
         return current_request().principal or ""
 
-    @asynccontextmanager
     async def _turn(
         self,
         content: str,
@@ -338,37 +331,46 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         *,
         new: bool,
         answers: AsyncIterator[ClientAnswer] | None = None,
-    ) -> AsyncGenerator[tuple[ChatTurn, AsyncIterator[ChatItem]]]:
-        """Run one turn in a block, and keep it at the end of the block."""
+    ) -> TurnDone:
+        """Run one turn, put its items out as items of this run, keep it, and return its last item."""
         if not content and not parts:
             raise failure(INVALID_MESSAGE, "a message has content or parts")
         if key is not None and session_id is None:
             session_id, new = f"for {key}", True
         owner, id = self._owner(), self._session_for(session_id, new=new)
+        put = _output()
         async with self._lines.place(owner, id):
             session = await self._read(owner, id)
             name = "" if key is None else kept_key(key, content, parts or ())
             if name and (before := answer_under(session, name)) is not None:
                 turn = self._made(session, content, parts, metadata, None)
-                yield turn, said_again(turn, before)
-                return
+                await put(TurnBegan(id, turn.is_new))
+                async for item in said_again(turn, before):
+                    await put(item)
+                return await self._done(turn)
             asked = self._message("user", content, parts or (), name)
             wanted, has_tools = self.keeps_turn(metadata or {}), answers is not None
             begun = self._kept.begun(session, asked, metadata, wanted=wanted, has_client=has_tools)
             async with begun as kept:
                 turn = self._made(session, asked.text, parts, metadata, kept, has_client_tools=has_tools)
                 name, keys = ("", None) if kept is None else self._named(session, kept)
-                runner = partial(TurnRunner, turn=turn, reply=self.reply, asks=keys)
+                await put(TurnBegan(id, turn.is_new))
+                runner = partial(TurnRunner, turn=turn, reply=self.reply, out=put, asks=keys)
                 how: tuple[Any, ...] = (TurnRunner.converse, answers) if has_tools else (TurnRunner.run,)
                 try:
-                    async with self._runner(runner, *how, offer=self._offer(turn), name=name) as items:
-                        yield turn, items
+                    await self._in_child(runner, *how, offer=self._offer(turn), name=name)
                 except ActionFailed as error:
                     await self._kept.wait_if_ended()
                     with suppress(ActionFailed):  # the caller hears why the turn has failed
                         await self._keep_failed(session, asked, turn, error, kept)
                     raise
                 await self._keep(session, turn.memory, [asked, self._answer_of(turn)], kept)
+        return await self._done(turn)
+
+    async def _done(self, turn: ChatTurn) -> TurnDone:
+        """Return the last item of a turn, once what the agent has changed is kept."""
+        await keep_whole()
+        return TurnDone(turn.answer, list(turn.answer_parts), turn.is_cut)
 
     async def _keep_failed(
         self,
@@ -414,11 +416,10 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         kept, parts = turn.kept, msgspec.convert(turn.kept.parts, list[ChatPart])
         return self._made(session, kept.text, parts, kept.metadata, turn, is_resumed=True, steps=steps)
 
-    def _run_again(
-        self, turn: ChatTurn, kept: OpenTurn, name: str
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        runner = partial(TurnRunner, turn=turn, reply=self.reply, asks=self._keys_of(kept, name))
-        return self._runner(runner, TurnRunner.run, name=name)
+    async def _run_again(self, turn: ChatTurn, kept: OpenTurn, name: str) -> None:
+        keys = self._keys_of(kept, name)
+        runner = partial(TurnRunner, turn=turn, reply=self.reply, out=_nowhere, asks=keys)
+        await self._in_child(runner, TurnRunner.run, name=name)
 
     def _named(self, session: Session, kept: OpenTurn) -> tuple[str, TurnKeys]:
         name = name_of(session, kept)
@@ -491,29 +492,26 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         with store_in_use():
             await self._sessions.keep(session, said, turn)
 
-    @asynccontextmanager
-    async def _runner(
+    async def _in_child(
         self,
-        made: Callable[..., TurnRunner],
+        made: Callable[[], TurnRunner],
         handle: Any,
         *args: Any,
         offer: Offer | None = None,
         name: str = "",
-    ) -> AsyncGenerator[AsyncIterator[Any]]:
-        """Have a child run a turn or a call for a block. A crash of the child becomes INTERNAL_ERROR.
+    ) -> None:
+        """Have a child run a turn or a call. A crash of the child becomes INTERNAL_ERROR.
 
         `name` is the name of a turn that goes on in the agent's next life.
         """
         self._number += 1
-        out, items = trio.open_memory_channel[Any](AHEAD)
         child_name = f"turn-{self._number}"
-        child = ChildSpec(child_name, partial(made, out=out), restart="temporary", shutdown="brutal")
+        child = ChildSpec(child_name, made, restart="temporary", shutdown="brutal")
         try:
             runner = await self.start_child(child)
         except (WrongState, StartFailed):
             await self._kept.wait_if_ended()  # as it may have since this task was last run
             raise
-        begun: AbstractAsyncContextManager[Any] = runner.begin(handle, *args)
         approvals = self._place().rt.approvals
         offering: AbstractContextManager[None] = nullcontext()
         whole: AbstractContextManager[None] = nullcontext()
@@ -526,29 +524,29 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 naming = approvals.askers.during(runner.path, self.path, name)
         try:
             with whole, offering, naming:
-                async with begun as running, aclosing(_taken(items)) as taken:
-                    yield taken
-                    await running.result()
+                await runner.invoke(handle, *args)
         except (AgentDied, AgentUnavailable):
             raise failure(INTERNAL_ERROR, "internal server error") from None
         finally:
-            items.close()
             # WrongState: all that is below the agent was stopped at once, as with its node
             with trio.CancelScope(shield=True), suppress(NotFound, StopFailed, WrongState):
                 await self.children.terminate_child(child_name)
 
 
-async def _taken(items: trio.MemoryReceiveChannel[Any]) -> AsyncGenerator[Any]:
-    """Yield the items of a channel to its end; without a pause while one is ready."""
-    while True:
-        try:
-            try:
-                item = items.receive_nowait()
-            except trio.WouldBlock:
-                item = await items.receive()
-        except trio.EndOfChannel:
-            return
-        yield item
+def _output() -> Callable[[Any], Awaitable[None]]:
+    """Return the function that puts out items of the stream that the code of an agent runs for now."""
+    run = current_run()
+    assert isinstance(run, Run)
+    return run.put
+
+
+async def _nowhere(item: ChatItem) -> None:
+    """Check an item of a turn whose caller is gone."""
+    try:
+        shape_of(type(item)).take(item)
+    except InvalidInput as error:
+        raise TypeError(f"this cannot be sent: {error}") from None
+    await trio.lowlevel.checkpoint()
 
 
 def _said(message: KeptMessage) -> Said:

@@ -1,20 +1,19 @@
-"""The channel from the task that answers to the run whose items the caller gets: for turns and calls."""
+"""The way from the task that answers to the run whose items the caller gets: for turns and calls."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import trio
 
-from lmos_actors.actors import shape_of
-from lmos_actors.errors import InvalidInput, ToolFailed
+from lmos_actors.errors import ToolFailed
 
 from ._items import ToolCalled, ToolReturned
 from ._tools import Tool, shown_reason, tool_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from lmos_actors.memories import Memories
 
@@ -22,46 +21,45 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-AHEAD: Final = 8
-"""Maximum items of an answer that wait for the run that passes them on."""
-
 
 class NotInProgress(RuntimeError):
     """A turn or a call has not begun."""
 
 
 class AnswerChannel:
-    """Takes the items of one answer, and is at most `AHEAD` items ahead of its reader."""
+    """Takes the items of one answer, from several tasks, and passes them on one after another."""
 
-    __slots__ = ("_new_id", "_out")
+    __slots__ = ("_lock", "_new_id", "_pass_on")
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
-        self._out: trio.MemorySendChannel[Any] | None = None
+        self._pass_on: Callable[[Any], Awaitable[None]] | None = None
+        self._lock = trio.Lock()
 
-    def open(self, out: trio.MemorySendChannel[Any]) -> None:
-        """Begin: from now on items go into this channel."""
-        self._out = out
+    def open(self, pass_on: Callable[[Any], Awaitable[None]]) -> None:
+        """Begin: from now on a function gets the items, and waits until the reader has room."""
+        self._pass_on = pass_on
+
+    def close(self) -> None:
+        """End: no more items are taken."""
+        self._pass_on = None
 
     async def put(self, item: ChatItem | CallItem) -> None:
-        """Pass an item on. Waits until the reader has room.
+        """Pass an item on, and wait until the reader has room.
 
-        Raises RuntimeError before the beginning, TypeError for an item that could not be sent: so the mistake
-        ends this turn, and not the agent whose action returns the item.
+        Raise RuntimeError before the beginning and after the end; TypeError for an item that could not be
+        sent: so the mistake ends this turn, and not the agent whose action returns the item.
         """
-        if self._out is None:
-            raise NotInProgress("the turn is not in progress")
         try:
-            shape_of(type(item)).take(item)
-        except InvalidInput as error:
-            raise TypeError(f"this cannot be sent: {error}") from None
-        try:
-            self._out.send_nowait(item)  # without a pause: those that wait are few
+            self._lock.acquire_nowait()
         except trio.WouldBlock:
-            await self._out.send(item)
-        except trio.BrokenResourceError:
-            await trio.lowlevel.checkpoint_if_cancelled()  # the reader has left, which is no crash
-            raise
+            await self._lock.acquire()
+        try:
+            if self._pass_on is None:
+                raise NotInProgress("the turn is not in progress")
+            await self._pass_on(item)
+        finally:
+            self._lock.release()
 
     async def use(self, tool: Tool | Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """Call a tool, and show the call; return its result as plain data. Raises ToolFailed."""

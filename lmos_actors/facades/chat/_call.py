@@ -15,9 +15,7 @@ from ._answer_channel import AnswerChannel, check_memory, memories_of
 from ._items import Interrupted, Sound, SoundFormat, TextChunk, TurnDone
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-
-    import trio
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from lmos_actors.memories import Memories
 
@@ -116,8 +114,12 @@ class VoiceCall:
         """Call a tool, and show the call; return its result as plain data. Raises ToolFailed."""
         return await self._out.use(tool, arguments)
 
-    async def run(self, talk: Callable[[VoiceCall], Any], out: trio.MemorySendChannel[Any]) -> None:
-        """Have `talk` hold the call; the call ends with a `finish`."""
+    def close(self) -> None:
+        """End: nothing more can be said."""
+        self._out.close()
+
+    async def run(self, talk: Callable[[VoiceCall], Any], out: Callable[[Any], Awaitable[None]]) -> None:
+        """Have `talk` hold the call, which ends with a `finish`; `out` gets its items."""
         self._out.open(out)
         held = talk(self)
         if inspect.isawaitable(held):

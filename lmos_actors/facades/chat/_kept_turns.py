@@ -41,8 +41,7 @@ from ._failures import store_in_use
 from ._items import GIVEN_UP, INTERNAL_ERROR, TurnFailure
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 
     from lmos_actors.actors import Slot
     from lmos_actors.persistence import Session, Sessions, Ticket
@@ -69,7 +68,7 @@ class KeptTurns:
     """The turns of a chat agent's incarnation that survive it; `is_on`: whether turns are kept at all.
 
     `make` makes a resumed turn from its session, its record and its steps; `run` has a child run it, by its
-    name, for a block; `answer` makes the agent's message from a turn; `start_soon` starts a task that ends
+    name; `answer` makes the agent's message from a turn; `start_soon` starts a task that ends
     with the incarnation.
     """
 
@@ -81,7 +80,7 @@ class KeptTurns:
         *,
         is_on: bool,
         make: Callable[[Session, OpenTurn, list[Any]], ChatTurn],
-        run: Callable[[ChatTurn, OpenTurn, str], AbstractAsyncContextManager[AsyncIterator[Any]]],
+        run: Callable[[ChatTurn, OpenTurn, str], Awaitable[None]],
         answer: Callable[[ChatTurn | None], KeptMessage],
         start_soon: Callable[..., None],
     ) -> None:
@@ -262,9 +261,7 @@ class KeptTurns:
             return
         try:
             with self._counted(turn):
-                async with self._run(again, turn, name_of(session, turn)) as items:
-                    async for _ in items:
-                        pass
+                await self._run(again, turn, name_of(session, turn))
         except ActionFailed as error:
             await self._keep_failed(turn, failed_answer(self._answer(again), error))
         else:

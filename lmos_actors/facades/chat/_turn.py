@@ -3,9 +3,9 @@
 A turn runs in an agent of its own (`TurnRunner`), a temporary child of the chat agent: a mistake in it ends
 only that turn, its crash report names the turn, and `node.tree()` shows it while it runs.
 
-The answer goes through a channel, from the task that runs `reply` to the run whose items the caller gets, and
-is at most eight items ahead of it (`_answer_channel.py`). So a tool that is used in the middle of it shows
-itself in order.
+The task that runs `reply` puts the items of the answer out itself, as items of the run that the caller has
+asked for, and waits until the caller has room (`_answer_channel.py`). So a tool that is used in the middle of
+it shows itself in order.
 """
 
 from __future__ import annotations
@@ -341,8 +341,12 @@ class ChatTurn:
     async def _put(self, item: ChatItem) -> None:
         await self._out.put(item)
 
-    async def run(self, reply: Callable[[ChatTurn], Any], out: trio.MemorySendChannel[Any]) -> None:
-        """Have `reply` answer into a channel."""
+    def close(self) -> None:
+        """End: nothing more can be said."""
+        self._out.close()
+
+    async def run(self, reply: Callable[[ChatTurn], Any], out: Callable[[Any], Awaitable[None]]) -> None:
+        """Have `reply` answer; `out` gets the items of the answer."""
         self._out.open(out)
         said: Any = reply(self)
         if isinstance(said, AsyncGenerator):
@@ -469,7 +473,7 @@ def _decision_in(call: _OpenCall) -> tuple[bool, dict[str, Any] | None] | None:
 
 
 class TurnRunner(Agent, private=True):
-    """Runs one turn or one call of a chat agent; the items go into `out`, which is closed at its end."""
+    """Runs one turn or one call of a chat agent; `out` is an async function that gets the items."""
 
     turn: Any
     reply: Any
@@ -492,7 +496,7 @@ class TurnRunner(Agent, private=True):
         finally:
             if self.asks is not None and isinstance(run, Run):
                 run.slot.turns.durables -= 1
-            self.out.close()
+            self.turn.close()
 
     @action
     async def converse(self, answers: AsyncIterator[ClientAnswer]) -> None:

@@ -1,9 +1,10 @@
 """One connection of an Omnia client: its messages become turns of a chat agent, their items become frames.
 
 Messages are taken one after the other, by one task. A turn is a stream of the agent's action `converse`, as
-any client may carry out tools; leaving the connection leaves the stream, which cancels the turn at its await;
-a call by sound goes on for a while (`_calls.py`). A client that reads slowly slows its
-agent: no more than `ROOM` bytes wait for it.
+any client may carry out tools. An item of a near agent becomes a frame in the step in which the agent puts it
+out (`pour`), and is sent in the same step if the connection is quiet. Leaving the connection leaves the stream,
+which cancels the turn at its await; a call by sound goes on for a while (`_calls.py`). A client that reads
+slowly slows its agent: no more than `ROOM` bytes wait for it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 import trio
 from msgspec import UNSET
 
-from lmos_actors.actors import Invocation
+from lmos_actors.actors import Invocation, Outlet, pour
 from lmos_actors.bindings import Arrival, principal_of
 from lmos_actors.errors import (
     ActionFailed,
@@ -106,11 +107,13 @@ class OmniaConnection:
         self.principal = principal_of(admission)
         """The principal of the client; None for callers without credentials."""
         self.wire = ServerConnection(
-            options, new_id=entropy.new_id, now=entropy.now, wake=connection.wake, copy=self._copy
+            options, new_id=entropy.new_id, now=entropy.now, wake=connection.flush, copy=self._copy
         )
         self._in, self._messages = trio.open_memory_channel[MessageReceived](omnia.MAX_WAITING + 2)
         self._answers: trio.MemorySendChannel[ClientAnswer] | None = None
         self._drained = trio.Event()
+        self._is_full = False  # somebody waits for room
+        self._outlet: Outlet | None = None  # of the turn that goes on
         self._charged = 0
         self._watched: SessionKey | None = None
         self._asked: set[str] = set()  # calls of this turn that the client carries out
@@ -135,7 +138,7 @@ class OmniaConnection:
         finally:
             self._watch(None)
             self._has_ended = True
-            self._drained.set()
+            self._make_room()
             if self._call is not None:
                 self._call.detach(self)
 
@@ -161,8 +164,8 @@ class OmniaConnection:
         """Return the frames that are to be sent."""
         found = self.wire.frames(room)
         self.charge()
-        if self.wire.waiting_bytes < ROOM:
-            self._drained.set()
+        if self._is_full and self.wire.waiting_bytes < ROOM:
+            self._make_room()
         return found
 
     def is_behind(self) -> bool:
@@ -364,12 +367,10 @@ class OmniaConnection:
         try:
             with arrival:
                 async with self._link.open(asked) as items:
-                    async for item in items:
-                        self._send(turn, item)
-                        self.charge()
-                        await self.room()
+                    self._outlet = Outlet(partial(self._send, turn), self.has_room)
+                    await pour(items, self._outlet)
         finally:
-            self._answers = None
+            self._answers = self._outlet = None
             self._asked.clear()
 
     def _send(self, turn: ServerTurn, item: Any) -> None:
@@ -396,6 +397,7 @@ class OmniaConnection:
             turn.done(item.text, parts=_parts(item.parts))
         elif isinstance(item, TurnBegan):
             turn.session_id = item.session
+        self.charge()
 
     def _show_result(self, turn: ServerTurn, item: ToolReturned) -> None:
         if item.id in self._asked:
@@ -404,11 +406,22 @@ class OmniaConnection:
             result = UNSET if item.error is not None else item.result
             turn.show_result(omnia.Outcome(id=item.id, result=result, error=item.error))
 
+    def has_room(self) -> bool:
+        """Return whether the client has taken most of the sent data, or has left."""
+        self._is_full = self.wire.waiting_bytes >= ROOM and not self._has_ended
+        return not self._is_full
+
     async def room(self) -> None:
-        """Wait until the client has taken most of the sent data, or has left."""
-        if self.wire.waiting_bytes >= ROOM and not self._has_ended:
-            self._drained = self._drained if not self._drained.is_set() else trio.Event()
+        """Wait until `has_room`."""
+        while not self.has_room():
+            self._drained = trio.Event() if self._drained.is_set() else self._drained
             await self._drained.wait()
+
+    def _make_room(self) -> None:
+        self._is_full = False
+        self._drained.set()
+        if self._outlet is not None:
+            self._outlet.go_on()
 
     # ---- watching, and the end
 
