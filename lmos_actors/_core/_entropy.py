@@ -12,6 +12,7 @@ import os
 import time
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
@@ -280,7 +281,7 @@ class Entropy:
     ) -> None:
         self.seed = seed
         self._stamp = stamp
-        self._time_of = _real_time_of if time_of is None else time_of
+        self._time_of = partial(datetime.fromtimestamp, tz=UTC) if time_of is None else time_of
         self._ids = _POOL if id_bytes is None else list[str]()
         self._id_bytes = os.urandom if id_bytes is None else id_bytes
         self._key_bytes = _real_key_bytes if key_bytes is None else key_bytes
@@ -297,7 +298,7 @@ class Entropy:
 
     def now(self) -> datetime:
         """Return the time of day, in UTC."""
-        return self.time_of(self.stamp())
+        return self._time_of(self._stamp())
 
     def stamp(self) -> float:
         """Return the time of day as a number for `time_of`: for what happens too often for `now`."""
@@ -314,10 +315,6 @@ class Entropy:
         different names make unrelated ones. Without a seed every stream is new.
         """
         return RandomStream(int.from_bytes(self._key_bytes(name), "little"))
-
-
-def _real_time_of(stamp: float) -> datetime:
-    return datetime.fromtimestamp(stamp, UTC)
 
 
 def _real_key_bytes(_name: str) -> bytes:

@@ -163,8 +163,11 @@ class Session:
     @property
     def is_new(self) -> bool:
         """Whether no message has had its answer yet; a failed turn changes nothing that is kept."""
-        said = (msgspec.json.decode(each, type=KeptMessage) for each in reversed(self.written))
-        return not any(each.role == "agent" and each.failed is None for each in said)
+        for written in reversed(self.written):
+            message = msgspec.json.decode(written, type=KeptMessage)
+            if message.role == "agent" and message.failed is None:
+                return False
+        return True
 
 
 @attrs.frozen

@@ -1,7 +1,7 @@
 """A blocking store that a trio program can await: a thread makes its calls, one after another.
 
-On virtual time the calling task makes them, as threads have no part in it; a simulated store has a commit
-under way while time goes by.
+The calling task makes them on virtual time, as threads have no part in it, and for a store in memory, which
+does not block. A simulated store has a commit under way while time goes by.
 
 `trio.to_thread` takes twice as long for a call: it looks for a free thread each time. Where one agent alone
 waits for each of its commits, that is most of the time.
@@ -21,6 +21,7 @@ from trio.lowlevel import Abort
 
 from lmos_actors._core import time_jumps
 
+from ._memory import MemoryStore
 from ._simulated import SimulatedStore
 from ._store import IndexedStore
 
@@ -105,7 +106,7 @@ class StoreInThread:
         self.name = store.name
         self._store = store
         self._is_open = False
-        self._thread: StoreThread | None = None  # stays None on virtual time
+        self._thread: StoreThread | None = None  # stays None where the calling task makes the calls
         self._is_committing = False
 
     @property
@@ -165,7 +166,7 @@ class StoreInThread:
     @trio.lowlevel.enable_ki_protection
     async def opened(self) -> AsyncGenerator[None]:
         """Keep the store open for a block; see `AsyncStore`."""
-        if not time_jumps():
+        if not time_jumps() and type(self._store) is not MemoryStore:
             self._thread = StoreThread(f"store {self.name}")
         try:
             await self._call(self._open_store)

@@ -102,7 +102,7 @@ class InputStream:
     """
 
     __slots__ = (
-        "_bytes", "_failure", "_finished", "_items", "_receiver", "_timers", "begun", "call", "name",
+        "_bytes", "_failure", "_finished", "_items", "_receiver", "_take", "_timers", "begun", "call", "name",
         "on_taken",
     )  # fmt: skip
 
@@ -117,6 +117,7 @@ class InputStream:
         self._finished = False
         self._failure: SourceFailed | None = None
         self._receiver: trio.lowlevel.Task | None = None
+        self._take: Callable[[Any], object] | None = None
 
     def __repr__(self) -> str:
         return f"<input stream {self.name!r}>"
@@ -145,6 +146,18 @@ class InputStream:
         self.on_taken()
         return item
 
+    def pour(self, take: Callable[[Any], object]) -> None:
+        """Have a function get every item, in the step in which it comes, in place of a task that iterates.
+
+        It must not block or raise. It does not hear of the end of the stream, or of a break.
+        """
+        self._take = take
+        items, self._bytes = [*self._items], 0
+        self._items.clear()
+        for item in items:
+            take(item)
+            self.on_taken()
+
     def _abort(self, _: object) -> Abort:
         self._receiver = None
         return Abort.SUCCEEDED
@@ -167,7 +180,13 @@ class InputStream:
 
     def put(self, item: Any) -> None:
         """See `ItemTarget`."""
-        if self._failure is None and not self._finished:
+        if self._failure is not None or self._finished:
+            return
+        if self._take is not None:
+            self._timers.woke = True  # in a simulation: what it does may wake a task
+            self._take(item)
+            self.on_taken()
+        else:
             self._items.append(item)
             self._bytes += _size(item)
             self._wake()

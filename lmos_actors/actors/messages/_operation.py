@@ -114,9 +114,10 @@ class Operation:
     """A function of an agent class that a message can name; made once per class."""
 
     __slots__ = (
-        "checks", "concurrency", "fill", "fn", "give", "inputs", "internal", "is_plain", "kind", "label",
-        "name", "names", "on_disconnect", "original", "owner", "params", "postpone", "progress", "repeatable",
-        "result_secrecy", "result_shape", "secrecies", "streams", "take", "untyped", "verb", "when", "whole",
+        "checks", "concurrency", "defaults", "fill", "fn", "give", "inputs", "internal", "is_plain", "kind",
+        "label", "name", "names", "needed", "on_disconnect", "original", "owner", "params", "postpone",
+        "progress", "repeatable", "result_secrecy", "result_shape", "secrecies", "streams", "take", "untyped",
+        "verb", "when", "whole",
     )  # fmt: skip
 
     original: Operation
@@ -156,6 +157,8 @@ class Operation:
         lone = len(params) == 1 and not params[0].keyword_only
         self.take: Callable[[Any], Any] = params[0].take if lone else _no_short_cut
         self.checks = _checks_by_place(params, whole)
+        self.defaults = tuple(p.default for p in params)
+        self.needed = max((place + 1 for place, p in enumerate(params) if p.default is MISSING), default=0)
         self.inputs = [(p.wire_name, p.name, p.take) for p in params if not p.is_stream]
         self.streams = tuple(place for place, p in enumerate(params) if p.is_stream)
         self.give: Callable[[Any], Any] = result.take if result is not None else _pass
@@ -187,6 +190,10 @@ class Operation:
             if self.checks is not None:
                 takes, paths = self.checks
                 return tuple(map(_CALL, takes, args, paths))
+        elif not kwargs and self.checks is not None and self.needed <= len(args) < len(params):
+            takes, paths = self.checks
+            bound = (*map(_CALL, takes, args, paths), *self.defaults[len(args) :])
+            return bound if self.fill is None else self.fill(bound)
         return self._bind_slowly(args, dict(kwargs))
 
     def take_anything(self) -> None:

@@ -29,6 +29,7 @@ import trio
 
 from lmos_actors.actors import (
     Agent,
+    InputStream,
     MailboxOptions,
     Run,
     action,
@@ -91,7 +92,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from lmos_actors.actors import Runtime
+    from lmos_actors.actors import Request, Runtime
     from lmos_actors.approvals import Offer
     from lmos_actors.persistence import Role, Session
 
@@ -253,7 +254,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         """
         if not self.has_voice():
             raise failure(MEDIA_NOT_ENABLED, "nobody can speak with this agent")
-        owner, id = self._owner(), self._session_for(session, new=new)
+        owner = self._owner()
+        id = self._session_for(owner, session, new=new)
         async with self._lines.place(owner, id):
             kept = await self._read(owner, id)
             call = VoiceCall(
@@ -337,8 +339,9 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             raise failure(INVALID_MESSAGE, "a message has content or parts")
         if key is not None and session_id is None:
             session_id, new = f"for {key}", True
-        owner, id = self._owner(), self._session_for(session_id, new=new)
-        put = _output()
+        request, put = current_request(), _output()
+        owner = request.principal or ""
+        id = self._session_for(owner, session_id, new=new)
         async with self._lines.place(owner, id):
             session = await self._read(owner, id)
             name = "" if key is None else kept_key(key, content, parts or ())
@@ -356,9 +359,10 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 name, keys = ("", None) if kept is None else self._named(session, kept)
                 await put(TurnBegan(id, turn.is_new))
                 runner = partial(TurnRunner, turn=turn, reply=self.reply, out=put, asks=keys)
-                how: tuple[Any, ...] = (TurnRunner.converse, answers) if has_tools else (TurnRunner.run,)
+                if isinstance(answers, InputStream):
+                    answers.pour(turn.take_answer)
                 try:
-                    await self._in_child(runner, *how, offer=self._offer(turn), name=name)
+                    await self._in_child(runner, TurnRunner.run, offer=self._offer(turn, request), name=name)
                 except ActionFailed as error:
                     await self._kept.wait_if_ended()
                     with suppress(ActionFailed):  # the caller hears why the turn has failed
@@ -436,9 +440,9 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         answer = self._message("agent", turn.answer, turn.answer_parts)
         return msgspec.structs.replace(answer, notes=turn.notes)
 
-    def _offer(self, turn: ChatTurn) -> Offer | None:
+    def _offer(self, turn: ChatTurn, request: Request) -> Offer | None:
         """Return the way to the user who may decide a question in a turn: the turn's own, or its caller's."""
-        approvals, request = self._place().rt.approvals, current_request()
+        approvals = self._place().rt.approvals
         if approvals is None:
             return None
         if request.allows is not None:
@@ -446,9 +450,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         found: Offer | None = approvals.offers.of(request.consumer)
         return found
 
-    def _session_for(self, session_id: str | None, *, new: bool) -> str:
+    def _session_for(self, owner: str, session_id: str | None, *, new: bool) -> str:
         """Return the id of the session that a message belongs to. Raises ActionFailed."""
-        owner = self._owner()
         if session_id is not None and not (0 < len(session_id) <= LONGEST_ID and session_id.isprintable()):
             # a control character would be read as the separator of a key of the store
             text = f"the id of a session has 1 to {LONGEST_ID} printable characters"
@@ -512,16 +515,16 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         except (WrongState, StartFailed):
             await self._kept.wait_if_ended()  # as it may have since this task was last run
             raise
-        approvals = self._place().rt.approvals
+        approvals, path = self._place().rt.approvals, runner.path
         offering: AbstractContextManager[None] = nullcontext()
         whole: AbstractContextManager[None] = nullcontext()
         naming: AbstractContextManager[None] = nullcontext()
         if approvals is not None:
-            whole = approvals.clocks.part_of(runner.path, current_run())
+            whole = approvals.clocks.part_of(path, current_run())
             if offer is not None:
-                offering = approvals.offers.during(runner.path, offer)
+                offering = approvals.offers.during(path, offer)
             if name:
-                naming = approvals.askers.during(runner.path, self.path, name)
+                naming = approvals.askers.during(path, self.path, name)
         try:
             with whole, offering, naming:
                 await runner.invoke(handle, *args)

@@ -14,7 +14,7 @@ import binascii
 import inspect
 from base64 import b64decode
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -22,7 +22,7 @@ import msgspec
 import trio
 
 from lmos_actors.actors import Agent, Run, action, ask_client, current_run
-from lmos_actors.errors import ActionFailed, SourceFailed, ToolFailed
+from lmos_actors.errors import ActionFailed, ToolFailed
 
 from ._answer_channel import AnswerChannel, NotInProgress, check_memory, memories_of
 from ._items import (
@@ -499,18 +499,7 @@ class TurnRunner(Agent, private=True):
             self.turn.close()
 
     @action
-    async def converse(self, answers: AsyncIterator[ClientAnswer]) -> None:
-        """Run the turn of a caller with tools; `answers` are those to its calls. Raises ActionFailed."""
-        self.nursery.start_soon(self._hear, answers)
-        await self.run()
-
-    @action
     async def hold_call(self, sound: AsyncIterator[bytes]) -> None:
         """Run a call; `sound` is its caller's speech. Raises ActionFailed."""
         self.turn.sound = sound
         await self.run()
-
-    async def _hear(self, answers: AsyncIterator[ClientAnswer]) -> None:
-        with suppress(SourceFailed):  # the turn is over, or its caller has left
-            async for answer in answers:
-                self.turn.take_answer(answer)

@@ -2,9 +2,9 @@
 
 Messages are taken one after the other, by one task. A turn is a stream of the agent's action `converse`, as
 any client may carry out tools. An item of a near agent becomes a frame in the step in which the agent puts it
-out (`pour`), and is sent in the same step if the connection is quiet. Leaving the connection leaves the stream,
-which cancels the turn at its await; a call by sound goes on for a while (`_calls.py`). A client that reads
-slowly slows its agent: no more than `ROOM` bytes wait for it.
+out (`pour`), and is sent in the same step if the connection is quiet. Leaving the connection leaves the
+stream, which cancels the turn at its await; a call by sound goes on for a while (`_calls.py`). A client that
+reads slowly slows its agent: no more than `ROOM` bytes wait for it.
 """
 
 from __future__ import annotations
@@ -442,9 +442,11 @@ class OmniaConnection:
 
     def _copy(self, message: ServerMessage, session_id: str) -> None:
         """Send a frame of a turn to the other connections that watch its session."""
-        for other in self._context.watchers.get(self._key(session_id), ()):
-            if other is not self:
-                other.show(message, session_id)
+        watchers = self._context.watchers
+        if watchers:
+            for other in watchers.get(self._key(session_id), ()):
+                if other is not self:
+                    other.show(message, session_id)
 
     def show(self, message: ServerMessage, session_id: str) -> None:
         """Send a frame of a turn that another connection has asked for."""
