@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import attrs
 
-from lmos_actors.actors import DEFAULT_MAILBOX, Slot, outline_of
+from lmos_actors.actors import DEFAULT_MAILBOX, Slot, class_made_by, outline_of
 from lmos_actors.errors import ConfigError, IdTaken
 
 from ._siblings import class_of
@@ -209,7 +209,7 @@ def has_durable_agents(spec: Spec) -> bool:
 
 
 def _contract_of(spec: ChildSpec[Any]) -> Any:
-    return outline_of(spec.factory) or outline_of(agent_class(spec))
+    return outline_of(class_made_by(spec.factory))
 
 
 # ---- ids, and the names that children of the root may not have

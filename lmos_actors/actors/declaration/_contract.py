@@ -84,5 +84,8 @@ CLASS_PLACE = "lmos_actors_class"
 def outline_of(cls: Any) -> Contract | None:
     """Return the contract of a class as far as it is known, and read no types; None for what is no agent."""
     parts: tuple[type, ...] = getattr(cls, "__mro__", ())
-    found: Any = next((vars(part)["__contract__"] for part in parts if "__contract__" in vars(part)), None)
-    return found.outline if isinstance(found, UnreadContract) else found
+    for part in parts:
+        if "__contract__" in vars(part):
+            found: Any = vars(part)["__contract__"]
+            return found.outline if isinstance(found, UnreadContract) else found
+    return None
