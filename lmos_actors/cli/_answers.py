@@ -89,10 +89,15 @@ class AnswerPrinter:
             data = data.encode(self._out.encoding or "utf-8", "backslashreplace")
         self._out.flush()
         descriptor = _that_may_block(self._out)
-        if descriptor is None:
-            _write_to(self._out, data)
-        else:
+        if descriptor is not None:
             await trio.to_thread.run_sync(_write_all, descriptor, data, abandon_on_cancel=True)
+            return
+        buffer = getattr(self._out, "buffer", None)
+        if buffer is None:
+            self._out.write(data.decode(errors="backslashreplace"))
+        else:
+            buffer.write(data)
+        self._out.flush()
 
     def _bytes(self, line: OutputLine) -> bytes:
         if self.form == "raw" and isinstance(line.value, bytes):
@@ -135,7 +140,10 @@ class AnswerPrinter:
             await trio.sleep(10 * BETWEEN)
             return
         columns = os.get_terminal_size(self._err.fileno()).columns or WIDTH
-        text = printable(f"{name}  {_how_far(value)}")[: columns - 1]
+        shown = for_people(value)
+        if isinstance(value, float) and 0 <= value <= 1:
+            shown = f"{bar(value, 1)} {value:.0%}"
+        text = printable(f"{name}  {shown}")[: columns - 1]
         self._err.write(f"\r\x1b[2K{text}")
         self._err.flush()
         self._moving = True
@@ -178,12 +186,6 @@ def error_members(error: Exception) -> dict[str, Any]:
     return members
 
 
-def _how_far(value: Any) -> str:
-    if isinstance(value, float) and 0 <= value <= 1:
-        return f"{bar(value, 1)} {value:.0%}"
-    return for_people(value)
-
-
 def _that_may_block(out: TextIO) -> int | None:
     """Return the descriptor of an output whose reader may be slow: a pipe, a terminal, a socket."""
     try:
@@ -191,15 +193,6 @@ def _that_may_block(out: TextIO) -> int | None:
     except (OSError, ValueError):
         return None
     return None if stat.S_ISREG(os.fstat(descriptor).st_mode) else descriptor
-
-
-def _write_to(out: TextIO, data: bytes) -> None:
-    buffer = getattr(out, "buffer", None)
-    if buffer is None:
-        out.write(data.decode(errors="backslashreplace"))
-    else:
-        buffer.write(data)
-    out.flush()
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

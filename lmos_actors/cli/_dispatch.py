@@ -62,8 +62,12 @@ def dispatch(arguments: Sequence[str] | None) -> None:
     except OSError as error:
         code = _output_failed(error)
     signals.leave(code)
-    if arguments is None and _threads_left():
-        _flush_streams()
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    if arguments is None and not all(thread.daemon for thread in others):
+        # Agents have left threads that the interpreter would wait for, maybe for ever.
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
         os._exit(code)
     collector.settle()
     sys.exit(code)
@@ -92,17 +96,6 @@ def _output_failed(error: OSError) -> int:
             with suppress(OSError, ValueError):
                 os.dup2(nowhere, stream.fileno())
     return GONE if isinstance(error, BrokenPipeError) and not error.filename else COULD_NOT_RUN
-
-
-def _threads_left() -> bool:
-    """Return whether agents have left threads that the interpreter would wait for, maybe for ever."""
-    return any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread())
-
-
-def _flush_streams() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
 
 
 def _command(words: list[str]) -> int:

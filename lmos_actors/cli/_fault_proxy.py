@@ -227,12 +227,10 @@ def _faults_from() -> FileSource | None:
         source = FileSource("-")
     except ConfigError:
         return None
-    return None if source.is_terminal and _is_in_background() else source
-
-
-def _is_in_background() -> bool:
-    """Return whether reading from the terminal would stop the process, as after a shell's `command &`."""
-    try:
-        return os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp()
+    if not source.is_terminal:
+        return source
+    try:  # reading from the terminal would stop the process, as after a shell's `command &`
+        is_in_background = os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp()
     except (AttributeError, OSError):  # there is no job control, on this system or at this terminal
-        return False
+        is_in_background = False
+    return None if is_in_background else source

@@ -96,8 +96,11 @@ where it listens at this machine alone, else closed."""
             given["rates"] = (
                 () if self.rate == ["off"] else tuple(rate_of(each, "--rate") for each in self.rate)
             )
-        if self.registration_rate is not None:
-            given["registrations_per_minute"] = _per_minute(self.registration_rate)
+        if self.registration_rate == "off":
+            given["registrations_per_minute"] = None
+        elif self.registration_rate is not None:
+            number, seconds = rate_of(self.registration_rate, "--registration-rate")
+            given["registrations_per_minute"] = max(1, round(number * 60 / seconds))
         try:
             return RelayOptions(**given)
         except ConfigError as error:
@@ -173,13 +176,6 @@ _OPTIONS = {
     "rates": "--rate",
     "registrations_per_minute": "--registration-rate",
 }
-
-
-def _per_minute(text: str) -> int | None:
-    if text == "off":
-        return None
-    number, seconds = rate_of(text, "--registration-rate")
-    return max(1, round(number * 60 / seconds))
 
 
 def rate_of(text: str, option: str) -> tuple[int, float]:

@@ -21,7 +21,6 @@ from lmos_actors.conformance import (
     ConformOptions,
     Hints,
     RelayConformOptions,
-    Result,
     Unreachable,
     Verdict,
     chosen,
@@ -182,11 +181,6 @@ def judge(request: ConformRequest, network: Network | None = None) -> int:
         card_files.close()
 
 
-def not_tried(case: Requirement, why: str) -> Result:
-    """Return the result of a case that was not tried, and why."""
-    return case.result(Verdict.NOT_RUN, f"not tried: {why}")
-
-
 class ServerRun:
     """One run of `conform`: its results so far, and how it ended."""
 
@@ -227,7 +221,10 @@ class ServerRun:
         if isinstance(failure, OSError):
             raise failure
         if isinstance(failure, Unreachable):
-            return self._not_reached(failure)
+            if self._request.output.printed:
+                print_json({"error": {"url": failure.url, "message": failure.why}, "exit_code": NOT_REACHED})
+            complain(str(failure))
+            return NOT_REACHED
         if failure is not None:
             traceback.print_exception(failure)
             return NOT_REACHED
@@ -252,7 +249,11 @@ class ServerRun:
         done, code = self._printer.results, INTERRUPTED_BY.get(self._interrupt.name, TIME_LIMIT)
         why = f"interrupted ({self._interrupt.name})" if self._interrupt.name else "time limit"
         tried = {result.id for result in done}
-        left = [not_tried(case, why) for case in request.cases if case.id not in tried]
+        left = [
+            case.result(Verdict.NOT_RUN, f"not tried: {why}")
+            for case in request.cases
+            if case.id not in tried
+        ]
         made = Card(
             subject=request.url,
             role="server",
@@ -268,26 +269,16 @@ class ServerRun:
         )
         return made, code
 
-    def _not_reached(self, error: Unreachable) -> int:
-        if self._request.output.printed:
-            print_json({"error": {"url": error.url, "message": error.why}, "exit_code": NOT_REACHED})
-        complain(str(error))
-        return NOT_REACHED
-
     def _more(self, card: Card) -> list[str]:
         failed = [result.id for result in card.results if result.verdict is Verdict.FAILED]
         if not 0 < len(failed) <= FEW or len(failed) == len(card.results):
             return []
-        words = without_cases(self._request.command)
+        given = self._request.command
+        words = [  # of the command, without `--case` and what follows it
+            word
+            for before, word in zip(("", *given), given, strict=False)
+            if word != "--case" and before != "--case"
+        ]
         return [
             f"those that failed, alone: {shlex.join([*words, *(w for id in failed for w in ('--case', id))])}"
         ]
-
-
-def without_cases(words: Sequence[str]) -> list[str]:
-    """Return the words of a command without `--case` and what follows it."""
-    return [
-        word
-        for before, word in zip(("", *words), words, strict=False)
-        if word != "--case" and before != "--case"
-    ]

@@ -136,24 +136,23 @@ class TreeScreen:
         view = client.views.get("tree")
         if view is None:
             return False
+        rows = view["rows"]
         level = self.path.count("/") + 1 if self.path else 0
         closed = [
             path
             for path in self._paths(view)
-            if path and path not in self._open and _may_open(view["rows"][path], level + self.depth)
+            if path
+            and path not in self._open
+            and rows[path].get("children")
+            and rows[path]["level"] < level + self.depth
         ]
         if closed and len(self._open) < MOST_ROWS:
             self._open = (*self._open, *closed[: MOST_ROWS - len(self._open)])
             self._look(client)
             return False
-        unopened = [
-            path for path in self._open if path in view["rows"] and not view["rows"][path].get("open")
-        ]
-        gone = [path for path in unopened if not view["rows"][path].get("children")]
+        unopened = [path for path in self._open if path in rows and not rows[path].get("open")]
+        gone = [path for path in unopened if not rows[path].get("children")]
         return len(unopened) == len(gone)
-
-    def _is_below(self, path: str) -> bool:
-        return not self.path or path == self.path or path.startswith(f"{self.path}/")
 
     def picture(self, client: LiveClient) -> RenderableType:
         """See `Screen`."""
@@ -183,16 +182,16 @@ class TreeScreen:
         return Group(shown, *((Text(f"... and {left:,} more rows", "dim"),) if left > 0 else ()))
 
     def _paths(self, view: State) -> Sequence[str]:
-        return [path for path in cast("list[str]", view["order"]) if self._is_below(path)]
+        return [
+            path
+            for path in cast("list[str]", view["order"])
+            if not self.path or path == self.path or path.startswith(f"{self.path}/")
+        ]
 
     def data(self, client: LiveClient) -> list[State]:
         """See `Screen`."""
         view = client.views["tree"]
         return [{"path": path, **view["rows"][path]} for path in self._paths(view)]
-
-
-def _may_open(row: State, below: int) -> bool:
-    return bool(row.get("children")) and row["level"] < below
 
 
 @attrs.define

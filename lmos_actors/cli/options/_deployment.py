@@ -81,12 +81,9 @@ class DeploymentOptions:
         """Return the deployment file, from --file or the words, and the groups. Raise ConfigError."""
         found, groups = [] if self.file is None else [self.file], list[str]()
         for word in words or ():
-            (found if _is_file(word) else groups).append(word)
+            # Group names have neither dots nor slashes.
+            is_file = ("." in word or "/" in word) and "=" not in word
+            (found if is_file else groups).append(word)
         if len(found) > 1:
             raise ConfigError(f"one is enough, and there are {len(found)}: {', '.join(found)}", "FILE")
         return (found[0] if found else None), groups
-
-
-def _is_file(word: str) -> bool:
-    """Return whether a word names a file and not a group: group names have neither dots nor slashes."""
-    return ("." in word or "/" in word) and "=" not in word

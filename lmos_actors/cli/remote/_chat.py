@@ -271,7 +271,8 @@ class _Conversation:
                 self._wrong(error)
                 code = code_of(error)
         self._turn = None
-        await self._end_line()
+        if not self._at_start_of_line:
+            await self._print("\n")
         if code is None:
             self._note("cancelled")
             return FAILED
@@ -359,10 +360,6 @@ class _Conversation:
     async def _print(self, text: str) -> None:
         self._at_start_of_line = text.endswith("\n")
         await self._printer.write(text)
-
-    async def _end_line(self) -> None:
-        if not self._at_start_of_line:
-            await self._print("\n")
 
     def _note(self, text: str) -> None:
         self._break_line()

@@ -19,7 +19,6 @@ from lmos_actors.errors import (
     LmosActorsError,
 )
 from lmos_actors.facades import (
-    Receipt,
     RelayAnswer,
     RelayFault,
     RelayMessage,
@@ -243,7 +242,11 @@ def run_send(url: str, options: AgentOptions, message: Outgoing) -> int:
             if waiting.cancelled_caught:
                 return await _not_confirmed(answers)
         if answers.form == "json":
-            await answers.write(json.dumps(_shown_receipt(receipt)) + "\n")
+            shown: dict[str, Any] = {"sent": True}
+            if receipt is not None:
+                shown["id"], shown["delivered"] = receipt.id, receipt.delivered
+                shown["unknown"] = list(receipt.unknown)
+            await answers.write(json.dumps(shown) + "\n")
         elif receipt is not None:
             await answers.write(f"{printable(receipt.id)}  delivered to {receipt.delivered}\n")
             if receipt.unknown:
@@ -261,12 +264,6 @@ async def _not_confirmed(answers: AnswerPrinter) -> int:
         f"not confirmed: the relay did not answer within {REFUSAL_SECONDS:g} s; it may have the message"
     )
     return NOT_REACHED
-
-
-def _shown_receipt(receipt: Receipt | None) -> dict[str, Any]:
-    if receipt is None:
-        return {"sent": True}
-    return {"sent": True, "id": receipt.id, "delivered": receipt.delivered, "unknown": list(receipt.unknown)}
 
 
 # ---- listen

@@ -211,7 +211,11 @@ class Show:
         if self._json:
             files = [as_data(result) for result in results]
             data = {"files": files, "cut": cut_data(results), "seconds": seconds}
-            _print_json(data, [_unwritten(*problem) for problem in problems], code, self._out)
+            mistakes: list[dict[str, Any]] = [
+                {"file": clean(file), "line": None, "column": None, "message": clean(why), "kind": "output"}
+                for file, why in problems
+            ]
+            _print_json(data, mistakes, code, self._out)
         else:
             if len(results) > 1:
                 self._pass_on()
@@ -293,10 +297,6 @@ def mistakes_of(error: ConfigError) -> list[dict[str, Any]]:
     return [
         {"file": clean(error.path) or None, "line": None, "column": None, "message": message, "kind": kind}
     ]
-
-
-def _unwritten(file: str, why: str) -> dict[str, Any]:
-    return {"file": clean(file), "line": None, "column": None, "message": clean(why), "kind": "output"}
 
 
 def print_wrong(mistakes: Sequence[dict[str, Any]], code: int, files: Sequence[dict[str, Any]] = ()) -> None:

@@ -113,8 +113,15 @@ class Written:
         """Open the files in the `report` of a file's cell. Raises ConfigError if one cannot be written."""
         for entry in scenario.agents.values():
             recording: str | None = getattr(entry, "log", None)
-            if recording is not None:
-                self._keep_out(str(Path(file).parent / recording), "a recording")
+            if recording is None:
+                continue
+            log = str(Path(file).parent / recording)
+            self._inputs.setdefault(log, "a recording")
+            for report in self._all:
+                if same_file(log, report.path):
+                    raise ConfigError(
+                        f"is a recording, the {_NAMES[report.kind]} would be written over it", report.path
+                    )
         for kind, path in _own(scenario):
             self._open(kind, path)
 
@@ -183,14 +190,6 @@ class Written:
             return run.log
         self._room[run.ok] = 0
         return (*run.log[: room - room // 2], *run.log[len(run.log) - room // 2 :])
-
-    def _keep_out(self, path: str, what: str) -> None:
-        self._inputs.setdefault(path, what)
-        for report in self._all:
-            if same_file(path, report.path):
-                raise ConfigError(
-                    f"is {what}, the {_NAMES[report.kind]} would be written over it", report.path
-                )
 
     def _open(self, kind: Kind, path: str) -> None:
         if (kind, path) in self._places:

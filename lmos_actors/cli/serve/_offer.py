@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 
 def offer_targets(targets: Sequence[str], options: ServeOptions, offered: McpOptions) -> int:
     """Offer agents until standard input ends or a signal comes. Returns the exit code. Raises ConfigError."""
-    protocol_in, protocol_out = _claimed()
+    protocol_in, protocol_out = os.dup(0), os.dup(1)  # only we have these from now on
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    os.close(nowhere)
+    os.dup2(2, 1)
     planned = planned_tree(targets, options)
     if isinstance(planned, int):
         return planned
@@ -49,16 +53,6 @@ def offer_targets(targets: Sequence[str], options: ServeOptions, offered: McpOpt
         return offering.signals
 
     return exit_code_of(run)
-
-
-def _claimed() -> tuple[int, int]:
-    """Return descriptors of standard input and output that only the caller has from now on."""
-    protocol_in, protocol_out = os.dup(0), os.dup(1)
-    nowhere = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nowhere, 0)
-    os.close(nowhere)
-    os.dup2(2, 1)
-    return protocol_in, protocol_out
 
 
 class _Offering:
