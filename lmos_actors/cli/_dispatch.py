@@ -40,8 +40,6 @@ _GROUPS: Final = {
 _RESULTS: Final = ("run", "sim", "validate", "explore")
 """The commands whose JSON output has a list of mistakes."""
 
-PLAIN_WIDTH: Final = 1_000
-
 GONE: Final = 1
 
 
@@ -156,7 +154,7 @@ def _plain(app: App) -> None:
     from rich.console import Console
 
     app.help_formatter = "plain"
-    app.console = Console(width=PLAIN_WIDTH, highlight=False, no_color=True)
+    app.console = Console(width=1_000, highlight=False, no_color=True)
 
 
 def _wrong(message: str, words: Sequence[str]) -> int:

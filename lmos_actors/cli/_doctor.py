@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 Verdict: TypeAlias = Literal["ok", "warn", "fail"]
 
-COARSE: Final = 1e-3
 FEW_FILES: Final = 1024
 SYSTEMS: Final = ("Linux", "Darwin")
 PACKAGE: Final = "lmos-actors"
@@ -132,7 +131,7 @@ def _clock(_: int) -> Iterator[Finding]:
     resolution = time.get_clock_info("monotonic").resolution
     zone = time.strftime("%Z %z")
     saw = f"monotonic to {resolution:.0e} s, time zone {zone}"
-    coarse = resolution > COARSE
+    coarse = resolution > 1e-3
     yield Finding(
         "clock", "warn" if coarse else "ok", saw, "real time limits will be coarse" if coarse else ""
     )

@@ -18,8 +18,6 @@ from ._written_files import replace_file
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NOT_FORMATTED = 1
-
 
 def format_files(files: Sequence[str], *, check: bool, diff: bool) -> int:
     """Format files, or print those that are not formatted. Returns the exit code."""
@@ -38,7 +36,7 @@ def _format(file: str, *, check: bool, diff: bool) -> int:
         print("\n".join(lines))
     if check or diff:
         print(f"{file}: is not formatted", file=sys.stderr)
-        return NOT_FORMATTED
+        return 1
     replace_file(file, after)
     print(f"{file}: formatted", file=sys.stderr)
     return 0

@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-TEXT_SHOWN: Final = 60
-"""Maximum characters of a message that are printed."""
-
 SHOWN: Final = 1_000
 """Maximum records of one key and space that are printed."""
 
@@ -110,7 +107,7 @@ def list_turns(path: str, *, as_json: bool) -> int:
         began = f"{datetime.fromtimestamp(turn.began, UTC):%Y-%m-%d %H:%M:%SZ}"
         names = " ".join(plain_key(each) for each in (turn.agent, turn.owner or "-", turn.session))
         more = turn.wrong or f"{turn.steps} steps, resumed {turn.resumed} times"
-        print(f"{began}  {names}  {more}  {plain_key(turn.text[:TEXT_SHOWN])}")
+        print(f"{began}  {names}  {more}  {plain_key(turn.text[:60])}")
     return 0
 
 

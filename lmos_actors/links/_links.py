@@ -41,20 +41,11 @@ FIRST_RETRY: Final = 0.2
 LAST_RETRY: Final = 120.0
 """Limit of these seconds."""
 
-OVERTAKEN: Final = 0.01
-"""Seconds that a message that is to be overtaken loses at least; else the latency of its line once more."""
-
-QUEUE: Final = 1 << 20
-"""Bytes that wait for a slow line at most, where nothing else is said."""
-
 SEGMENT: Final = 40
 """Bytes of a message of TCP without data."""
 
 LONGEST: Final = 1_460
 """Bytes of data in one segment, as over Ethernet."""
-
-HIGH_BIT: Final = 0x80
-"""The bits that are changed in a byte of text, so that it is none: see `corrupted`."""
 
 
 class Draw(Protocol):
@@ -77,7 +68,7 @@ class LinkRules:
     reorder: float = 0.0
     corrupt: float = 0.0
     bandwidth: float | None = None
-    queue: int = QUEUE
+    queue: int = 1 << 20
 
     @property
     def is_perfect(self) -> bool:
@@ -207,7 +198,10 @@ class Links:
 
         It is sent again when its sender's timer says so: later, the longer the cut has lasted.
         """
-        wait = _retries(_retries_until(now - sent_at)) - (now - sent_at)
+        losses = 0
+        while _retries(losses) < now - sent_at:
+            losses += 1
+        wait = _retries(losses) - (now - sent_at)
         return self.send_in_order(line, size, now + max(wait, 0.0), after=after)
 
     def send_alone(self, line: Line, size: int, now: float) -> tuple[float, ...]:
@@ -223,7 +217,8 @@ class Links:
             return ()
         left = now if rules.bandwidth is None else self._departure(line, size, now)
         line.is_overtaken = is_overtaken
-        first = left + seconds + (max(again, OVERTAKEN) if is_overtaken else 0.0)
+        # A message that is to be overtaken loses the latency of its line once more, at least 10 ms.
+        first = left + seconds + (max(again, 0.01) if is_overtaken else 0.0)
         return (first, left + again) if is_doubled else (first,)
 
     @staticmethod
@@ -263,18 +258,10 @@ def _retries(losses: int) -> float:
     return seconds
 
 
-def _retries_until(seconds: float) -> int:
-    """Return the number of the first retransmission that is made not before so many seconds."""
-    losses = 0
-    while _retries(losses) < seconds:
-        losses += 1
-    return losses
-
-
 def corrupted(piece: bytes, place: int) -> bytes:
     """Return bytes with the highest bit of one of them changed, which is text no more if it was before."""
     changed = bytearray(piece)
-    changed[place] ^= HIGH_BIT
+    changed[place] ^= 0x80
     return bytes(changed)
 
 

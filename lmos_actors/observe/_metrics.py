@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ._census import Census, ClassCount
 
 PREFIX: Final = "lmos_actors_"
-FRESH: Final = 1.0
-"""Seconds for which a census is reused, however often metrics are read."""
 
 BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -161,10 +159,10 @@ class Metrics:
     # ---- counting
 
     async def _count(self) -> Census:
-        """Return a census that is at most `FRESH` seconds old; wait for one that is being taken."""
+        """Return a census that is at most a second old; wait for one that is being taken."""
         while self._counting is not None:
             await self._counting.wait()
-        if self._census is None or trio.current_time() - self._census_at >= FRESH:
+        if self._census is None or trio.current_time() - self._census_at >= 1.0:
             self._counting = trio.Event()
             try:
                 self._census = await self.census.take()

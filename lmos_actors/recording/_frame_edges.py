@@ -8,8 +8,6 @@ _CLOSE: Final = 8
 _MORE: Final = {126: 2, 127: 8}
 """Bytes of the length behind the first two of a frame, by what those say."""
 
-_MASK_BYTES: Final = 4
-
 
 class FrameEdges:
     """The frames of one direction, by their heads alone."""
@@ -49,7 +47,7 @@ class FrameEdges:
         head = self._head
         if len(head) < 2:
             return 2 - len(head)
-        mask = _MASK_BYTES if head[1] & 0x80 else 0
+        mask = 4 if head[1] & 0x80 else 0
         return 2 + _MORE.get(head[1] & 0x7F, 0) + mask - len(head)
 
     def _payload(self) -> int:

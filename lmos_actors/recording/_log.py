@@ -9,15 +9,13 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from lmos_actors.errors import ConfigError
 from lmos_actors.simulation import TraceLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-OWNER_ALONE: Final = 0o600
 
 
 class RecordingFile:
@@ -30,7 +28,8 @@ class RecordingFile:
         self.path = path
         self.records = 0
         try:
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ALONE)
+            # Only its owner may read it.
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             raise ConfigError("is there already, and is not written over", path) from None
         except (OSError, ValueError) as error:

@@ -63,7 +63,6 @@ last, nearly all of which lives until its timers fire."""
 _PROCESSES = ("fork", "forkpty", "system", "posix_spawn", "posix_spawnp", "execv", "execve", "_exit")
 """Functions of `os` that begin a process or end this one; all other such functions call one of these."""
 
-_ATTEMPTS = 100
 _alone = threading.Lock()
 
 
@@ -170,7 +169,7 @@ class DeadlockWatch:
         if self.deadlock is None:
             self.deadlock = Deadlocked(self._report())
             self._body.cancel(reason="deadlocked")
-        elif self._main is None or self._attempts > _ATTEMPTS or not _abort_tree(self._main):
+        elif self._main is None or self._attempts > 100 or not _abort_tree(self._main):
             raise self.deadlock
 
     def _report(self) -> str:

@@ -71,9 +71,6 @@ if TYPE_CHECKING:
 
     from ..options._deployment import UpOptions
 
-PATIENT: Final = 1_000_000
-"""Maximum restarts of groups, and in how many seconds, while their code is being written."""
-
 LOOK: Final = 0.05
 """Seconds between two looks at a launcher that is starting in the background."""
 
@@ -215,7 +212,8 @@ def _read(controls: Controls, options: UpOptions, settings: Mapping[str, str]) -
     if not options.reload:
         return plan
     slowly = Backoff(initial=0.5, max=2.0)
-    patient: dict[str, Any] = {"max_restarts": PATIENT, "backoff": slowly, "is_patient": True}
+    # While code is being written, a group may fail any number of times.
+    patient: dict[str, Any] = {"max_restarts": 1_000_000, "backoff": slowly, "is_patient": True}
     return attrs.evolve(plan, groups=tuple(attrs.evolve(group, **patient) for group in plan.groups))
 
 

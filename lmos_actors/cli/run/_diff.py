@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from lmos_actors.scenario.judge import Divergence, FieldDifference, LoggedRun, LogLine
 
-DIFFERENT = 1
-
 
 @attrs.frozen(kw_only=True)
 class Compared:
@@ -64,7 +62,7 @@ def diff_logs(first: str, second: str, *, run: int | None, context: int, json: b
             if cut is not None:
                 print(f"note: {name}: {cut}")
         _show(compared, (first, second), missing)
-    return 0 if compared.equal and not missing else DIFFERENT
+    return 0 if compared.equal and not missing else 1
 
 
 def _chosen(file: LogFile, run: int | None) -> Iterator[LoggedRun]:

@@ -47,15 +47,6 @@ if TYPE_CHECKING:
 
     from ._live import Moving, Screen
 
-FOLDED = 20
-"""Number of runs in a file above which passed runs share a line with the others of their combination."""
-
-SHOWN_IN_FULL = 5
-"""Maximum failed runs of a file that are shown with all details."""
-
-TOLD_MISSING = 20
-"""Maximum lines that are printed about missing runs."""
-
 MOST_SHOWN = 50
 """Maximum failed runs of a file that are shown at all."""
 
@@ -100,7 +91,8 @@ class Show:
 
     def begin(self, result: FileResult, width: int) -> None:
         """Begin a file; `width` is the width of its longest label."""
-        folds = not self._verbose and result.cells * result.trials > FOLDED
+        # In a file of many runs, passed runs share a line with the others of their combination.
+        folds = not self._verbose and result.cells * result.trials > 20
         self._pass_on()
         self._file = _FileProgress(result, width, folds)
         self._print(head(result), "bold")
@@ -165,7 +157,7 @@ class Show:
                 self._print(line)
         if run.ok:
             return
-        if file.failed > SHOWN_IN_FULL and not self._verbose:
+        if file.failed > 5 and not self._verbose:  # the first ones have been shown with all details
             self._print(f"   {first_failure(run)}")
             self._print(f"   again:  {run.again}")
             return
@@ -220,7 +212,7 @@ class Show:
             if len(results) > 1:
                 self._pass_on()
             cut = cut_of(results)
-            for line in missing_lines(results, TOLD_MISSING) if cut is not None and cut.code else ():
+            for line in missing_lines(results, 20) if cut is not None and cut.code else ():
                 self._print(f" {line}")
             self._print(summary(results, seconds), "green" if code == 0 else "bold red")
 

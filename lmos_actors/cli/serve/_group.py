@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 
     from ..options._serving import GroupOptions
 
-SHORT_TTL: Final = 30.0
-"""Seconds of a registration in a directory that keeps nothing: it is renewed after about a third of them."""
-
 MOST_REPLICAS: Final = 1_000_000
 """Largest number of a process."""
 
@@ -256,12 +253,13 @@ def _chat(group: Group) -> ChatOptions:
 
 
 def _ttl(deployment: Deployment, group: Group) -> float | None:
-    """Return the time to live of registrations: a short one if a directory is only in memory.
+    """Return the time to live of registrations in seconds: a short one if a directory is only in memory.
 
-    Such a directory is empty after a restart of its process, until agents renew their registrations.
+    Such a directory is empty after a restart of its process, until agents renew their registrations: after
+    about a third of that time.
     """
     hosts = [deployment.groups[name] for name in texts_of(group.register) if name in deployment.groups]
-    return SHORT_TTL if any(host.directory is True for host in hosts) else None
+    return 30.0 if any(host.directory is True for host in hosts) else None
 
 
 def _url_of(deployment: Deployment, text: str, given: GroupOptions) -> str:

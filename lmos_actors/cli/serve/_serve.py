@@ -83,9 +83,6 @@ OPTIONS: Final = {
 PRESENTED: Final = spelling("--credential URL=bearer:env:NAME", "--present-cert")
 """The options that help if a server refuses."""
 
-DEGRADED: Final = 1.0
-"""Seconds between two checks for agents that are down."""
-
 MOST_DEGRADED: Final = 8
 """Maximum agents that are named as down."""
 
@@ -370,7 +367,7 @@ class Serving:
         while self._ending.launched:
             if node.degraded()[:MOST_DEGRADED] == said:
                 await node.degraded_change()
-            await trio.sleep(DEGRADED)  # what is back by then was hardly down
+            await trio.sleep(1.0)  # what is back by then was hardly down
             now = node.degraded()[:MOST_DEGRADED]
             if now != said:
                 self._announcer.degraded(now)

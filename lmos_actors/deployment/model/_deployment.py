@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 DATABASE: Final = "sqlite:"
 """Beginning of a store for one process at a time: the path of a database follows."""
 
-LEAST_MEMORY: Final = 160 << 20
-"""Bytes of memory that any process needs to start, whatever its agents: most of it is only reserved."""
-
 MOST_REPLICAS: Final = 1_000
 """Maximum processes of one group."""
 
@@ -59,7 +56,8 @@ class Limits(Closed, frozen=True, kw_only=True):
     """Limits of each process: open files and connections, bytes of memory, processors it may run on."""
 
     descriptors: Annotated[int, Meta(ge=64, le=1 << 20)] | UnsetType = UNSET
-    memory: Annotated[Size, Meta(ge=LEAST_MEMORY)] | UnsetType = UNSET
+    # Any process needs so much memory to start, whatever its agents: most of it is only reserved.
+    memory: Annotated[Size, Meta(ge=160 << 20)] | UnsetType = UNSET
     processors: Annotated[int, Meta(ge=1, le=1024)] | UnsetType = UNSET
 
 

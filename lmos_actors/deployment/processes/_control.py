@@ -36,10 +36,6 @@ MOST_PATH: Final = 60
 TOKEN_LENGTH: Final = 64
 """Characters of a launchers' token."""
 
-TRIES: Final = 5
-BETWEEN: Final = 0.02
-"""How often a launcher tries to take the lock, and the seconds between."""
-
 
 class AlreadyRunning(LmosActorsError):
     """There is already a launcher for the file: `process` names it."""
@@ -130,10 +126,10 @@ class Controls:
     def _locked(self) -> LockFile:
         """Take the lock, with several attempts: a command that checks the lock holds it for an instant."""
         lock = LockFile(str(self.folder / "launcher"))
-        for _ in range(TRIES):
+        for _ in range(5):
             if lock.acquire():
                 return lock
-            time.sleep(BETWEEN)
+            time.sleep(0.02)
         raise AlreadyRunning(self.file, lock.owner())
 
     def running(self) -> Controls | None:

@@ -53,9 +53,6 @@ if TYPE_CHECKING:
 
     from ._group import Group, Member
 
-LOOKED: Final = 5.0
-"""Seconds for which processes are watched after the last look of a viewer."""
-
 STEP: Final = 0.5
 """Seconds between two checks for new processes."""
 
@@ -191,9 +188,9 @@ class GroupApprovals:
         """Return the questions by `weather/1/ID`, those that wait first, the newest first. Never blocks.
 
         `waiting` is how many wait, `apart` says why a process is not asked, `left_out` how many more there
-        are. Each call counts as a viewer's look.
+        are. Each call counts as a viewer's look, after which processes are watched for five seconds.
         """
-        self._until = trio.current_time() + LOOKED
+        self._until = trio.current_time() + 5.0
         if not self._runs:
             self._runs = True
             self._start_soon(self._run, name="approvals of groups")

@@ -56,9 +56,6 @@ if TYPE_CHECKING:
 
 GROUPS: Final = "groups"
 
-MORE: Final = 2.0
-"""Seconds beyond the time to be ready before a replacement counts as failed: it has to be started, too."""
-
 
 class Launcher:
     """The groups of one deployment, and the operations on them.
@@ -349,7 +346,7 @@ class Launcher:
                 for number, member in there
             )
 
-        with trio.move_on_after(group.plan.ready + MORE):
+        with trio.move_on_after(group.plan.ready + 2.0):  # they have to be started, too
             await group.wait_until(settled)
         self._check_goes_on()
         for number in numbers:

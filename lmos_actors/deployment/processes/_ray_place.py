@@ -48,9 +48,6 @@ if TYPE_CHECKING:
 LAUNCHER: Final = "launcher"
 """Name of the actor that ends with the launcher."""
 
-PLACED: Final = 60.0
-"""Seconds for the cluster to find room for a process, and for a worker to start."""
-
 REACHED: Final = 5.0
 """Seconds for a first connection to the cluster."""
 
@@ -188,7 +185,7 @@ class RayPlace:
         name: str,
         *,
         command: Callable[[Sequence[str]], object],
-        placed: float = PLACED,
+        placed: float = 60.0,
         gone: float = GONE,
     ) -> None:
         self._placed = placed

@@ -48,9 +48,6 @@ if TYPE_CHECKING:
 CREDIT: Final = Credit(items=16, bytes=262_144)
 """The credit of an input stream: how far its source may be ahead of the handler."""
 
-GIVEN_AT_ONCE: Final = 64
-"""From so many begun one-way messages on, their credit returns at once; else after a second."""
-
 UNBEGUN: Final = (AgentUnavailable, MailboxFull)
 """The errors of requests that had not begun."""
 
@@ -335,7 +332,7 @@ class Serving:
         """Note that a one-way message has begun."""
         served.open = False
         self._begun.append(served)
-        if len(self._begun) >= GIVEN_AT_ONCE:
+        if len(self._begun) >= 64:  # from so many on, their credit returns at once; else after a second
             self.give_credit()
 
     def admitted(self, tell: Any) -> None:
