@@ -61,18 +61,15 @@ class NodeOptions(RuntimeOptions):
             raise ConfigError(
                 "True is the directory of the node itself: directory=... hosts it", argument("register")
             )
-        self._check_page()
-
-    def all_services(self) -> Sequence[Callable[[], NodeService]]:
-        """Return the functions that make the services: those that the options name, then the given ones."""
-        return (*self._usual(), *self.services)
-
-    def _check_page(self) -> None:
         if self.page and self.is_exposed and self.is_open:
             raise ConfigError(
                 "is not for all who reach a node without security: listen at 127.0.0.1, or use security=",
                 argument("page"),
             )
+
+    def all_services(self) -> Sequence[Callable[[], NodeService]]:
+        """Return the functions that make the services: those that the options name, then the given ones."""
+        return (*self._usual(), *self.services)
 
     def _usual(self) -> Iterator[Callable[[], NodeService]]:
         """Yield a function for each service that the options name, in the order of their agents.

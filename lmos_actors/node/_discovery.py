@@ -121,14 +121,13 @@ class Discovery:
     def _link_to(self, cls: Any, description: Description, source_url: str) -> Link:
         from lmos_actors.bindings import found_link
 
-        is_named = self._is_of_deployment(source_url)
-        return found_link(self._connections.peers, cls, description, source_url, is_named=is_named)
-
-    def _is_of_deployment(self, url: str) -> bool:
-        """Return whether the nodes of one deployment share a token for a directory."""
+        # The nodes of one deployment share a token for a directory.
         given = None if self._registration is None else self._registration.token
-        is_own = self._connections.own_agents.get("shared") is not None and url.startswith(self._web_url())
-        return is_own or (given is not None and bool(given.headers_for(url)))
+        is_shared = self._connections.own_agents.get("shared") is not None
+        is_named = (is_shared and source_url.startswith(self._web_url())) or (
+            given is not None and bool(given.headers_for(source_url))
+        )
+        return found_link(self._connections.peers, cls, description, source_url, is_named=is_named)
 
     def _directories(self) -> list[Directory]:
         own = [] if self._own is None else [self._own]
@@ -182,7 +181,10 @@ class Discovery:
         from lmos_actors.discovery import Registrar, ServedAgents, notifier_of
 
         exhibits, ttl = ServedAgents(descriptions, self._is_registered), self._ttl()
-        self._registrars = [Registrar(self._rt, each, exhibits, ttl) for each in self._registries()]
+        registries = [self._own] if self._own is not None and self._options.register is True else []
+        urls = () if self._registration is None else self._registration.directories
+        registries += [self._remote_directory(url, keep=True) for url in urls]
+        self._registrars = [Registrar(self._rt, each, exhibits, ttl) for each in registries]
         if self._options.register is True:
             self._connections.before_stop.append(self.wait_withdrawn)
         self._connections.at_stop_accepting.append(self.withdraw)
@@ -233,11 +235,6 @@ class Discovery:
         from lmos_actors.discovery import TTL
 
         return TTL if self._registration is None else self._registration.ttl
-
-    def _registries(self) -> list[Directory]:
-        own = [self._own] if self._own is not None and self._options.register is True else []
-        urls = () if self._registration is None else self._registration.directories
-        return [*own, *(self._remote_directory(url, keep=True) for url in urls)]
 
     @property
     def registrations(self) -> tuple[Registered, ...]:

@@ -114,18 +114,14 @@ class RuntimeOptions:
                 f"goes with an address that begins with wss://, not with {urls[0]!r}", argument("tls")
             )
         if self.tls is not None:
-            self._check_validity(self.tls)
+            from lmos_actors.security import validity_error
+
+            wrong = validity_error(self.tls)  # no client would accept the certificate today
+            if wrong is not None:
+                raise ConfigError(f"its certificate {wrong}", argument("tls"))
         if self.public_url is not None:
             endpoint_of(self.public_url)
         return found
-
-    def _check_validity(self, tls: ssl.SSLContext) -> None:
-        """Raise ConfigError for a certificate that no client would accept today."""
-        from lmos_actors.security import validity_error
-
-        wrong = validity_error(tls)
-        if wrong is not None:
-            raise ConfigError(f"its certificate {wrong}", argument("tls"))
 
     def _check_credentials(self) -> None:
         if self.credentials is None:
@@ -191,8 +187,14 @@ class RuntimeOptions:
         from lmos_actors.transport import endpoint_of
 
         public = () if self.public_url is None else (endpoint_of(self.public_url),)
-        hosts = [each.host for each in (*self.endpoints, *public)]
-        return tuple(dict.fromkeys(name for host in hosts for name in _host_names_of(host, named=named)))
+        names: list[str] = []
+        for each in (*self.endpoints, *public):
+            if named and each.host in WILDCARD_HOSTS:
+                machine = socket.gethostname()
+                names += [machine, f"{machine.partition('.')[0]}.local"]
+            else:
+                names.append(each.host)
+        return tuple(dict.fromkeys(names))
 
     def _check_endpoint(self, url: str, endpoint: Endpoint) -> None:
         if endpoint.target != "/":
@@ -276,13 +278,6 @@ def _urls_of(listen: Any) -> tuple[str, ...]:
             f"must be a URL such as 'ws://127.0.0.1:8080', or several, not {listen!r}", argument("listen")
         )
     return found
-
-
-def _host_names_of(host: str, *, named: bool) -> tuple[str, ...]:
-    if not named or host not in WILDCARD_HOSTS:
-        return (host,)
-    machine = socket.gethostname()
-    return (machine, f"{machine.partition('.')[0]}.local")
 
 
 def encode_headers(headers: Mapping[str, str] | None) -> tuple[tuple[bytes, bytes], ...]:

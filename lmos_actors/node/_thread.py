@@ -103,7 +103,11 @@ class NodeThread:
     def _start(self) -> None:
         """Start the thread and wait until the tree has started. Raises what open_node raises."""
         try:
-            self._launch()
+            try:
+                self._thread.start()
+            except RuntimeError:  # no more threads can be started; this one will never set its event
+                self._ended.set()
+                raise
             atexit.register(self.close)
             dump_signal.claim(self)
             wait_for(self._ready)
@@ -115,13 +119,6 @@ class NodeThread:
             raise
         if self._node is None:
             self.close()
-
-    def _launch(self) -> None:
-        try:
-            self._thread.start()
-        except RuntimeError:  # no more threads can be started; this one will never set its event
-            self._ended.set()
-            raise
 
     def _run_in_node(self, fn: Callable[[], object]) -> None:
         if self._token is not None:

@@ -130,21 +130,18 @@ class AgentCensus:
             self._of(classes, class_name(slot)).add(slot)
             if not place % BATCH:
                 await trio.lowlevel.checkpoint()
-        self._never_fall(classes)
-        return Census(classes, number, self._depths() if number <= self._shown else None)
-
-    def _depths(self) -> list[tuple[str, str, int]]:
-        slots = agents_of(self._root)
-        return [(slot.path, class_name(slot), slot.accepted - slot.begun) for slot in slots]
-
-    def _never_fall(self, classes: dict[str, ClassCount]) -> None:
-        """Keep every total from falling, even if an agent ended during the count."""
+        # No total may fall, even if an agent ended during the count.
         for name, reported in self._reported.items():
             count = classes.setdefault(name, ClassCount())
             for total in TOTALS:
                 reached = max(getattr(reported, total), getattr(count, total))
                 setattr(count, total, reached)
                 setattr(reported, total, reached)
+        depths = None
+        if number <= self._shown:
+            slots = agents_of(self._root)
+            depths = [(slot.path, class_name(slot), slot.accepted - slot.begun) for slot in slots]
+        return Census(classes, number, depths)
 
 
 def class_name(slot: Slot) -> str:

@@ -194,24 +194,20 @@ def _agent(slot: Slot) -> str:
     words.append(f"mailbox {mailbox.depth}/{mailbox.size}")
     extra = slot.extra
     if extra is not None:
+        timers = list(timers_of(extra))
         counts = {
             "parked": len(extra.parked or ()),
             "put aside": len(extra.stash.all_messages()) if extra.stash is not None else 0,
             "in line for a run": sum(map(len, extra.pending.values())),
             "holding back its turns": len(extra.out),
             "running": len(extra.runs),
-            "timers": len(list(timers_of(extra))),
+            "timers": len(timers),
         }
         words += [f"{count} {what}" for what, count in counts.items() if count]
-        words += _next_timer(slot)
+        # The clock of another run counts from elsewhere.
+        if timers and slot.rt.thread == threading.get_ident() and trio.lowlevel.in_trio_run():
+            words.append(f"the next in {min(timer.when for timer in timers) - trio.current_time():g} s")
     return ", ".join(words)
-
-
-def _next_timer(slot: Slot) -> list[str]:
-    timers = list(timers_of(slot.extra)) if slot.extra is not None else []
-    if not timers or slot.rt.thread != threading.get_ident() or not trio.lowlevel.in_trio_run():
-        return []  # the clock of another run counts from elsewhere
-    return [f"the next in {min(timer.when for timer in timers) - trio.current_time():g} s"]
 
 
 def _doing(slot: Slot) -> Iterator[str]:

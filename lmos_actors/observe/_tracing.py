@@ -114,20 +114,16 @@ class Spans:
             self._report_failure(bug)
 
     def end(self, span: Span, error: BaseException | None) -> None:
-        """End a span."""
+        """End a span. The text of an error is left out, as it may contain personal data."""
         try:
             if error is not None:
-                self._set_status(span, error)
+                status = status_number(error) if isinstance(error, LmosActorsError) else SERVER_ERROR
+                span.set_attributes({"error.type": type(error).__name__, "lmos.status": status})
+                if status >= SERVER_ERROR or getattr(span, "kind", None) is SpanKind.CLIENT:
+                    span.set_status(Status(StatusCode.ERROR))
             span.end(self._now())
         except Exception as bug:
             self._report_failure(bug)
-
-    def _set_status(self, span: Span, error: BaseException) -> None:
-        """Set the status of a span. The text of an error is left out, as it may contain personal data."""
-        status = status_number(error) if isinstance(error, LmosActorsError) else SERVER_ERROR
-        span.set_attributes({"error.type": type(error).__name__, "lmos.status": status})
-        if status >= SERVER_ERROR or getattr(span, "kind", None) is SpanKind.CLIENT:
-            span.set_status(Status(StatusCode.ERROR))
 
     # ---- between
 

@@ -36,7 +36,13 @@ class AsyncioJob(Job):
 
     def __init__(self, make: Callable[[], Awaitable[Any]], ref: Ref[Any] | None) -> None:
         super().__init__(make, ref)
-        self._loop = _running_loop()
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeError(
+                "portal.aio is for code that an asyncio event loop runs, and none runs here: "
+                "use the portal's own verbs in a plain thread, and those of the ref inside the node"
+            ) from None
         self.future: asyncio.Future[Any] = self._loop.create_future()
 
     def deliver(self, value: Any, error: Exception | None) -> None:
@@ -50,16 +56,6 @@ class AsyncioJob(Job):
             self.future.set_result(value)
         else:
             self.future.set_exception(error)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        raise RuntimeError(
-            "portal.aio is for code that an asyncio event loop runs, and none runs here: "
-            "use the portal's own verbs in a plain thread, and those of the ref inside the node"
-        ) from None
 
 
 async def call(jobs: PortalJobs, make: Callable[[], Awaitable[T]], ref: Ref[Any] | None = None) -> T:

@@ -20,7 +20,7 @@ from lmos_actors.files import Duration, is_list, is_mapping, lay_out_yaml, mappe
 from lmos_actors.protocol.relay import EVERYBODY, RELAY
 from lmos_actors.scenario.judge import CUT_SHORT, LogFile
 
-from ._exchanges import MISSING, error_words, exchanges_in, is_fault, is_text_alone, speech_of
+from ._exchanges import MISSING, exchanges_in, is_fault, is_text_alone, speech_of
 from ._omnia import CALL
 from ._things import plain_name
 
@@ -381,7 +381,7 @@ def _replayed_seconds(answer: LoggedRequest, step: dict[str, Any]) -> float:
 
 def _error(request: LoggedRequest) -> dict[str, Any]:
     """Return the error that the replay of a request raises, as a step expects it."""
-    name, text = error_words(request)
+    name, _, text = str(request.error).partition(": ")
     known: Any = getattr(errors, name, None)
     if not (isinstance(known, type) and issubclass(known, AgentError)):
         name, text = "ActionFailed", str(request.error)

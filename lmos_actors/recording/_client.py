@@ -57,7 +57,7 @@ class Client:
                 if request is None:
                     return
                 self._check(request)
-                if _asks_for_websocket(request):
+                if b"websocket" in words_of(tuple(request.headers), b"upgrade"):
                     await self._upgrade(request)
                     return
                 await self._exchange(request)
@@ -359,10 +359,6 @@ class _Server:
             except GONE:
                 return h11.ConnectionClosed()
             self._http.receive_data(bytes(data))
-
-
-def _asks_for_websocket(request: h11.Request) -> bool:
-    return b"websocket" in words_of(tuple(request.headers), b"upgrade")
 
 
 def _header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes:

@@ -64,16 +64,14 @@ class Conversation:
             "server": FrameReader(self._from_server, of_client=False),
         }
         self._closer: Side | None = None
-        self.speaks = speaks or self._by_handshake()
+        if speaks is None and selected == SUBPROTOCOL:
+            speaks = "lmos"
+        elif speaks is None and (selected == "arc" or target.partition("?")[0].endswith("/arc")):
+            speaks = "relay"
+        self.speaks = speaks
         transcript.connected(number, target, 101, self.speaks)
         if self.speaks is not None:
             self._begin(self.speaks)
-
-    def _by_handshake(self) -> Speech | None:
-        if self._selected == SUBPROTOCOL:
-            return "lmos"
-        path = self._target.partition("?")[0]
-        return "relay" if self._selected == "arc" or path.endswith("/arc") else None
 
     def _begin(self, speaks: Speech) -> None:
         self.speaks = speaks

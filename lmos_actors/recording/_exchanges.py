@@ -126,12 +126,6 @@ def speech_of(request: LoggedRequest) -> str:
     return "relay" if "asker" in request.more or request.agent == EVERYBODY else "lmos"
 
 
-def error_words(request: LoggedRequest) -> tuple[str, str]:
-    """Return the class and the text of a request's error, "" for no text."""
-    name, _, text = str(request.error).partition(": ")
-    return name, text
-
-
 def is_fault(value: Any) -> bool:
     """Return whether the payload of an answer on a relay is an error."""
     return list(mapped(value)) == ["error"] and isinstance(mapped(value)["error"], dict)

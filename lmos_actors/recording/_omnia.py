@@ -115,7 +115,12 @@ class OmniaConversation:
     def from_server(self, content: str | bytes) -> None:
         """Take a frame of the server."""
         if isinstance(content, bytes):
-            self._medium(content)
+            frame = omnia.read_media_frame(content)
+            if isinstance(frame, omnia.UnreadableMedia):
+                self._transcript.unread += 1
+                return
+            kind = frame.info.mime_type or ""
+            self._show(MediaPiece(frame.media_id, frame.sequence, frame.payload, kind, frame.is_last))
             return
         message = omnia.read_server_frame(content)
         if isinstance(message, omnia.Unreadable):
@@ -145,14 +150,6 @@ class OmniaConversation:
             )
             number = self._open.popleft()
             self._transcript.failed(self._agent, MESSAGE, number, ActionFailed(output), output)
-
-    def _medium(self, content: bytes) -> None:
-        frame = omnia.read_media_frame(content)
-        if isinstance(frame, omnia.UnreadableMedia):
-            self._transcript.unread += 1
-            return
-        kind = frame.info.mime_type or ""
-        self._show(MediaPiece(frame.media_id, frame.sequence, frame.payload, kind, frame.is_last))
 
     def _chunk(self, text: str | None, parts: Sequence[omnia.Part] | None, role: str | None) -> None:
         media = [part for part in self._parts(parts) if part.type != "text"]

@@ -161,15 +161,13 @@ class Passage:
                 continue
             found.append((name, self.rewriter.origin(value) if name == b"origin" else value))
         found.append((b"Accept-Encoding", b"identity"))
-        if self._is_exposed and self._has_credentials(request):
+        query = request.target.lower().partition(b"?")[2]
+        has_credentials = b"token=" in query or any(name in CREDENTIALS for name, _ in headers)
+        if self._is_exposed and has_credentials:
             why = "credentials are not passed on to another machine without TLS: --insecure allows it"
             self.note(why)
             raise Refused(403, f"the recorder: {why}")
         return tuple(found)
-
-    def _has_credentials(self, request: h11.Request) -> bool:
-        query = request.target.lower().partition(b"?")[2]
-        return b"token=" in query or any(name in CREDENTIALS for name, _ in request.headers)
 
     def backward(self, headers: Iterable[tuple[bytes, bytes]], *, length: bool = True) -> Headers:
         """Return the headers of an answer as the client gets them."""

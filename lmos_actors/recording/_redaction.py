@@ -116,13 +116,12 @@ class Redaction:
         """Take note of the credentials in the query of a target."""
         for part in target.partition("?")[2].split("&"):
             name, _, value = part.partition("=")
-            if unquote(name).lower() not in SHOWN_IN_QUERIES and self._is_credential(unquote(name)):
+            known = unquote(name).lower()
+            is_credential = known in NAMED or known in self._names or "token" in known
+            if is_credential and known not in SHOWN_IN_QUERIES:
                 self.keep(value)
                 self.keep(unquote(value))
                 self.keep(unquote(value.replace("+", " ")))
-
-    def _is_credential(self, name: str) -> bool:
-        return name.lower() in NAMED or name.lower() in self._names or "token" in name.lower()
 
     # ---- what is written
 

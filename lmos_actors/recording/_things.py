@@ -15,7 +15,7 @@ from lmos_actors.protocol.td import DescriptionError, effective_forms, load, met
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lmos_actors.protocol.td import Description, SecurityScheme
+    from lmos_actors.protocol.td import Description
 
     from ._redaction import Redaction
 
@@ -117,7 +117,8 @@ class Things:
             return False
         thing_id = description.id or source_url
         for scheme in (description.security_definitions or {}).values():
-            self._learn_scheme(scheme)
+            if scheme.location in ("header", "query", "cookie") and scheme.name:
+                self._redaction.name_header(scheme.name)
         thing = Thing(thing_id, self.name_of(thing_id, _named_by(description, source_url)), description)
         self._by_id[thing_id] = thing
         for url in (thing_id, source_url):
@@ -127,10 +128,6 @@ class Things:
             if op in ASKED or op in LISTENED:
                 self._operations[method, path, op in LISTENED] = Operation(thing, op, affordance)
         return True
-
-    def _learn_scheme(self, scheme: SecurityScheme) -> None:
-        if scheme.location in ("header", "query", "cookie") and scheme.name:
-            self._redaction.name_header(scheme.name)
 
     def find(self, thing_id: str) -> Thing | None:
         """Return a thing by its id, None if its description is not known.
@@ -154,7 +151,11 @@ class Things:
         known = self._names.get(thing_id)
         if known is not None:
             return known
-        wanted = hint or _last_part(thing_id)
+        wanted = hint
+        if not wanted:
+            found = OF_OUR_NODES.search(thing_id)
+            last = re.split(r"[/:#]", thing_id.rstrip("/:#"))[-1]
+            wanted = last if found is None else unquote(found[1])
         base = plain_name(wanted)
         taken = set(self._names.values()) | {"user"}
         name, number = base, 1
@@ -170,13 +171,6 @@ def plain_name(text: str) -> str:
     """Return a name as agents of a file have, made of a text."""
     name = _ODD.sub("-", text).strip("-")[:60]
     return name if re.match(r"[A-Za-z_]", name) else f"agent-{name}" if name else "agent"
-
-
-def _last_part(thing_id: str) -> str:
-    found = OF_OUR_NODES.search(thing_id)
-    if found is not None:
-        return unquote(found[1])
-    return re.split(r"[/:#]", thing_id.rstrip("/:#"))[-1]
 
 
 def _named_by(description: Description, source_url: str) -> str:

@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 UNREGISTERED: Final = ("directory", "relay")
 """Agents of a node that are never in a directory."""
 
-REGISTERED: Final = 2.0
-"""Seconds for registering agents before the process reports that it is ready."""
-
-LOOK: Final = 0.01
-"""Seconds between two checks whether they are registered."""
-
 
 class GroupAgents:
     """The agents of one group; `name` is the group's name."""
@@ -60,7 +54,13 @@ class GroupAgents:
         tree = TreeBuilder(self._file.system, refs, {})
         for child in tree.children(lambda name: self._group_of.path(name) == self._name):
             await start_spec(node, standing_by(child))  # of several processes one runs an agent with a key
-        await _wait_registered(node)
+        # Wait until the agents are in the directories of the group, but not long: one may be away.
+        served = (link for link, _ in Tree(node.root).every(None, None) if not is_private(link))
+        started = (link for link in served if getattr(link, "incarnation", 1))  # an optional one may be away
+        wanted = sum(link.path not in UNREGISTERED for link in started)
+        with trio.move_on_after(2.0):
+            while not _is_registered(node, wanted):  # noqa: ASYNC110 -- registrars wake nobody
+                await trio.sleep(0.01)
 
     async def _remotes(self, node: Node) -> dict[str, Ref[Any]]:
         """Connect to the remote agents that the file names."""
@@ -79,16 +79,6 @@ class GroupAgents:
                     raise StartFailed(name, str(error)) from error
                 found[name] = others.ref_to(system.agent_class(name), name, thing)
         return found
-
-
-async def _wait_registered(node: Node) -> None:
-    """Wait until the agents are in the directories of the group, but not long: one may be away."""
-    served = (link for link, _ in Tree(node.root).every(None, None) if not is_private(link))
-    started = (link for link in served if getattr(link, "incarnation", 1))  # an optional one may be away
-    wanted = sum(link.path not in UNREGISTERED for link in started)
-    with trio.move_on_after(REGISTERED):
-        while not _is_registered(node, wanted):  # noqa: ASYNC110 -- registrars wake nobody
-            await trio.sleep(LOOK)
 
 
 def _is_registered(node: Node, wanted: int) -> bool:

@@ -136,17 +136,16 @@ class _Services:
         for key, value in (("depends_on", depends), ("environment", environment)):
             if value:
                 made[key] = value
-        volumes = [f"{self._volume(service, place)}:{place}" for place in source.volumes_of(group)]
+        volumes: list[str] = []
+        for place in source.volumes_of(group):
+            volume = f"{service}-{dns_name(place.rpartition('/')[2])}"
+            self.volumes[volume] = {}
+            volumes.append(f"{volume}:{place}")
         if volumes:
             made["volumes"] = volumes
         if self._given.files:
             made["secrets"] = [self._secret(path) for path in self._given.files]
         return made | self._limits(number)
-
-    def _volume(self, service: str, place: str) -> str:
-        name = f"{service}-{dns_name(place.rpartition('/')[2])}"
-        self.volumes[name] = {}
-        return name
 
     def _secret(self, path: Path) -> dict[str, str]:
         name = dns_name(path.name)

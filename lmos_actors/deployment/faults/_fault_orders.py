@@ -91,7 +91,11 @@ class _LineReader:
         if kind in LASTING and self._is_next("for"):
             duration = float(self._read(Duration.parse, Duration.described))
         if self._next < len(self._words):
-            self._complain_of_rest(kind)
+            word = self._words[self._next][0]
+            self._next += 1
+            if word == "for" and kind not in LASTING:
+                self._complain(f'"{kind}" happens at once, for no time')
+            self._complain(f'unexpected "{word}"' + hint_at(word, ("one-way", "for"), '"'))
         words = " ".join(word for word, _ in self._words)
         return FaultOrder(kind, words, way, fault, duration)
 
@@ -116,13 +120,6 @@ class _LineReader:
     def _read(self, read: Callable[[str], Any], what: str) -> Any:
         word = self._word(what)
         return read_at(read, word, f"{self._place}:{self._words[self._next - 1][1]}")
-
-    def _complain_of_rest(self, kind: str) -> None:
-        self._next += 1
-        word = self._words[self._next - 1][0]
-        if word == "for" and kind not in LASTING:
-            self._complain(f'"{kind}" happens at once, for no time')
-        self._complain(f'unexpected "{word}"' + hint_at(word, ("one-way", "for"), '"'))
 
     def _complain(self, text: str) -> None:
         raise ConfigError(text, f"{self._place}:{self._words[self._next - 1][1]}")

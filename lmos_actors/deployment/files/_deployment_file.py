@@ -73,8 +73,12 @@ def load_deployment(
     not know.
     """
     document = read(path, copy=snapshot)
-    if mapped(document.data).get("lmos") != DEPLOYMENT:
-        raise FileError(_of_other_kind(document))
+    kind = mapped(document.data).get("lmos")
+    if kind in ("scenario/v1", "simulation/v1"):
+        why = f'"{kind}" is told a story, by "run"; what runs as processes is "{DEPLOYMENT}"'
+        raise FileError((document.mistake(("lmos",), why),))
+    if kind != DEPLOYMENT:
+        raise FileError(decode(document, AnyKind)[1])
     cells = Cells(document, settings or {}, Deployment)
     mistakes = [*document.mistakes, *cells.mistakes]
     found = cells.all()
@@ -91,14 +95,6 @@ def load_deployment(
     ]
     notes = sorted([*document.notes, *unused, *made.notes], key=lambda note: (note.line, note.column))
     return DeploymentFile(document, root, deployment, system, tuple(notes), found[0])
-
-
-def _of_other_kind(document: Document) -> tuple[Mistake, ...]:
-    kind = mapped(document.data).get("lmos")
-    if kind in ("scenario/v1", "simulation/v1"):
-        why = f'"{kind}" is told a story, by "run"; what runs as processes is "{DEPLOYMENT}"'
-        return (document.mistake(("lmos",), why),)
-    return decode(document, AnyKind)[1]
 
 
 class _Deployment:

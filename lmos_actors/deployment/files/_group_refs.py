@@ -79,7 +79,13 @@ class GroupRefs:
     def check(self) -> None:
         """Check all refs, and the access rules of groups."""
         for name in self._groups:
-            self._check_patterns(name)
+            rules = self._security(name)
+            if rules is None:
+                continue
+            own = [self._public(each) for each in self._names.names if self._nodes.node_of(each) == name]
+            for pattern, hint in idle_patterns(rules.access, own):
+                why = f'"{pattern}" in its access rules fits no agent of the group "{name}"{hint}'
+                self._names.warn(("groups", name, "security"), why)
         for ref in given_refs(self._names):
             source, sought = self._nodes.node_of(ref.user), self._nodes.node_of(ref.target)
             if source not in self._groups or sought not in self._groups:
@@ -154,15 +160,6 @@ class GroupRefs:
                 with suppress(ConfigError):  # it may be of another machine
                     self._rules[name] = Security.load(folder / filled_for(group.security, 1))
         return self._rules[name]
-
-    def _check_patterns(self, name: str) -> None:
-        rules = self._security(name)
-        if rules is None:
-            return
-        own = [self._public(each) for each in self._names.names if self._nodes.node_of(each) == name]
-        for pattern, hint in idle_patterns(rules.access, own):
-            why = f'"{pattern}" in its access rules fits no agent of the group "{name}"{hint}'
-            self._names.warn(("groups", name, "security"), why)
 
     def _public(self, name: str) -> str:
         """Return the name of an agent outside its process."""

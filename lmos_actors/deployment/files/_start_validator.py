@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lmos_actors.actors import Shape
-    from lmos_actors.supervision import BulkSpec
     from lmos_actors.system import CellNames, NodeValidator
 
     from ..model import Group
@@ -48,7 +47,12 @@ class StartValidator:
             if names.places.get(path) == USED:
                 self._check_call(path, spec.factory)
         for path, bulk in () if tree is None else tree.bulks.items():
-            self._check_bulk(path, bulk)
+            if self._nodes.node_of(path) not in self._groups:
+                fix = 'put it below a supervisor, and name that in "agents" of one'
+                self._report(f'"{path}" is in no group, so nothing runs it: {fix}')
+                continue
+            self._check_store(path, class_made_by(bulk.member.factory), None)
+            self._check_call(path, bulk.member.factory)
 
     def _report(self, why: str) -> None:
         self._names.report(USED, why, "shape")
@@ -97,14 +101,6 @@ class StartValidator:
                 self._report(f'"{path}": "{key}" is to be {field.shape.name}')  # the value may be secret
 
     # ---- agents of which there are many
-
-    def _check_bulk(self, path: str, bulk: BulkSpec) -> None:
-        if self._nodes.node_of(path) not in self._groups:
-            fix = 'put it below a supervisor, and name that in "agents" of one'
-            self._report(f'"{path}" is in no group, so nothing runs it: {fix}')
-            return
-        self._check_store(path, class_made_by(bulk.member.factory), None)
-        self._check_call(path, bulk.member.factory)
 
 
 def _fits(value: Any, shape: Shape[Any]) -> bool:

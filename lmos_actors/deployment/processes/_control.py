@@ -101,7 +101,11 @@ class Controls:
         """Make the folders and take the lock. Raises AlreadyRunning; ConfigError if it cannot write."""
         try:
             self.folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-            _private_folder(self.socket.parent)
+            private = self.socket.parent
+            private.mkdir(mode=PRIVATE, exist_ok=True)
+            found = private.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+                raise ConfigError("is to be a folder of your own that nobody else can enter", str(private))
             lock = self._locked()
             try:
                 self.check_alone()
@@ -195,14 +199,6 @@ def _sockets() -> Path:
     usual = tempfile.gettempdir()
     place = usual if len(os.fsencode(usual)) <= MOST_PATH else "/tmp"
     return Path(place) / f"lmos-actors-{os.getuid()}"
-
-
-def _private_folder(folder: Path) -> None:
-    """Make a folder that only its owner can use. Raises ConfigError if it belongs to somebody else."""
-    folder.mkdir(mode=PRIVATE, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise ConfigError("is to be a folder of your own that nobody else can enter", str(folder))
 
 
 def _own_text(path: Path) -> str | None:

@@ -125,7 +125,8 @@ class Replica(Agent, private=True):
 
     async def _live(self) -> None:
         group = self.of
-        await group.wait_needs()
+        for name, what in group.plan.needs.items():
+            await group.others[name].wait_needed(what)
         words, self.knows = group.arguments_of(self.number), group.whereabouts()
         self.version = group.plan.version
         order = Order(
@@ -477,13 +478,6 @@ class Group:
         ready = [member for member in self.members.values() if member.state == "ready"]
         return len(ready) >= self.plan.replicas
 
-    def is_begun(self) -> bool:
-        """Return whether all its processes have been started."""
-        going = [
-            member for member in self.members.values() if member.state in ("starting", "ready", "draining")
-        ]
-        return len(going) >= self.plan.replicas
-
     def is_stopped(self) -> bool:
         """Return whether it lacks processes that only a request can start again."""
         return self.has_failed() or any(
@@ -493,11 +487,6 @@ class Group:
     def has_failed(self) -> bool:
         """Return whether a process of it cannot start."""
         return any(member.state == "failed" for member in self.members.values())
-
-    async def wait_needs(self) -> None:
-        """Wait for the groups that this one needs."""
-        for name, what in self.plan.needs.items():
-            await self.others[name].wait_needed(what)
 
     async def wait_needed(self, what: Need) -> None:
         """Wait until this group is as others need it. Nobody is woken before that: there may be many."""
@@ -514,7 +503,12 @@ class Group:
         """Return whether this group is as others need it."""
         if what == "listening":
             return sum(bool(member.urls) for member in self.members.values()) >= self.plan.replicas
-        return self.is_ready() if what == "ready" else self.is_begun()
+        if what == "ready":
+            return self.is_ready()
+        begun = [
+            member for member in self.members.values() if member.state in ("starting", "ready", "draining")
+        ]
+        return len(begun) >= self.plan.replicas
 
     def arguments_of(self, number: int) -> tuple[str, ...]:
         """Return the arguments of the command for the process with a number."""

@@ -203,7 +203,11 @@ class RayPlace:
         """Be connected to the cluster during a block. Raise ConfigError, AlreadyRunning."""
         await self._reach()
         await trio.to_thread.run_sync(self._connect)
-        _take_sigterm_again()
+        # Python alone handles SIGTERM again: Ray puts a handler before it that prints this process's stack.
+        if threading.current_thread() is threading.main_thread():
+            handler = signal.getsignal(signal.SIGTERM)
+            if handler is not None:  # else a program in C has set it
+                signal.signal(signal.SIGTERM, handler)
         try:
             await self._mark()
             yield
@@ -258,7 +262,9 @@ class RayPlace:
 
     def _connect(self) -> None:
         logging.getLogger("ray").setLevel(logging.ERROR)
-        _no_news_of_ray()
+        # Ray would report on its workers on standard output, which is ours, whatever `log_to_driver` is. The
+        # supervisors of processes report ends in lines of their own.
+        vars(import_module("ray._private.worker"))["_worker_logs_enabled"] = False
         try:
             self._ray.init(
                 address=self._address,
@@ -393,22 +399,6 @@ def _killed(ray: Any, actor: Any) -> None:
     """Have Ray end the worker of an actor at once. Blocks until Ray has taken note."""
     with suppress(ray.exceptions.RayError, ValueError):  # ValueError: there is none
         ray.kill(actor)
-
-
-def _no_news_of_ray() -> None:
-    """Keep what Ray reports of its workers off standard output, which is ours; `log_to_driver` does not.
-
-    The supervisors of processes report ends in lines of their own.
-    """
-    vars(import_module("ray._private.worker"))["_worker_logs_enabled"] = False
-
-
-def _take_sigterm_again() -> None:
-    """Make Python alone handle SIGTERM: Ray puts a handler before it that prints this process's stack."""
-    if threading.current_thread() is threading.main_thread():
-        handler = signal.getsignal(signal.SIGTERM)
-        if handler is not None:  # else it is that of a program in C
-            signal.signal(signal.SIGTERM, handler)
 
 
 def _said_of(error: Exception) -> str:

@@ -161,7 +161,8 @@ class Serving:
                     return
         asked: Any = served
         if served.name == EXITED:
-            self._accept_exits(served, link)
+            listener = self._listeners_of_all().make(asked, link, EXITED, self._exit_members)
+            self._accept(served, listener, UNSET)
             return
         key, args, kwargs = requested_operation(asked, link)
         if served.verb.word in ("observe", "subscribe", "subscribe_all"):
@@ -375,11 +376,6 @@ class Serving:
             self._post(served, link, link.operation(key), (listener,))
         else:
             self._accept(served, listener, UNSET)
-
-    def _accept_exits(self, served: Served, link: Slot | PoolLink) -> None:
-        asked: Any = served
-        listener = self._listeners_of_all().make(asked, link, EXITED, self._exit_members)
-        self._accept(served, listener, UNSET)
 
     def _exit_members(self, down: Down) -> dict[str, Any]:
         return exited(down, self._limits.generation)

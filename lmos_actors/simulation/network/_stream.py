@@ -280,17 +280,14 @@ class StreamPeer(NodePeer):
             told = self._told[thing_id] = Told()
         return told
 
-    def _look_for_room(self) -> None:
-        """Try again when the line has sent what waits for its bandwidth, if the line is what lacks room."""
-        line, now = self._life.carrier.line(), trio.current_time()
-        over = line.waiting_bytes(now) - line.rules.queue
-        if over > 0 and line.rules.bandwidth is not None:
-            self.rt.timers.call_at(now + over / line.rules.bandwidth + 1e-6, self._send_waiting)
-
     def put(self, request: PendingRequest) -> bool:
         """Send a request; return False if there is no room for it. Raises InvalidInput."""
         if not self._has_room:
-            self._look_for_room()
+            # If the line lacks room, try again when it has sent what waits for its bandwidth.
+            line, now = self._life.carrier.line(), trio.current_time()
+            over = line.waiting_bytes(now) - line.rules.queue
+            if over > 0 and line.rules.bandwidth is not None:
+                self.rt.timers.call_at(now + over / line.rules.bandwidth + 1e-6, self._send_waiting)
             return False
         if request.sent is not None:
             told = self._told_to(request.far.thing_id)
