@@ -190,7 +190,8 @@ def _report(subject: _Subject, options: DescribeOptions) -> int:
     findings = check(subject.data, strict=options.strict, source=subject.source)
     differing = _differences(subject, expected) if expected is not None else ()
     unread = READERS[options.reader](subject.data) if options.reader is not None else ()
-    failed = _fails(findings) or bool(unread) or any(_counts(each, options) for each in differing or ())
+    differs = any(each.breaks or (options.strict and each.weight != "wording") for each in differing or ())
+    failed = _fails(findings) or bool(unread) or differs
     if options.json:
         _write(_as_data(subject, _Findings(findings, differing, unread), FAILED if failed else 0))
     else:
@@ -226,10 +227,6 @@ def _fails(findings: Sequence[Finding]) -> bool:
     return any(finding.severity == "error" for finding in findings)
 
 
-def _counts(difference: Difference, options: DescribeOptions) -> bool:
-    return difference.breaks or (options.strict and difference.weight != "wording")
-
-
 def _as_data(subject: _Subject, found: _Findings, code: int) -> dict[str, Any]:
     return {
         "subject": subject.name,
@@ -258,7 +255,12 @@ def _print(subject: _Subject, found: _Findings, options: DescribeOptions) -> Non
     if options.reader is not None:
         stops = f"stopped by {_counted(['thing'] * len(found.unread), _THINGS)}"
         said.append(f"{options.reader}: {stops if found.unread else 'can read it'}")
-    print(f"{subject.name}: {_head(subject.data)}: {'; '.join(said)}")
+    members = mapped(subject.data)
+    title = members.get("title")
+    offered = _counted([kind for kind in _KINDS for _ in mapped(members.get(kind))], _KINDS)
+    # such as `WeatherAgent, 2 properties, 1 action, 1 event`
+    head = ", ".join(filter(None, [printable(title) if isinstance(title, str) else "no title", offered]))
+    print(f"{subject.name}: {head}: {'; '.join(said)}")
 
 
 _SEVERITIES = {"error": ("error", "errors"), "warning": ("warning", "warnings")}
@@ -273,15 +275,6 @@ _KINDS = {
     "actions": ("action", "actions"),
     "events": ("event", "events"),
 }
-
-
-def _head(data: Any) -> str:
-    """Return a summary of the subject: `WeatherAgent, 2 properties, 1 action, 1 event`."""
-    members = mapped(data)
-    title = members.get("title")
-    kinds = [kind for kind in _KINDS for _ in mapped(members.get(kind))]
-    offered = _counted(kinds, _KINDS)
-    return ", ".join(filter(None, [printable(title) if isinstance(title, str) else "no title", offered]))
 
 
 def _counted(words: Sequence[str], names: Mapping[str, tuple[str, str]]) -> str:

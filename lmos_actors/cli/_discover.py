@@ -54,18 +54,15 @@ def _say(explored: Exploration, *, as_json: bool) -> None:
         for found in explored.things:
             print(json.dumps(_members(found), ensure_ascii=False))
         return
-    rows = [_row(found) for found in explored.things]
+    rows: list[list[str]] = []
+    for found in explored.things:
+        words = ", ".join(found.description.capabilities or ())
+        row = (found.name, found.title, words, found.url or found.id or "")
+        rows.append([printable(cell)[:200] for cell in row])
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-        print("  ".join((*cells, row[3])).rstrip())
-
-
-def _row(found: Found) -> tuple[str, str, str, str]:
-    words = ", ".join(found.description.capabilities or ())
-    cells = (found.name, found.title, words, found.url or found.id or "")
-    name, title, capabilities, url = (printable(cell)[:200] for cell in cells)
-    return name, title, capabilities, url
+    for *shown, url in rows:
+        cells = (cell.ljust(width) for cell, width in zip(shown, widths, strict=True))
+        print("  ".join((*cells, url)).rstrip())
 
 
 def _members(found: Found) -> dict[str, Any]:

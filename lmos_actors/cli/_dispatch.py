@@ -23,7 +23,6 @@ from ._signals import signals
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cyclopts import App
 
 VERBS: Final = tuple(COMMANDS)
 LATER: Final = (
@@ -115,7 +114,11 @@ def _run(words: list[str]) -> int:
 
     app = application(lists=words in ([], ["--help"], ["-h"]))
     if not sys.stdout.isatty() and (not words or not {"--help", "-h"}.isdisjoint(words)):
-        _plain(app)
+        from rich.console import Console
+
+        # Help as plain text, independent of the width of the window.
+        app.help_formatter = "plain"
+        app.console = Console(width=1_000, highlight=False, no_color=True)
     try:
         code: Any = app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except UnusedCliTokensError as error:
@@ -147,14 +150,6 @@ def _wrong_usage(words: list[str], error: ConfigError) -> int:
         of_option = error.path.startswith("-")
         print_wrong(mistakes_of(ConfigError(str(error)) if of_option else error), USAGE)
     return _wrong(str(error), words)
-
-
-def _plain(app: App) -> None:
-    """Format help as plain text, independent of the width of the window."""
-    from rich.console import Console
-
-    app.help_formatter = "plain"
-    app.console = Console(width=1_000, highlight=False, no_color=True)
 
 
 def _wrong(message: str, words: Sequence[str]) -> int:

@@ -121,7 +121,11 @@ class _Running:
                 nursery.start_soon(self._guarded, self._announce, nursery, proxy)
                 await anext(received)
             nursery.cancel_scope.cancel("a signal to stop")
-        await self._sum_up(proxy)
+        sums = proxy.statistics()
+        text = f"{sums.connections} connections, {sums.bytes_in:,} bytes in, {sums.bytes_out:,} bytes out"
+        members = attrs.asdict(sums)
+        del members["open"]
+        await self._say(text, "stopped", **members)
         if self._failure is not None:
             raise self._failure
 
@@ -161,16 +165,13 @@ class _Running:
         elif len(self._in_force) >= MOST_FAULTS:
             raise ConfigError(f"{MOST_FAULTS:,} faults are in force: heal ends them")
         else:
-            await self._begin(order, nursery, proxy)
-
-    async def _begin(self, order: FaultOrder, nursery: trio.Nursery, proxy: FaultProxy) -> None:
-        number = proxy.cut(order.way) if order.fault is None else proxy.begin(order.fault)
-        self._in_force[number] = order.kind
-        if order.duration is not None:
-            nursery.start_soon(self._guarded, self._heal_after, nursery, proxy, number, order.duration)
-        members = {"id": number, "fault": order.kind, "words": order.words}
-        text = order.words if order.duration is not None else f"{order.words}, until heal"
-        await self._say(text, "fault", **members, way=order.way, duration=order.duration)
+            number = proxy.cut(order.way) if order.fault is None else proxy.begin(order.fault)
+            self._in_force[number] = order.kind
+            if order.duration is not None:
+                nursery.start_soon(self._guarded, self._heal_after, nursery, proxy, number, order.duration)
+            members = {"id": number, "fault": order.kind, "words": order.words}
+            text = order.words if order.duration is not None else f"{order.words}, until heal"
+            await self._say(text, "fault", **members, way=order.way, duration=order.duration)
 
     async def _heal_after(self, _: trio.Nursery, proxy: FaultProxy, number: int, seconds: float) -> None:
         await trio.sleep(seconds)
@@ -208,13 +209,6 @@ class _Running:
             (why, times), self._unreachable = self._unreachable, ("", 0)
             text = f"cannot connect to {self._server}: {why}" + (f" ({times} times)" if times > 1 else "")
             await self._say(text, "unreachable", why=why, times=times)
-
-    async def _sum_up(self, proxy: FaultProxy) -> None:
-        found = proxy.statistics()
-        text = f"{found.connections} connections, {found.bytes_in:,} bytes in, {found.bytes_out:,} bytes out"
-        members = attrs.asdict(found)
-        del members["open"]
-        await self._say(text, "stopped", **members)
 
 
 def _shown(host: str, port: int) -> str:

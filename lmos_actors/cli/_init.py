@@ -31,7 +31,12 @@ def init_project(folder: Path, template: str) -> int:
         raise ConfigError(f'no template "{template}"{did_you_mean(template, TEMPLATES)}', "--template")
     name = "-".join(re.findall(r"[a-z0-9]+", folder.resolve().name.lower())) or "my-agents"
     texts = _texts(template, name)
-    _refuse(folder, texts)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError("is not a folder", str(folder))
+    there = [str(place) for place in texts if (folder / place).exists()]
+    if there:
+        more = f" and {len(there) - 3} more" if len(there) > 3 else ""
+        raise ConfigError(f"has {', '.join(there[:3])}{more} already; init overwrites nothing", str(folder))
     try:
         for place, text in texts.items():
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
@@ -54,12 +59,3 @@ def _texts(template: str, name: str) -> dict[Path, str]:
         own = place.with_name(_RENAMED.get(place.name, place.name))
         found[own] = file.read_text(encoding="utf-8").replace("@NAME@", name)
     return {**found, Path(".lmos/schema.json"): json_text(scenario_schema()) + "\n"}
-
-
-def _refuse(folder: Path, texts: dict[Path, str]) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError("is not a folder", str(folder))
-    there = [str(place) for place in texts if (folder / place).exists()]
-    if there:
-        more = f" and {len(there) - 3} more" if len(there) > 3 else ""
-        raise ConfigError(f"has {', '.join(there[:3])}{more} already; init overwrites nothing", str(folder))

@@ -98,7 +98,8 @@ class Pairs:
         known: Mapping[str, Any] = (schema or {}).get("properties") or {}
         for member in self.members:
             if known and member.name not in known:
-                _unknown("parameter", member.name, known)
+                hint = hint_at(member.name, known, '"') or f", there is {', '.join(known)}"
+                raise ConfigError(f'no parameter "{member.name}"{hint}')
         return {each.name: each.value(known.get(each.name)) for each in self.members}
 
 
@@ -205,11 +206,6 @@ def _paired(members: list[Written]) -> Pairs:
             raise ConfigError("is given twice", member.name)
         seen[member.name] = member
     return Pairs(tuple(members))
-
-
-def _unknown(kind: str, name: str, known: Mapping[str, Any]) -> NoReturn:
-    hint = hint_at(name, known, '"') or f", there is {', '.join(known)}"
-    raise ConfigError(f'no {kind} "{name}"{hint}')
 
 
 def _text_of(data: bytes, name: str) -> str:

@@ -116,7 +116,9 @@ class Discovery:
         from lmos_actors.discovery import Lookup
 
         there = self._connections
-        return Lookup(self._rt, self._link_to, self._directories(), there.start_soon, there.authorities)
+        directories = [] if self._own is None else [self._own]
+        directories += map(self._remote_directory, self._options.directory_urls)
+        return Lookup(self._rt, self._link_to, directories, there.start_soon, there.authorities)
 
     def _link_to(self, cls: Any, description: Description, source_url: str) -> Link:
         from lmos_actors.bindings import found_link
@@ -128,10 +130,6 @@ class Discovery:
             given is not None and bool(given.headers_for(source_url))
         )
         return found_link(self._connections.peers, cls, description, source_url, is_named=is_named)
-
-    def _directories(self) -> list[Directory]:
-        own = [] if self._own is None else [self._own]
-        return [*own, *map(self._remote_directory, self._options.directory_urls)]
 
     def _remote_directory(self, url: str, *, keep: bool = False) -> Directory:
         from lmos_actors.discovery import HttpDirectory
@@ -178,9 +176,10 @@ class Discovery:
             self._connections.at_stop_accepting.append(self._stop_announcing)
         if not self._options.register or descriptions is None:
             return
-        from lmos_actors.discovery import Registrar, ServedAgents, notifier_of
+        from lmos_actors.discovery import TTL, Registrar, ServedAgents, notifier_of
 
-        exhibits, ttl = ServedAgents(descriptions, self._is_registered), self._ttl()
+        exhibits = ServedAgents(descriptions, self._is_registered)
+        ttl = TTL if self._registration is None else self._registration.ttl
         registries = [self._own] if self._own is not None and self._options.register is True else []
         urls = () if self._registration is None else self._registration.directories
         registries += [self._remote_directory(url, keep=True) for url in urls]
@@ -230,11 +229,6 @@ class Discovery:
                     await announcer.close()
         finally:
             self._announcing_ended.set()
-
-    def _ttl(self) -> float:
-        from lmos_actors.discovery import TTL
-
-        return TTL if self._registration is None else self._registration.ttl
 
     @property
     def registrations(self) -> tuple[Registered, ...]:

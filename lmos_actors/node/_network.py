@@ -193,7 +193,10 @@ class Connections:
         options = self._options
         bases = self.urls if options.public_url is None else (options.public_url,)
         exposure = Exposure(root, [http_of(base) for base in bases])
-        guard = self._guard(exposure, sessions=self._sessions())
+        sessions = None
+        if any(service.logs_people_in for service in self.services):
+            sessions = sessions_at(options, self.urls[0])  # None if no client needs them, either
+        guard = self._guard(exposure, sessions=sessions)
         server = self._server = LmosServer(
             self._rt,
             exposure,
@@ -259,12 +262,6 @@ class Connections:
             guard_with=partial(self._guard, exposure, beside=guard),
             views=partial(self._views, server),
         )
-
-    def _sessions(self) -> Sessions | None:
-        """Return the log-in sessions of the node; None if no service, or no client, needs them."""
-        if not any(service.logs_people_in for service in self.services):
-            return None
-        return sessions_at(self._options, self.urls[0])
 
     def _views(self, server: LmosServer) -> dict[str, View]:
         """Return the views of the network and of all services, by name."""

@@ -48,7 +48,9 @@ def connections_view(
         "memory": attrs.asdict(budget.statistics()),
         "draining": server.statistics().draining,
         "turned_away": {str(status): count for status, count in server.not_let_in.items()},
-        "failures": [_text(error) for error in list(failures)[-FAILURES:]],
+        "failures": [
+            f"{type(error).__name__}: {text_of(error)}"[:CHARACTERS] for error in list(failures)[-FAILURES:]
+        ],
     }
 
 
@@ -106,10 +108,6 @@ def _credit(found: tuple[Any, Any] | None) -> State:
 
 def _named(name: str, value: Any) -> State:
     return {} if value is None else {name: value}
-
-
-def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {text_of(error)}"[:CHARACTERS]
 
 
 def directories_view(registrations: Sequence[Registered]) -> State:

@@ -91,7 +91,12 @@ class RuntimeOptions:
         self._check_discovery()
         self._check_operations()
         if isinstance(self.store, str):
-            self._check_store(self.store)
+            from lmos_actors.persistence import store_of
+
+            try:
+                store_of(self.store)
+            except ConfigError as error:
+                raise ConfigError(error.message, argument("store")) from None
 
     def all_services(self) -> Sequence[Callable[[], NodeService]]:
         """Return the functions that make the node's services."""
@@ -231,14 +236,6 @@ class RuntimeOptions:
         """The URLs of the directories that are searched without registering there."""
         lookup = self.lookup or ()
         return (lookup,) if isinstance(lookup, str) else tuple(lookup)
-
-    def _check_store(self, text: str) -> None:
-        from lmos_actors.persistence import store_of
-
-        try:
-            store_of(text)
-        except ConfigError as error:
-            raise ConfigError(error.message, argument("store")) from None
 
     def _check_discovery(self) -> None:
         if self.register and not self.listen:

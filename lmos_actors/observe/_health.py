@@ -48,7 +48,9 @@ def health_routes(state: Callable[[], str], metrics: Metrics | None = None) -> l
         return routes
 
     async def scrape(request: Request) -> Response:
-        _check(request)
+        admission: Any = request.scope.get("state", {}).get("admission")
+        if admission is not None:  # raises Unauthorized, Forbidden, RateLimited
+            admission.check(METRICS.removeprefix("/"), "read", trio.current_time())
         kind = media_type_for(",".join(request.headers.getlist("accept")))
         headers = {**_HEADERS, "Content-Type": kind, "Vary": "Accept"}
         if request.method == "HEAD":
@@ -59,10 +61,3 @@ def health_routes(state: Callable[[], str], metrics: Metrics | None = None) -> l
 
     routes.append(Route(METRICS, scrape))
     return routes
-
-
-def _check(request: Request) -> None:
-    """Check that the client may read `metrics`. Raises Unauthorized, Forbidden, RateLimited."""
-    admission: Any = request.scope.get("state", {}).get("admission")
-    if admission is not None:
-        admission.check(METRICS.removeprefix("/"), "read", trio.current_time())

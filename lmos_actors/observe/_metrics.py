@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
     from lmos_actors.supervision import Supervisor
 
-    from ._census import Census, ClassCount
+    from ._census import Census
 
 PREFIX: Final = "lmos_actors_"
 
@@ -190,7 +190,16 @@ def _of_agents(census: Census) -> Iterator[Family]:
         counts = ((cls, getattr(count, field or name)) for cls, count in classes)
         return Family(f"{PREFIX}{name}", kind, text, [Sample((("class", cls),), n) for cls, n in counts])
 
-    standing, done = list(_statuses(classes)), list(_outcomes(classes))
+    standing = [
+        Sample((("class", cls), ("status", status)), number)
+        for cls, count in classes
+        for status, number in sorted(count.statuses.items())
+    ]
+    done = [
+        Sample((("class", cls), ("outcome", outcome)), getattr(count, outcome))
+        for cls, count in classes
+        for outcome in OUTCOMES
+    ]
     yield Family(f"{PREFIX}agents", "gauge", "Agents, by where they stand.", standing)
     yield Family(f"{PREFIX}messages", "counter", "Messages, by what became of them.", done)
     yield by_class("restarts", "Incarnations after the first.", "counter")
@@ -202,18 +211,6 @@ def _of_agents(census: Census) -> Iterator[Family]:
         samples = [Sample((("agent", path), ("class", cls)), depth) for path, cls, depth in census.depths]
         text = "Messages that wait for each agent, where there are few."
         yield Family(f"{PREFIX}agent_mailbox_depth", "gauge", text, samples)
-
-
-def _statuses(classes: list[tuple[str, ClassCount]]) -> Iterator[Sample]:
-    for cls, count in classes:
-        for status, number in sorted(count.statuses.items()):
-            yield Sample((("class", cls), ("status", status)), number)
-
-
-def _outcomes(classes: list[tuple[str, ClassCount]]) -> Iterator[Sample]:
-    for cls, count in classes:
-        for outcome in OUTCOMES:
-            yield Sample((("class", cls), ("outcome", outcome)), getattr(count, outcome))
 
 
 def _of_connections(traffic: Traffic) -> Iterator[Family]:

@@ -99,7 +99,12 @@ class RequestCounts:
     def families(self, prefix: str, what: str) -> Iterator[Family]:
         """Yield the counts as a counter and a histogram."""
         counts = list(self._by_key.items())
-        yield Family(f"{prefix}requests", "counter", f"{what}, by what came of them.", _counted(counts))
+        counted = (
+            Sample((*_labels(key), ("status", status)), number)
+            for key, count in counts
+            for status, number in count.statuses.items()
+        )
+        yield Family(f"{prefix}requests", "counter", f"{what}, by what came of them.", counted)
         text = f"Seconds from taking to answering {what.lower()}."
         yield Family(f"{prefix}request_duration_seconds", "histogram", text, self._timed(counts))
 
@@ -114,12 +119,6 @@ class RequestCounts:
                 yield Sample((*labels, ("le", name)), reached, "_bucket")
             yield Sample(labels, reached, "_count")
             yield Sample(labels, count.seconds, "_sum")
-
-
-def _counted(counts: list[tuple[RequestKind, RequestCount]]) -> Iterator[Sample]:
-    for key, count in counts:
-        for status, number in count.statuses.items():
-            yield Sample((*_labels(key), ("status", status)), number)
 
 
 def _labels(key: RequestKind) -> Labels:

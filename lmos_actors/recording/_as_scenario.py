@@ -123,7 +123,8 @@ class _Story:
             coming = requests[index + 1].at if index + 1 < len(requests) else self._found.end
             cancels = self._cancel(cancels, request.at)
             self._ask(request, coming)
-            if request.is_cancelled and request.verb == "invoke" and self._is_open(request):
+            is_open = (request.agent, request.name) not in self._streams
+            if request.is_cancelled and request.verb == "invoke" and is_open:
                 cancels.append(request)
         self._cancel(cancels, self._found.end)
         self._wait_until(self._found.end)
@@ -144,9 +145,6 @@ class _Story:
         if when - self._now >= INSTANT:
             self.steps.append({"do": "wait", "for": str(Duration(round(when - self._now, 6)))})
             self._now = when
-
-    def _is_open(self, request: LoggedRequest) -> bool:
-        return (request.agent, request.name) not in self._streams
 
     def _cancel(self, cancels: list[LoggedRequest], before: float) -> list[LoggedRequest]:
         """Add the steps that cancel what was cancelled until an instant; return the others."""

@@ -204,15 +204,12 @@ class _Recording:
         async with trio.open_nursery() as nursery:
             if threading.current_thread() is threading.main_thread():
                 await nursery.start(self._stop_at_signal, passage)
-            self._announce(authority)
+            scheme = "http" if self._request.to.startswith("http") else "ws"
+            self._on_listening(f"{scheme}://{authority}{self._target.target}".removesuffix("/"))
             with self._stop:
                 await Proxy(passage, left).serve(listener)
             nursery.cancel_scope.cancel("it is over")
         return passage
-
-    def _announce(self, authority: str) -> None:
-        scheme = "http" if self._request.to.startswith("http") else "ws"
-        self._on_listening(f"{scheme}://{authority}{self._target.target}".removesuffix("/"))
 
     async def _stop_at_signal(
         self, passage: Passage, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED

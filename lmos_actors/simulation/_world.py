@@ -44,7 +44,7 @@ from lmos_actors.errors import Deadlocked, ForbiddenCall
 from ._clock import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from lmos_actors._core import Entropy
 
@@ -193,17 +193,14 @@ def _abort_tree(task: trio.lowlevel.Task) -> bool:
     tasks = [task]
     # grows while it is walked: children after their parents
     for parent in tasks:
-        tasks += sorted(_children(parent), key=lambda child: child.name)
+        children = (child for nursery in parent.child_nurseries for child in nursery.child_tasks)
+        tasks += sorted(children, key=lambda child: child.name)
     aborted = False
     for blocked in tasks:
         if blocked._abort_func is not None:  # pyright: ignore[reportPrivateUsage]
             blocked._attempt_abort(_raise_abort)  # pyright: ignore[reportPrivateUsage]
             aborted = True
     return aborted
-
-
-def _children(task: trio.lowlevel.Task) -> Iterable[trio.lowlevel.Task]:
-    return (child for nursery in task.child_nurseries for child in nursery.child_tasks)
 
 
 @contextmanager

@@ -193,23 +193,21 @@ class ServerRun:
 
     async def run(self, network: Network) -> None:
         """Judge until all cases are done, the time is over, or an interrupt comes. Errors are kept."""
-        began = trio.current_time()
-        within = math.inf if self._request.within is None else self._request.within
+        began, request, printer = trio.current_time(), self._request, self._printer
+        within = math.inf if request.within is None else request.within
         async with trio.open_nursery() as nursery:
             working = trio.CancelScope()
             await nursery.start(self._interrupt.watch, partial(working.cancel, "interrupted"))
             with working, trio.move_on_after(within):
-                await self._judge(network)
+                printer.begin(request.url)
+                try:
+                    self._card = await conform(
+                        network, request.url, request.options, on_result=printer.result
+                    )
+                except Exception as error:  # a nursery on the way out would make a group of it
+                    self._failure = error
             nursery.cancel_scope.cancel("it is over")
         self._seconds = trio.current_time() - began
-
-    async def _judge(self, network: Network) -> None:
-        request, printer = self._request, self._printer
-        printer.begin(request.url)
-        try:
-            self._card = await conform(network, request.url, request.options, on_result=printer.result)
-        except Exception as error:  # a nursery on the way out would make a group of it
-            self._failure = error
 
     # --- afterwards
 

@@ -63,13 +63,6 @@ def _status(row: State) -> Text:
     return plain(status, "" if status == "running" else "bold red")
 
 
-def _head(client: LiveClient, root: State) -> Text:
-    below: State = root.get("below", {})
-    counted = ", ".join(f"{below[name]:,} {name}" for name in below) or "not counted yet"
-    node = "" if client.hello is None else client.hello.node
-    return Text.assemble((printable(node), "bold"), f"  {counted}")
-
-
 @attrs.define
 class TopScreen:
     """The agents with most messages waiting, most handled a second, or most restarts."""
@@ -105,7 +98,11 @@ class TopScreen:
             row = view["rows"][path]
             counts = (f"{row['most']:,g}", *(f"{row[name]:,}" for name in numbers))
             shown.add_row(plain(path), plain(row["class"]), _status(row), *counts)
-        return Group(_head(client, root), "", shown if view["order"] else Text(_NONE[self.by], "dim"))
+        below: State = root.get("below", {})
+        counted = ", ".join(f"{below[name]:,} {name}" for name in below) or "not counted yet"
+        node = "" if client.hello is None else client.hello.node
+        head = Text.assemble((printable(node), "bold"), f"  {counted}")
+        return Group(head, "", shown if view["order"] else Text(_NONE[self.by], "dim"))
 
     def data(self, client: LiveClient) -> list[State]:
         """See `Screen`."""

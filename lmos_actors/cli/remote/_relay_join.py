@@ -173,7 +173,12 @@ class _Terminal:
                 await self._note("connected again")
 
     async def _show(self, message: RelayMessage) -> None:
-        number = self._numbered(message)
+        number, self._next = self._next, self._next + 1
+        self._messages[number] = message
+        self._numbers[message.id] = number
+        if len(self._messages) > NUMBERED:
+            _, oldest = self._messages.popitem(last=False)
+            self._numbers.pop(oldest.id, None)
         if self._answers.form == "json":
             await self._answers.print(line_of(message))
             return
@@ -186,15 +191,6 @@ class _Terminal:
             [(head, "dim"), (f"{message.sender} ", "bold"), (what, COLOURS.get(message.type, ""))],
             message.payload,
         )
-
-    def _numbered(self, message: RelayMessage) -> int:
-        number, self._next = self._next, self._next + 1
-        self._messages[number] = message
-        self._numbers[message.id] = number
-        if len(self._messages) > NUMBERED:
-            _, oldest = self._messages.popitem(last=False)
-            self._numbers.pop(oldest.id, None)
-        return number
 
     async def _show_relay(self, answer: RelayAnswer) -> None:
         if self._answers.form == "json":

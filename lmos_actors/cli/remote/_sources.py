@@ -45,7 +45,11 @@ class FileSource:
         self.name = "standard input" if word == "-" else word
         self._is_own = word != "-"
         self._descriptor = _opened(word) if self._is_own else _standard_input()
-        self._can_wait = _can_wait(self._descriptor)
+        kind = os.fstat(self._descriptor).st_mode
+        # A task cannot wait for input of files, nor on Windows.
+        self._can_wait = sys.platform != "win32" and (
+            stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or os.isatty(self._descriptor)
+        )
         self._reads = False  # in a thread
         self._lines = LineReader(LONGEST)
         self._number = 0
@@ -152,12 +156,6 @@ def _standard_input() -> int:
         return sys.stdin.fileno()
     except (AttributeError, OSError, ValueError):
         raise ConfigError("is closed", "standard input") from None
-
-
-def _can_wait(descriptor: int) -> bool:
-    """Return whether a task can wait for input there: not for files, nor on Windows."""
-    kind = os.fstat(descriptor).st_mode
-    return sys.platform != "win32" and (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or os.isatty(descriptor))
 
 
 def _shown(size: int) -> str:

@@ -75,19 +75,16 @@ class Subscription:
         lines: list[OutputLine] = []
         for each in batch:
             if isinstance(each, Gap):
-                lines.append(self._gap(session, each))
+                missed = "some may be missing" if each.missed is None else f"{each.missed} missing"
+                session.answers.note(f"gap: {each.reason}, {missed}")
+                members = {**self.members, "gap": each.reason, "missed": each.missed, "at": now()}
+                lines.append(OutputLine(members, None, aside=True))
                 continue
             lines.append(self.line(each))
             if left is not None and (left := left - 1) == 0:
                 break
         await session.answers.print(*lines)
         return left
-
-    def _gap(self, session: RemoteSession, gap: Gap) -> OutputLine:
-        missed = "some may be missing" if gap.missed is None else f"{gap.missed} missing"
-        session.answers.note(f"gap: {gap.reason}, {missed}")
-        members = {**self.members, "gap": gap.reason, "missed": gap.missed, "at": now()}
-        return OutputLine(members, None, aside=True)
 
 
 def property_observation(name: str, count: int | None) -> Subscription:

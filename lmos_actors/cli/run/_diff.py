@@ -15,7 +15,7 @@ from lmos_actors.reports import as_text, message_text, read_record
 from lmos_actors.scenario.judge import LogFile, compare_heads, compare_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from lmos_actors.scenario.judge import Divergence, FieldDifference, LoggedRun, LogLine
 
@@ -45,9 +45,8 @@ def diff_logs(first: str, second: str, *, run: int | None, context: int, json: b
     counts = [0, 0]
     with ExitStack() as stack:
         files = [stack.enter_context(LogFile(path)) for path in (first, second)]
-        for pair in _pairs([_chosen(file, run) for file in files]):
-            counts = [count + (one is not None) for count, one in zip(counts, pair, strict=True)]
-            one, other = pair
+        for one, other in zip_longest(*(_chosen(file, run) for file in files)):
+            counts = [counts[0] + (one is not None), counts[1] + (other is not None)]
             if one is not None and other is not None and (compared is None or compared.equal):
                 compared = _compare(one, other, context)
         cuts = (files[0].cut, files[1].cut)
@@ -73,12 +72,6 @@ def _chosen(file: LogFile, run: int | None) -> Iterator[LoggedRun]:
     if run is not None and number < run:
         runs = f"{number} run{'s' * (number != 1)}"
         raise ConfigError(f"there are {runs} in {file.name}, none is number {run}", "--run")
-
-
-def _pairs(
-    logs: Sequence[Iterator[LoggedRun]],
-) -> Iterator[tuple[LoggedRun | None, LoggedRun | None]]:
-    yield from zip_longest(logs[0], logs[1])
 
 
 def _compare(one: LoggedRun, other: LoggedRun, context: int) -> Compared:

@@ -85,7 +85,11 @@ class Ending:
             os.set_blocking(0, True)  # a terminal, where this is tried by hand, may be as another has left it
             while os.read(0, 4096):
                 token.run_sync_soon(asked)
-        _silence()
+        # The pipes to the launcher are broken, and writing would raise: later output is discarded.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for number in (1, 2):
+            os.dup2(nowhere, number)
+        os.close(nowhere)
         with suppress(trio.RunFinishedError):
             token.run_sync_soon(gone)
         time.sleep(self.limit + 1.0)  # what ends at the limit has a moment for it
@@ -101,14 +105,6 @@ def ending_all() -> Generator[None]:
         yield
     finally:
         end_below(os.getpid())
-
-
-def _silence() -> None:
-    """Discard later output: the pipes to the launcher are broken, and writing would raise."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for number in (1, 2):
-        os.dup2(nowhere, number)
-    os.close(nowhere)
 
 
 SIGNALS_ALONE: Final = Ending()

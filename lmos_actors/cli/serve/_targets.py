@@ -163,23 +163,16 @@ def _planned(target: Target, given: dict[str, Any], known: Mapping[str, type[Age
         cls: type[Agent] | None = field.points_to
         where: str | None = given.get(name) if cls is not None else None
         if cls is not None and where is None and field.required:
-            where = _only(cls, target, known)
+            found = [each for each, other in known.items() if each != target.name and issubclass(other, cls)]
+            where = found[0] if len(found) == 1 else None
         if cls is not None and where is not None:
-            _check_ref(target, name, where, known)
+            if "://" not in where and where not in known:
+                hint = hint_at(where, known, '"')
+                why = f'no target is called "{where}"{hint}'
+                raise ConfigError(f'"{name}" of {target.cls.__name__}: {why}', "--arg")
             refs[name] = (cls, where)
         elif field.required and name not in given:
             value = "VALUE" if cls is None else "TARGET or =URL"
             raise ConfigError(f'"{target.text}" needs {name}: add --arg {target.name}.{name}={value}')
     plain = {name: value for name, value in given.items() if name not in refs}
     return Planned(target.name, target.cls, plain, refs)
-
-
-def _only(cls: type[Agent], own: Target, known: Mapping[str, type[Agent]]) -> str | None:
-    found = [name for name, other in known.items() if name != own.name and issubclass(other, cls)]
-    return found[0] if len(found) == 1 else None
-
-
-def _check_ref(target: Target, name: str, where: str, known: Mapping[str, type[Agent]]) -> None:
-    if "://" not in where and where not in known:
-        hint = hint_at(where, known, '"')
-        raise ConfigError(f'"{name}" of {target.cls.__name__}: no target is called "{where}"{hint}', "--arg")

@@ -59,7 +59,9 @@ class GroupAgents:
         started = (link for link in served if getattr(link, "incarnation", 1))  # an optional one may be away
         wanted = sum(link.path not in UNREGISTERED for link in started)
         with trio.move_on_after(2.0):
-            while not _is_registered(node, wanted):  # noqa: ASYNC110 -- registrars wake nobody
+            while any(  # noqa: ASYNC110 -- registrars wake nobody
+                each.agents + len(each.refused) < wanted for each in node.registrations
+            ):
                 await trio.sleep(0.01)
 
     async def _remotes(self, node: Node) -> dict[str, Ref[Any]]:
@@ -79,10 +81,6 @@ class GroupAgents:
                     raise StartFailed(name, str(error)) from error
                 found[name] = others.ref_to(system.agent_class(name), name, thing)
         return found
-
-
-def _is_registered(node: Node, wanted: int) -> bool:
-    return all(each.agents + len(each.refused) >= wanted for each in node.registrations)
 
 
 @attrs.define(eq=False)
@@ -108,7 +106,8 @@ class _Refs(Mapping[str, Any]):
             return self.node.find(cls, path)
         several = self.file.deployment.groups[group].replicas > 1
         # of an agent that a function makes, only the class is known that it is taken for
-        title = _title(cls) if name in system.classes else None
+        contract: Any = getattr(cls, "__contract__", None) if name in system.classes else None
+        title = None if contract is None else str(contract.title)
         return self.node.find(cls, path, title=title, spread="round_robin" if several else None)
 
     def __iter__(self) -> Iterator[str]:
@@ -116,8 +115,3 @@ class _Refs(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.file.system.paths) + len(self.remotes)
-
-
-def _title(cls: Any) -> str | None:
-    contract: Any = getattr(cls, "__contract__", None)
-    return None if contract is None else str(contract.title)

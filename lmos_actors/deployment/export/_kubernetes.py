@@ -35,7 +35,12 @@ def manifests(source: Source) -> dict[str, str]:
     source.check_containers()
     source.check()
     _note_losses(source)
-    _check_lengths(source)
+    for name in source.groups:
+        own = _own(source, name)
+        if len(own) > LONGEST:
+            why = f'"{own}" is longer than the {LONGEST} characters that a StatefulSet may have'
+            source.refuse(why, "groups", name)
+    source.check()
     try:
         user = int(source.options.user or USER)
     except ValueError:
@@ -62,16 +67,6 @@ def _note_losses(source: Source) -> None:
         source.lost_key(name, "backoff", "Kubernetes has pauses of its own between restarts")
         if group.limits.descriptors is not UNSET:
             source.lost_key(name, "limits", "descriptors are those that the machine allows, at most")
-
-
-def _check_lengths(source: Source) -> None:
-    for name in source.groups:
-        if len(_own(source, name)) > LONGEST:
-            why = (
-                f'"{_own(source, name)}" is longer than the {LONGEST} characters that a StatefulSet may have'
-            )
-            source.refuse(why, "groups", name)
-    source.check()
 
 
 class _Group:
@@ -179,7 +174,12 @@ class _Group:
             for path in self._secrets.files
         ]
         seconds = ceil(self._group.ready)
-        most = self._limits()
+        limits = self._group.limits
+        most: dict[str, str] = {}
+        if limits.processors is not UNSET:
+            most["cpu"] = str(limits.processors)
+        if limits.memory is not UNSET:
+            most["memory"] = str(int(limits.memory))
         return {
             "name": dns_name(self._name),
             "image": source.image(),
@@ -233,15 +233,6 @@ class _Group:
             return {"tcpSocket": {"port": "agents"}, "timeoutSeconds": PROBE}
         scheme = "HTTPS" if self._address.secure else "HTTP"
         return {"httpGet": {"path": path, "port": "agents", "scheme": scheme}, "timeoutSeconds": PROBE}
-
-    def _limits(self) -> dict[str, str]:
-        limits = self._group.limits
-        made: dict[str, str] = {}
-        if limits.processors is not UNSET:
-            made["cpu"] = str(limits.processors)
-        if limits.memory is not UNSET:
-            made["memory"] = str(int(limits.memory))
-        return made
 
     def _waiting(self, need: str, path: str) -> dict[str, Any]:
         """Return a container that ends once another group answers at a path."""

@@ -64,7 +64,9 @@ class Gateway:
 
     async def tell(self, client: trio.abc.Stream, failure: ConnectFailed | None) -> None:
         """Answer that the client is connected, or why not."""
-        answer = OK if failure is None else UNREACHABLE + _line(failure.why)
+        answer = OK
+        if failure is not None:
+            answer = UNREACHABLE + " ".join(failure.why.split()).encode()[: MOST_HEAD // 2]
         with suppress(*GONE):
             await client.send_all(answer + END)
 
@@ -121,7 +123,3 @@ def _place_in(head: bytes) -> Endpoint:
     if verb != "CONNECT":
         raise ValueError(f"not CONNECT, but {verb}")
     return endpoint_of(f"ws://{place}")
-
-
-def _line(text: str) -> bytes:
-    return " ".join(text.split()).encode()[: MOST_HEAD // 2]

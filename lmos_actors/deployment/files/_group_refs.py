@@ -92,13 +92,13 @@ class GroupRefs:
                 continue  # which is a mistake of its own, or an agent of others
             if source != sought:
                 self._check_ref(ref, source, sought, f'"{ref.target}" is in the group "{sought}"')
-            elif self._groups[source].replicas > 1 and self._key_of(ref.target) is not None:
+            elif (
+                self._groups[source].replicas > 1
+                and key_of(ref.target, self._names.agents, self._names.tree) is not None
+            ):
                 count = self._groups[source].replicas
                 where = f'"{ref.target}" has a key, and is in one of the {count} processes of "{sought}"'
                 self._check_ref(ref, source, sought, where)
-
-    def _key_of(self, name: str) -> str | None:
-        return key_of(name, self._names.agents, self._names.tree)
 
     def _report(self, ref: GivenRef, why: str) -> None:
         text = f"{ref.written}: {why}" if ref.written else why

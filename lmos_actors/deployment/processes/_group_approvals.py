@@ -308,7 +308,8 @@ class GroupApprovals:
                     is_sent = True
                     kept = await approvals.invoke(do.what, given)
             except ActionFailed as error:
-                raise _refused(error) from None
+                code, why = error.code or "FAILED", error.detail or str(error)
+                raise Refused(code[:WORDS], printable(why[: 5 * WORDS])) from None
             except (InvalidInput, NotAllowed, NotFound, Forbidden) as error:
                 is_sent, why = False, str(error)
             except (LmosActorsError, OSError) as error:
@@ -353,10 +354,6 @@ def _not_there(member: Member) -> str:
 
 def _with_reason(text: str, *why: str) -> str:
     return ": ".join((text, *(printable(each[:WORDS]) for each in why)))
-
-
-def _refused(error: ActionFailed) -> Refused:
-    return Refused((error.code or "FAILED")[:WORDS], printable((error.detail or str(error))[: 5 * WORDS]))
 
 
 def _outcome(kept: Any) -> str:

@@ -232,7 +232,8 @@ class LineSplitter:
         """Yield the lines that a piece completes."""
         *whole, self._rest = (self._rest + piece).split(b"\n")
         for line in whole:
-            yield from self._cut(line)
+            for start in range(0, max(len(line), 1), MOST_LINE):
+                yield _text(line[start : start + MOST_LINE])
         while len(self._rest) > MOST_LINE:
             yield _text(self._rest[:MOST_LINE])
             self._rest = self._rest[MOST_LINE:]
@@ -242,10 +243,6 @@ class LineSplitter:
         if self._rest:
             yield _text(self._rest)
             self._rest = b""
-
-    def _cut(self, line: bytes) -> Iterator[str]:
-        for start in range(0, max(len(line), 1), MOST_LINE):
-            yield _text(line[start : start + MOST_LINE])
 
 
 def _text(line: bytes) -> str:

@@ -171,7 +171,10 @@ class RayReplica:
         """End once the launcher has gone, or the raylet that started the worker."""
         while time.monotonic() - self._heard < ORPHAN and os.getppid() == self._raylet:
             time.sleep(LOOK)
-        self._leave()
+        with self._lock:
+            if self._stdin is not None:
+                os.close(self._stdin)  # which the process sees
+                self._stdin = None  # its number may be another file's from now on
         self._ended.wait()
         os._exit(0)
 
@@ -194,10 +197,3 @@ class RayReplica:
         with self._lock:
             if self._stdin is not None:
                 os.write(self._stdin, b"stop\n")
-
-    def _leave(self) -> None:
-        """Let the process see that the launcher has gone."""
-        with self._lock:
-            if self._stdin is not None:
-                os.close(self._stdin)
-                self._stdin = None  # its number may be another file's from now on

@@ -166,7 +166,12 @@ class Serving:
             return
         key, args, kwargs = requested_operation(asked, link)
         if served.verb.word in ("observe", "subscribe", "subscribe_all"):
-            self._listen(served, link, key)
+            listener = self._listeners_of_all().make(asked, link, key, self._exit_members)
+            served.listening = served
+            if isinstance(link, Slot):
+                self._post(served, link, link.operation(key), (listener,))
+            else:
+                self._accept(served, listener, UNSET)
             return
         if served.remaining is not None and not served.remaining > 0:
             raise DeadlineExceeded(link.path, 0.0)
@@ -367,15 +372,6 @@ class Serving:
             session: Any = self
             self._listeners = Listeners(self._rt, session, _nothing, _raised, self._limits.sharing)
         return self._listeners
-
-    def _listen(self, served: Served, link: Slot | PoolLink, key: str) -> None:
-        asked: Any = served
-        listener = self._listeners_of_all().make(asked, link, key, self._exit_members)
-        served.listening = served
-        if isinstance(link, Slot):
-            self._post(served, link, link.operation(key), (listener,))
-        else:
-            self._accept(served, listener, UNSET)
 
     def _exit_members(self, down: Down) -> dict[str, Any]:
         return exited(down, self._limits.generation)
