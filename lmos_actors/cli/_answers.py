@@ -35,9 +35,6 @@ Form: TypeAlias = Literal["text", "json", "raw"]
 BETWEEN: Final = 0.1
 """Seconds between two updates of progress on a terminal; elsewhere ten times that."""
 
-WIDTH: Final = 80
-"""Columns of a terminal that does not report its width."""
-
 
 @attrs.frozen
 class OutputLine:
@@ -139,7 +136,7 @@ class AnswerPrinter:
             self._beside(f"{name}: {for_people(value)}")
             await trio.sleep(10 * BETWEEN)
             return
-        columns = os.get_terminal_size(self._err.fileno()).columns or WIDTH
+        columns = os.get_terminal_size(self._err.fileno()).columns or 80
         shown = for_people(value)
         if isinstance(value, float) and 0 <= value <= 1:
             shown = f"{bar(value, 1)} {value:.0%}"

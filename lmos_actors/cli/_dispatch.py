@@ -39,8 +39,6 @@ _GROUPS: Final = {
 _RESULTS: Final = ("run", "sim", "validate", "explore")
 """The commands whose JSON output has a list of mistakes."""
 
-GONE: Final = 1
-
 
 def dispatch(arguments: Sequence[str] | None) -> None:
     """Run the command and exit with its code. Raises SystemExit."""
@@ -92,7 +90,7 @@ def _output_failed(error: OSError) -> int:
         except (OSError, ValueError):
             with suppress(OSError, ValueError):
                 os.dup2(nowhere, stream.fileno())
-    return GONE if isinstance(error, BrokenPipeError) and not error.filename else COULD_NOT_RUN
+    return 1 if isinstance(error, BrokenPipeError) and not error.filename else COULD_NOT_RUN
 
 
 def _command(words: list[str]) -> int:

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
     from .options._fault_proxy import FaultProxyOptions
 
-DESCRIPTORS: Final = 8_320
-"""Descriptors for both ends of all connections that a proxy may have, and some more."""
-
 MOST_FAULTS: Final = 1_000
 """Maximum faults in force at once."""
 
@@ -86,7 +83,7 @@ def _address(text: str, option: str) -> Endpoint:
 def run_fault_proxy(options: FaultProxyOptions) -> int:
     """Pass data on, with faults, until a signal comes. Returns the exit code. Raises ConfigError, OSError."""
     running = _Running(options)
-    raise_descriptor_limit(DESCRIPTORS)
+    raise_descriptor_limit(8_320)  # both ends of all connections that a proxy may have, and some more
     try:
         with signals.in_order():
             trio.run(running.run)

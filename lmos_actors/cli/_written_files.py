@@ -32,9 +32,6 @@ from ._signals import signals
 _DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 """Errors of the system that do not mean a wrong file name."""
 
-_HEAD: Final = 4096
-"""Bytes at the beginning of a file that show what wrote it."""
-
 _OURS: Final = re.compile(
     rb"^sequenceDiagram\n    title "
     rb"|^file,name,(?:[^\n]*,)?seed,trial,ended,series,agg,time,value\n"
@@ -187,7 +184,7 @@ def refuse_foreign(path: str) -> None:
 def _is_ours(path: str) -> bool:
     """Return whether a file is empty, or begins like a file that our commands write. Raises OSError."""
     with open(path, "rb") as file:
-        head = file.read(_HEAD)
+        head = file.read(4096)
     return not head or _OURS.search(head) is not None
 
 

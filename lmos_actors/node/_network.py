@@ -40,10 +40,6 @@ if TYPE_CHECKING:
     from ._readiness import Readiness
     from ._service import OwnAgents, View
 
-
-FAILURES: Final = 100
-"""The number of connection failures that are kept."""
-
 GRACE: Final = 5.0
 """Seconds to wait for peers beyond the time of a connection's own closing handshake."""
 
@@ -91,8 +87,8 @@ class Connections:
         """Awaited before the agents are stopped, for `NOTICE` seconds at most."""
         self.before_goodbye: list[Callable[[], Awaitable[None]]] = []
         """Awaited, within the time for closing, before connections are closed."""
-        self.failures: deque[BaseException] = deque(maxlen=FAILURES)
-        """Exceptions that ended single connections: bugs of the runtime or of an agent."""
+        self.failures: deque[BaseException] = deque(maxlen=100)
+        """The last exceptions that ended single connections: bugs of the runtime or of an agent."""
         self.metrics: Metrics | None = None
         """The node's metrics, if it keeps any."""
 

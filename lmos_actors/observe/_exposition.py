@@ -19,9 +19,6 @@ PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 END: Final = b"# EOF\n"
 
-PIECE: Final = 8192
-"""Approximate number of characters of a piece."""
-
 LONGEST: Final = 200
 """Characters of a label's value that are kept."""
 
@@ -60,7 +57,7 @@ def encode_families(families: Iterable[Family], media_type: str) -> Iterator[byt
         for line in _lines(family, is_open=media_type == OPENMETRICS):
             lines.append(line)
             size += len(line)
-            if size >= PIECE:
+            if size >= 8192:
                 yield _encode(lines)
                 lines, size = [], 0
     if lines:

@@ -36,7 +36,6 @@ P = ParamSpec("P")
 
 Fatal = Callable[[BaseException], None]
 
-LOOK_SECONDS: Final = 0.5
 _CONTEXTS: Final = "opentelemetry.context"
 
 
@@ -46,7 +45,7 @@ def wait_for(event: threading.Event) -> None:
     A signal that arrives between Python's last check for signals and the wait on the lock wakes nobody, so
     signals are checked again at intervals.
     """
-    while not event.wait(LOOK_SECONDS):
+    while not event.wait(0.5):
         pass
 
 

@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 ENDINGS: Final = (".yaml", ".yml", ".json")
 QUESTION: Final = "question"
 UNTYPED: Final = "message"
-SPARE: Final = 30.0
-"""Seconds of virtual time that the scenario may take beyond the log."""
-
-INSTANT: Final = 0.000001
-LONGEST_TEXT: Final = 60
-"""Characters of the text of an error that are expected."""
 
 
 def as_scenario(log: str, out: str, number: int | None) -> int:
@@ -132,7 +126,8 @@ class _Story:
         for agent in self.unread:
             if agent in self._names:
                 self._agents[self._names[agent]]["unused"] = "allowed"
-        timeout = Duration(round(self._found.end + SPARE, 6))
+        # The scenario may take some virtual time beyond the log.
+        timeout = Duration(round(self._found.end + 30.0, 6))
         made: dict[str, Any] = {"lmos": "scenario/v1", "name": name, "summary": f"Made of {of}."}
         made["timeout"] = str(timeout)
         if self._relays:
@@ -142,7 +137,7 @@ class _Story:
     # ---- time
 
     def _wait_until(self, when: float) -> None:
-        if when - self._now >= INSTANT:
+        if when - self._now >= 1e-6:
             self.steps.append({"do": "wait", "for": str(Duration(round(when - self._now, 6)))})
             self._now = when
 
@@ -383,7 +378,7 @@ def _error(request: LoggedRequest) -> dict[str, Any]:
     known: Any = getattr(errors, name, None)
     if not (isinstance(known, type) and issubclass(known, AgentError)):
         name, text = "ActionFailed", str(request.error)
-    plain = text.partition(HIDDEN)[0].partition("\n")[0][:LONGEST_TEXT].strip()
+    plain = text.partition(HIDDEN)[0].partition("\n")[0][:60].strip()
     if name == "AgentDied" or not plain:
         return {"is": name}
     return {"is": name, "contains": _escaped(plain)}

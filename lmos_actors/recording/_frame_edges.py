@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-_CLOSE: Final = 8
 _MORE: Final = {126: 2, 127: 8}
 """Bytes of the length behind the first two of a frame, by what those say."""
 
@@ -38,7 +37,7 @@ class FrameEdges:
             self._left -= taken
             place += taken
             if not self._left:
-                self.is_closed = self._head[0] & 0x0F == _CLOSE
+                self.is_closed = self._head[0] & 0x0F == 8  # a Close
                 self._head.clear()
         return place if rest_only else size
 

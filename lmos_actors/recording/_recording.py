@@ -33,9 +33,6 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 DESCRIBE_SECONDS: Final = 5.0
 """In which the descriptions of the things behind a WebSocket have to come."""
 
-CLOSING_SECONDS: Final = 2.0
-"""For the answers to the Closes that are sent at the end."""
-
 WELL_KNOWN: Final = "/.well-known/wot"
 NOT_LET_IN: Final = (401, 403)
 NOT_DESCRIBED: Final = ("/arc",)
@@ -218,7 +215,7 @@ class _Recording:
         with trio.open_signal_receiver(*SIGNALS) as received:
             task_status.started()
             await anext(received)
-            with trio.move_on_after(CLOSING_SECONDS) as closing:
+            with trio.move_on_after(2.0) as closing:  # for the answers to the Closes
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_cancel_at_interrupt, received, closing)
                     await passage.close()

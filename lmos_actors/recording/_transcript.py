@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 USER: Final = "user"
 """The name of the recorded client."""
 
-SHOWN: Final = 20
-"""Things without a description that are named."""
-
 MISSING: Final[Any] = object()
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -54,7 +51,7 @@ class Transcript:
         thing = self.things.find(thing_id)
         if thing is not None:
             return thing.name, thing
-        if thing_id not in self._unknown and len(self._unknown) < SHOWN:
+        if thing_id not in self._unknown and len(self._unknown) < 20:  # so many are named
             self._unknown.add(thing_id)
             shown = self.redaction.text(thing_id)
             self._note(

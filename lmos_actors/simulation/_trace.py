@@ -23,7 +23,6 @@ SCHEMA = "lmos-actors/trace/v1"
 _OWN = frozenset({"n", "t", "kind", "agent"})
 _SIMPLE = frozenset({type(None), bool, int, float, str})
 _UNENCODABLE = (TypeError, ValueError, OverflowError, RecursionError)
-_BATCH = 256
 
 
 class _Line(msgspec.Struct, gc=False):
@@ -146,7 +145,7 @@ class TraceLog:
             pass
         waiting = self._waiting
         waiting.append(_written(n, self._t, kind, agent, fields) if line is None else line)
-        if len(waiting) >= _BATCH:
+        if len(waiting) >= 256:
             self.flush()
 
     def end(self) -> None:

@@ -15,9 +15,6 @@ from ..options._export import ExportFlags
 MOST_REPLICAS: Final = 1_000
 """Maximum processes of a group, as in deployment files, whose module is imported only when it is needed."""
 
-MOST_DIGITS: Final = 100
-"""Maximum digits of a number of processes that is parsed."""
-
 Groups: TypeAlias = Annotated[list[str] | None, Parameter(name="FILE|GROUP", negative=())]
 
 
@@ -177,7 +174,7 @@ them the file.
         group, equals, number = text.partition("=")
         if not equals or not group or not (number.isascii() and number.isdecimal()):
             raise ConfigError(f'"{text}" is not GROUP=N, as in weather=4', "GROUP=N")
-        if len(number) > MOST_DIGITS or int(number) > MOST_REPLICAS:
+        if len(number) > 100 or int(number) > MOST_REPLICAS:  # more digits are not even parsed
             raise ConfigError(f'"{text}": a group has at most {MOST_REPLICAS} processes', "GROUP=N")
         found[group] = int(number)
     return run(controls_for(file, which.state, found), found)

@@ -64,9 +64,6 @@ OPTIONS_OF: Final[dict[Kind, type[JudgingOptions]]] = {
     "relay": RelayConformOptions,
 }
 
-FEW: Final = 5
-"""Maximum failed cases that are named in the command to try only those."""
-
 
 @attrs.frozen(kw_only=True)
 class ConformRequest:
@@ -269,7 +266,8 @@ class ServerRun:
 
     def _more(self, card: Card) -> list[str]:
         failed = [result.id for result in card.results if result.verdict is Verdict.FAILED]
-        if not 0 < len(failed) <= FEW or len(failed) == len(card.results):
+        # One command names a few cases, and there is no need for it where all have failed.
+        if not 0 < len(failed) <= 5 or len(failed) == len(card.results):
             return []
         given = self._request.command
         words = [  # of the command, without `--case` and what follows it

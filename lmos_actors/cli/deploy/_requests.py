@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 LOOK: Final = 0.05
 """Seconds between two checks of a process that is ending or starting."""
 
-PATIENCE: Final = 1.0
-"""Seconds between two checks for processes that are not yet ready."""
-
 MOST_LATE: Final = 3
 """Maximum late processes that are named."""
 
@@ -229,7 +226,7 @@ async def _say_late(ref: Ref[LauncherAgent]) -> None:
     said = ""
     with suppress(AgentError, TransportError):  # it ends
         while True:
-            await trio.sleep(PATIENCE)
+            await trio.sleep(1.0)
             late = _late_in(await ref.invoke(LauncherAgent.status))
             if late and late != said:
                 print(printable(f"not ready yet: {late}"), file=sys.stderr, flush=True)

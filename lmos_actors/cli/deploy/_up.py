@@ -14,7 +14,7 @@ from math import inf
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from time import sleep
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import attrs
 import trio
@@ -70,12 +70,6 @@ if TYPE_CHECKING:
     from lmos_actors.node import Node
 
     from ..options._deployment import UpOptions
-
-LOOK: Final = 0.05
-"""Seconds between two looks at a launcher that is starting in the background."""
-
-REASONS: Final = 20
-"""Maximum last lines that are shown of a background launcher that has ended."""
 
 
 def run_up(file: str, options: UpOptions) -> int:
@@ -398,7 +392,7 @@ def _detached(options: UpOptions, controls: Controls) -> int:
             while not (controls.socket.exists() and controls.is_running()):
                 if process.poll() is not None:
                     return _ended(process.returncode, log, controls)
-                sleep(LOOK)
+                sleep(0.05)
             code = wait_ready(controls, process, json=options.json)
             if code is None:
                 return _ended(process.wait(), log, controls)
@@ -456,5 +450,5 @@ def _ended(code: int, log: BinaryIO, controls: Controls) -> int:
     silent = (
         f"lmos-actors: the launcher ended with exit code {code} and could not say why: leave out --detach"
     )
-    print("\n".join(reasons[-REASONS:]) or silent, file=sys.stderr)
+    print("\n".join(reasons[-20:]) or silent, file=sys.stderr)
     return code or COULD_NOT_RUN

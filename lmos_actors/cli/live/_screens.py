@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 State = dict[str, Any]
 
 MOST_ROWS: Final = 300
-PAGE: Final = 300
 
 _NONE: Final = {
     "waiting": "no messages wait",
@@ -126,7 +125,7 @@ class TreeScreen:
         self._look(client)
 
     def _look(self, client: LiveClient) -> None:
-        client.look("tree", "tree", open=list(self._open), rows=min(self.most, PAGE))
+        client.look("tree", "tree", open=list(self._open), rows=min(self.most, 300))
 
     def is_whole(self, client: LiveClient) -> bool:
         """See `Screen`; opens rows as they come, until all levels are open."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from .._answers import AnswerPrinter
     from ..options._connection import Server
     from ..options._live import WatchOptions
-
-TICK: Final = 1.0
-"""Seconds after which a picture is drawn again, even without news: it may show ages."""
 
 
 class Screen(Protocol):
@@ -110,7 +107,7 @@ async def _move(client: LiveClient, screen: Screen) -> int:
         while not reason:
             if screen.is_whole(client):
                 live.update(screen.picture(client), refresh=True)
-            with trio.move_on_after(TICK):
+            with trio.move_on_after(1.0):  # drawn again even without news: a picture may show ages
                 await client.wait()
             reason = "" if not client.errors else reason_of(client.errors[0])
     print(f"lmos-actors: {reason}", file=sys.stderr)

@@ -32,9 +32,6 @@ PIECE: Final = 65_536
 LONGEST: Final = 4 << 20
 """Maximum bytes of one line."""
 
-QUIET: Final = 1.0
-"""Seconds before the amount of sent items is shown."""
-
 _UNITS: Final = ("B", "kB", "MB", "GB")
 
 
@@ -135,7 +132,7 @@ class FileSource:
     async def show_progress(self, answers: AnswerPrinter, action: str) -> None:
         """Show on a terminal how much has been sent, once that takes more than a moment."""
         if answers.is_moving_terminal:
-            await trio.sleep(QUIET)
+            await trio.sleep(1.0)
             while True:
                 await answers.progress(action, f"{self._items:,} items, {_shown(self._bytes)} sent")
 

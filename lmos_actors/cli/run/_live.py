@@ -32,8 +32,6 @@ SHARE = 100
 """The pause after a picture, as a multiple of its drawing time."""
 
 MOST_RUNS = 8
-COUNTED = 10_000
-"""Number of jobs above which progress is shown as a percentage."""
 
 
 class Watching(Protocol):
@@ -78,7 +76,7 @@ class Moving:
     def line(self, width: int, now: float) -> str:
         """Return its progress and its duration so far."""
         far = ""
-        if self.total > COUNTED:
+        if self.total > 10_000:  # of so many jobs, a percentage says more
             far = f"{100 * self.done / self.total:.0f} %"
         elif self.total:
             far = f"{self.done:g}/{self.total:g}"

@@ -19,9 +19,6 @@ from ._report_files import MOST_KEPT
 if TYPE_CHECKING:
     from lmos_actors.scenario.judge import LoggedRun
 
-LAST = 20
-"""Number of messages that are named as the last ones of a run."""
-
 
 def write_log_page(log: str, out: str, number: int | None, *, force: bool) -> int:
     """Write the page of the runs in a log, or of one; return the exit code.
@@ -72,7 +69,7 @@ def _result(run: LoggedRun, index: int) -> RunResult:
         virtual=at,
         real=0.0,
         digest="",
-        last=tuple(kept)[-LAST:],
+        last=tuple(kept)[-20:],
         log=tuple(kept),
         logged=run.records,
         real_time="watched" in said or "recorded" in said,

@@ -18,15 +18,6 @@ if TYPE_CHECKING:
 
     from lmos_actors.node import Node
 
-HARD_END: Final = 5.0
-"""Seconds that a process without a launcher has beyond its time to drain."""
-
-REAPED: Final = 60.0
-"""Seconds between two checks for orphans that have ended."""
-
-KILLED: Final = 137
-"""Exit code of a process whose agents did not end in time, the same as of a killed process."""
-
 
 @attrs.frozen
 class Ending:
@@ -43,13 +34,13 @@ class Ending:
     @property
     def limit(self) -> float:
         """Seconds from the beginning of the end to the hard end, once the launcher has gone."""
-        return (self.timeout or 0.0) + self.spread + HARD_END
+        return (self.timeout or 0.0) + self.spread + 5.0  # beyond the time to drain
 
     async def reap(self) -> None:
         """Reap orphans that have ended, for ever."""
         adopted = Adopted()
         while self.launched:
-            await trio.sleep(REAPED)
+            await trio.sleep(60.0)
             adopted.reap()
 
     async def drained(self, node: Node) -> None:
@@ -94,7 +85,7 @@ class Ending:
             token.run_sync_soon(gone)
         time.sleep(self.limit + 1.0)  # what ends at the limit has a moment for it
         end_below(os.getpid())
-        os._exit(KILLED)
+        os._exit(137)  # the exit code of a killed process
 
 
 @contextmanager

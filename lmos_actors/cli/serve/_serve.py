@@ -55,9 +55,6 @@ DESCRIPTORS: Final = 1 << 20
 RESERVED: Final = 64
 """The part of these that is kept for other uses than incoming connections."""
 
-PATIENCE: Final = 1.0
-"""Seconds until the open work is printed during the end; each following pause is twice as long."""
-
 OPTIONS: Final = {
     "announce": "--announce",
     "bridges": "--relay",
@@ -354,7 +351,7 @@ class Serving:
 
     async def _report_waiting(self) -> None:
         await self._asked.wait()
-        patience = PATIENCE
+        patience = 1.0
         while True:
             await trio.sleep(patience)
             patience *= 2

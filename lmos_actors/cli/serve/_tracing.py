@@ -18,9 +18,6 @@ PLACE: Final = "/v1/traces"
 SERVICE: Final = "lmos-actors"
 """The name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES names another."""
 
-SECONDS: Final = 5
-"""Seconds for one export: without a collector the end takes at most so much longer."""
-
 
 @contextmanager
 def spans_to(url: str | None) -> Generator[TracerProvider | None]:
@@ -62,5 +59,6 @@ def _provider(endpoint: str) -> TracerProvider:
         Resource.create().merge(Resource({"service.name": SERVICE})).merge(OTELResourceDetector().detect())
     )
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint, timeout=SECONDS)))
+    # Without a collector, the end of the process takes so many seconds longer, at most.
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint, timeout=5)))
     return provider

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from ..processes import GroupPlan
     from ._secrets import Secrets
 
-PORT: Final = 8080
 NUMBER: Final = "$(replica)"
-MOST_PORT: Final = 65_536
 USER: Final = "10001"
 """The default user of containers: any but root."""
 
@@ -46,7 +44,7 @@ class ExportOptions:
     root: str | None = None
     command: str | None = None
     user: str | None = None
-    port: int = PORT
+    port: int = 8080
     storage: str = "1Gi"
     out: Path | None = None
     """The folder for the files, None if they are printed."""
@@ -174,7 +172,7 @@ class Source:
                 here = ("groups", name, "listen")
                 self.refuse(why, *(here if self._says(name, "listen") else here[:-1]))
                 continue
-            port = next(number for number in range(self.options.port, MOST_PORT) if number not in taken)
+            port = next(number for number in range(self.options.port, 65_536) if number not in taken)
             taken.add(port)
             host = f"[{first.host}]" if ":" in first.host else first.host
             self._given[name] = f"{'https' if first.secure else 'http'}://{host}:{port}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..processes import GroupPlan, LaunchPlan
-
-MOST: Final = 1_000
-"""Maximum processes of a group that can have several."""
 
 
 def launch_plan(
@@ -69,7 +66,7 @@ def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, 
         max_restarts=group.max_restarts,
         max_seconds=float(group.max_seconds),
         backoff=backoff_of(group.backoff),
-        most=1 if is_alone(group) else MOST,
+        most=1 if is_alone(group) else 1_000,
         processors=None if group.limits.processors is UNSET else group.limits.processors,
         only_here=tuple(_only_here(group)),
         store=None if group.store is None else server_store(group.store),

@@ -59,9 +59,6 @@ if TYPE_CHECKING:
 AT_START: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "OPENSSL_")
 """Beginnings of the names of variables that are read only when a process starts."""
 
-PIECE: Final = 1 << 16
-"""Maximum bytes of output that are read at a time."""
-
 ROOM: Final = 1_000
 """Bytes of meaningless text in the server's command line: see `_show_as`."""
 
@@ -70,9 +67,6 @@ ADOPTED: Final = 50
 
 LOOK: Final = 0.02
 """Seconds between two of these checks."""
-
-MESSAGE: Final = 64
-"""Maximum bytes of an answer, which is a number."""
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
@@ -84,7 +78,7 @@ def can_fork(environment: Mapping[str, str]) -> bool:
 async def pieces_of(stream: Any) -> AsyncGenerator[bytes]:
     """Yield the data from a pipe, in pieces as they come."""
     try:
-        while piece := await stream.receive_some(PIECE):
+        while piece := await stream.receive_some(1 << 16):
             yield piece
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         return
@@ -301,7 +295,8 @@ async def _answer_on(status: socket.socket, handles: int) -> tuple[int, list[int
     """Return a number from the server, and descriptors; None if the server has ended."""
     await trio.lowlevel.wait_readable(status)
     try:
-        answer, found, _, _ = socket.recv_fds(status, MESSAGE, handles, socket.MSG_CMSG_CLOEXEC)
+        # The answer is a number.
+        answer, found, _, _ = socket.recv_fds(status, 64, handles, socket.MSG_CMSG_CLOEXEC)
     except ConnectionError:
         return None
     return (int(answer), found) if answer else None

@@ -43,23 +43,13 @@ if TYPE_CHECKING:
     from ._place import Place, Process
     from ._plan import GroupPlan, Need
 
-REST: Final = 0.5
-"""Seconds for reading the last output of a process after its end: its children may hold the pipe."""
-
-
 _EXCERPT: Final = re.compile(r"\s+[0-9]*\s*\|")
-
-LAST_WORDS: Final = 0.05
-"""Seconds for the last words of an ended process to come."""
 
 MOST_URL: Final = 300
 """Maximum characters of an address of a process, or of its page."""
 
 MOST_URLS: Final = 8
 """Maximum addresses that are kept of a process."""
-
-MOST_WORDS: Final = 500
-"""Maximum characters that are kept of last words."""
 
 
 class ProcessEnded(LmosActorsError):
@@ -115,7 +105,8 @@ class Replica(Agent, private=True):
                     if self.why and self.was_killed:
                         self.why += f", did not heed SIGTERM for {self.time_to_end:g} s, and was killed"
                     hard_end.cancel_scope.cancel("the process has ended")
-                    reading.cancel_scope.deadline = trio.current_time() + REST
+                    # Its children may hold the pipe of its output.
+                    reading.cancel_scope.deadline = trio.current_time() + 0.5
                     self.of.has_ended(self, self.why)
 
     def started(self) -> None:
@@ -162,7 +153,7 @@ class Replica(Agent, private=True):
         self.has_gone = True
         if self.asked:
             return
-        await trio.sleep(LAST_WORDS)
+        await trio.sleep(0.05)  # its last words may be on their way
         if code == CANNOT_START and not (self.was_ready.is_set() or self.of.plan.is_patient):
             self.why, self.cannot_start = self._with_last_words("cannot start"), True
             self.stop()
@@ -233,7 +224,7 @@ class Replica(Agent, private=True):
             async for piece in pieces:
                 lines = list(splitter.lines(piece))
                 said = next(filter(_is_said, reversed(lines)), None)
-                self.last_words = self.last_words if said is None else plain(said.strip(), MOST_WORDS)
+                self.last_words = self.last_words if said is None else plain(said.strip(), 500)
                 await self.of.logs.write(self.name, lines)
         await self.of.logs.write(self.name, list(splitter.rest()))
 

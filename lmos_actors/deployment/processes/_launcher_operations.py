@@ -16,7 +16,7 @@ take the whole group for stopped.
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from lmos_actors.errors import ActionFailed, NotFound
 from lmos_actors.live import OwnOperations, Refused
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
     Say = Callable[[str], None]
     Begin = Callable[[Launcher, Group, int | None], AsyncGenerator[str]]
-
-MOST_DIGITS: Final = 9
-"""Maximum digits of a process number."""
 
 
 def operations_of(launcher: Launcher) -> OwnOperations:
@@ -86,7 +83,7 @@ def _place(launcher: Launcher, path: str) -> tuple[Group, int | None]:
         raise NotFound("group", names[0])
     if len(names) == 1:
         return group, None
-    number = int(names[1]) if names[1].isdecimal() and len(names[1]) <= MOST_DIGITS else 0
+    number = int(names[1]) if names[1].isdecimal() and len(names[1]) <= 9 else 0
     if str(number) != names[1] or number not in group.members:
         raise NotFound("process", f"{names[0]}/{names[1]}")
     return group, number

@@ -50,9 +50,6 @@ FEW_DESCRIPTORS: Final = 64
 DESCRIPTORS_EACH: Final = 5
 """File descriptors that a launcher needs in any case, and for each process: pipes, its handle, its end."""
 
-LOOK: Final = 0.05
-"""Seconds between two checks of a process that is not ours."""
-
 
 class LocalProcess:
     """A process on this machine; `mark` is in its environment, so that its own children are known."""
@@ -221,7 +218,7 @@ class LocalPlace:
 
     async def _none_left(self) -> None:
         while self._left():  # noqa: ASYNC110 -- they are no children of ours, and nothing says that they end
-            await trio.sleep(LOOK)
+            await trio.sleep(0.05)
 
 
 def _why(error: OSError) -> str:

@@ -51,15 +51,6 @@ LAUNCHER: Final = "launcher"
 REACHED: Final = 5.0
 """Seconds for a first connection to the cluster."""
 
-GONE: Final = 20.0
-"""Seconds until Ray notices that an earlier launcher has ended."""
-
-KILLED: Final = 5.0
-"""Maximum seconds that closing a place waits until Ray has taken note of all killed workers."""
-
-THREADS: Final = 8
-"""Calls of one actor that run at once: two streams, its end, and other questions."""
-
 LEFT_OUT: Final = [".git", ".venv", "__pycache__", ".lmos", "*.db", "*.db-*", "*.log"]
 """Files of the project that do not travel."""
 
@@ -186,7 +177,7 @@ class RayPlace:
         *,
         command: Callable[[Sequence[str]], object],
         placed: float = 60.0,
-        gone: float = GONE,
+        gone: float = 20.0,
     ) -> None:
         self._placed = placed
         self._gone = gone
@@ -222,7 +213,7 @@ class RayPlace:
         self._aside[-1].start()
 
     def _shut_down(self) -> None:
-        deadline = time.monotonic() + KILLED
+        deadline = time.monotonic() + 5.0  # until Ray has taken note of all killed workers
         for thread in self._aside:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._ray.shutdown()
@@ -323,7 +314,7 @@ class RayPlace:
             name=name,
             lifetime="detached",
             max_restarts=0,
-            max_concurrency=THREADS,
+            max_concurrency=8,  # two streams, its end, and other questions at once
             num_cpus=order.processors or 0,
             scheduling_strategy="SPREAD",
         )

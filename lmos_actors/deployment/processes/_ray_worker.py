@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 ORPHAN: Final = 30.0
 """Seconds without a call after which the launcher counts as gone."""
 
-LOOK: Final = 0.5
-"""Seconds between two checks whether the launcher and the raylet are there."""
-
 POLL: Final = 5.0
 """Seconds for which a call waits for news."""
 
@@ -170,7 +167,7 @@ class RayReplica:
     def _watch(self) -> None:
         """End once the launcher has gone, or the raylet that started the worker."""
         while time.monotonic() - self._heard < ORPHAN and os.getppid() == self._raylet:
-            time.sleep(LOOK)
+            time.sleep(0.5)
         with self._lock:
             if self._stdin is not None:
                 os.close(self._stdin)  # which the process sees

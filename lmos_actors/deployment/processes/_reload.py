@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -16,15 +16,12 @@ if TYPE_CHECKING:
     from ._group import Group
     from ._launcher import Launcher
 
-LOOK: Final = 0.5
-"""Seconds between two looks at the files of the project."""
-
 
 async def reload_changed(launcher: Launcher, say: Callable[[str], None]) -> None:
     """Restart each group of a launcher when one of its project files has changed, until cancelled."""
     before = _times(launcher.groups.values())
     while True:
-        await trio.sleep(LOOK)
+        await trio.sleep(0.5)
         now = _times(launcher.groups.values())
         changed = {file for file, time in now.items() if before.get(file, time) != time}
         before = now

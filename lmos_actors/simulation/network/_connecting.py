@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 ATTEMPT: Final = 10.0
 """Seconds after which each part of an attempt to connect is abandoned; see `ConnectionOptions`."""
 
-STOOD: Final = 1.0
-"""Seconds that a connection must last to count as a success."""
-
 REFUSED: Final = "the connection was refused"
 RESET: Final = "during the handshake: the connection was reset"
 
@@ -71,7 +68,7 @@ class Connecting:
     def begin(self, lasted: float) -> None:
         """Begin to connect, after a connection that lasted for a number of seconds."""
         self.failure = None
-        if lasted >= STOOD:
+        if lasted >= 1.0:  # else it does not count as a success
             self._backoff.reset()
         self._try_later()
 

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from ._peer import NetworkParts
     from ._serving import Serving
 
-SLOW: Final = 0.5
-"""A ping takes long if the last message under way arrives more than this many seconds from now."""
-
 SMALL: Final = 60
 """Approximate bytes of a ping, or of the word that an end is gone."""
 
@@ -98,7 +95,7 @@ class Life:
         arrives = self.carrier.send(size, arrived, request, back=back)
         if arrives is not None:
             takes = arrives - self.carrier.network.now()
-            self._is_slow = takes >= SLOW
+            self._is_slow = takes >= 0.5
             if takes > BEAT:
                 self._look_again()
         self.watch.look_again()
