@@ -1,7 +1,7 @@
 """One client of the recorder: its requests over HTTP, each on a connection of its own, and its WebSocket.
 
-Both sides are read by h11. A body is passed on piece by piece, and no sooner than the other side takes it;
-but for the answers that may be descriptions, whose addresses are rewritten.
+Both sides are read by h11. A body is passed on piece by piece, and no sooner than the other side takes it.
+Answers that may be descriptions are the exception: they are read whole, and their addresses are rewritten.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 LONGEST_HEAD: Final = 65_536
 
 HEAD_SECONDS: Final = 60.0
-"""In which a client has to send the head of its next request."""
+"""Seconds for a client to send the head of its next request."""
 
 LINGER_SECONDS: Final = 1.0
-"""For what a client still sends once its request has been answered."""
+"""Seconds for which input of a client is still read once its request has been answered."""
 
 LINGER_BYTES: Final = 1 << 20
-"""The bytes that are read and dropped after a refusal, at most."""
+"""Maximum bytes that are read and dropped after a refusal."""
 
 DESCRIPTIONS: Final = (b"application/td+json", b"application/json", b"application/ld+json")
 
@@ -169,7 +169,7 @@ class Client:
                 await trio.aclose_forcefully(stream)
 
     def _parts_at_hand(self, record: WebExchange) -> list[h11.Event]:
-        """Return the parts of the request's body that have come already, and take note of them.
+        """Return the parts of the request's body that have already arrived, and note them.
 
         All are noted before the first is passed on: a server may answer at the last of the bytes, and an
         answer is recorded behind its request. Raises h11.RemoteProtocolError for a client that has left.

@@ -1,7 +1,7 @@
 """One WebSocket that goes through the recorder: read in both directions, and understood by its protocol.
 
-The protocol is the one that was named, or that of the subprotocol or the path; else the first message that
-belongs to one decides.
+The protocol is the named one, or the one that the subprotocol or the path shows; otherwise the first message
+that belongs to a protocol decides.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Protocol(Protocol):
 
 
 class Conversation:
-    """A WebSocket. `offered` are the subprotocols of the client, `selected` is that of the server."""
+    """A WebSocket. The client offered the subprotocols `offered`; the server has taken `selected`."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Conversation:
             self._protocol.from_server(content)
 
     def _content(self, content: str | bytes | None) -> Any:
-        """Return what is written of a frame: its JSON, without credentials; of any other, nothing."""
+        """Return the JSON of a frame without credentials, as it is written; MISSING for any other frame."""
         try:
             return (
                 MISSING if content is None else self._transcript.redaction.frame(msgspec.json.decode(content))

@@ -23,9 +23,9 @@ MISSING: Final[Any] = object()
 class LoggedRequest:
     """A request: what was asked, and what became of it.
 
-    `at` is the instant at which it was sent, `begun` that at which the agent has begun with it, None if it
-    has not. `end` is the instant of the answer or of its being cancelled, None if there is neither. `error`
-    is the text of an error. `more` are the members that only recordings have.
+    It was sent at the instant `at`; the agent began with it at `begun`, None if it did not. At `end` it was
+    answered or cancelled, None if neither. `error` is the text of an error. `more` are the members that only
+    recordings have.
     """
 
     number: int
@@ -69,7 +69,7 @@ class LoggedExchanges:
 
 
 def exchanges_in(lines: Iterable[LogLine], *, recorded: bool) -> LoggedExchanges:
-    """Return what is in a log. Of one of a run it is what `user` has asked, of a recording all."""
+    """Return the exchanges in a log; of requests, all in a recording, but only those of `user` in a run."""
     found = LoggedExchanges()
     begun: dict[int, LoggedRequest] = {}
     for line in lines:
@@ -115,7 +115,7 @@ def _go_on(request: LoggedRequest, kind: str, data: dict[str, Any], now: float) 
 
 
 def is_text_alone(request: LoggedRequest) -> bool:
-    """Return whether the log has what was given as text alone, as that was too long for a viewer."""
+    """Return whether the log has the input only as text, because it was too long for a viewer."""
     return "input" in request.more.get("text", ())
 
 

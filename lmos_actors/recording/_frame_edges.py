@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 _MORE: Final = {126: 2, 127: 8}
-"""Bytes of the length behind the first two of a frame, by what those say."""
+"""Bytes that the length takes behind the first two bytes of a frame, by the value in those."""
 
 
 class FrameEdges:
@@ -15,15 +15,15 @@ class FrameEdges:
         self._head = bytearray()
         self._left = 0
         self.is_closed = False
-        """Whether a Close has gone by, whole."""
+        """Whether a whole Close has gone by."""
 
     @property
     def is_between(self) -> bool:
-        """Whether no frame has begun that has not ended."""
+        """Whether every frame that has begun has also ended."""
         return not self._left and not self._head
 
     def feed(self, data: bytes, *, rest_only: bool = False) -> int:
-        """Take bytes and return how many: all, or with `rest_only` those of a frame that has begun."""
+        """Take bytes and return their number: all, or with `rest_only` the rest of a frame that has begun."""
         place, size = 0, len(data)
         while place < size and not self.is_closed and not (rest_only and self.is_between):
             if not self._left:
@@ -42,7 +42,7 @@ class FrameEdges:
         return place if rest_only else size
 
     def _missing(self) -> int:
-        """Return how many bytes of the head are missing, as far as that is known."""
+        """Return the number of missing bytes of the head, as far as it is known."""
         head = self._head
         if len(head) < 2:
             return 2 - len(head)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ._transcript import Transcript
 
 MOST: Final = 10_000
-"""Requests of a connection that are open; what is asked beyond is passed on and not written."""
+"""Maximum open requests of a connection; further ones are passed on, but not written."""
 
 ENDED: Final = ("completed", "failed", "cancelled")
 FRAME_HEADER: Final = 12

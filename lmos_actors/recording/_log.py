@@ -1,7 +1,7 @@
 """The file of a recording: a message log, each record of which is in the file once it has happened.
 
-It is for its owner alone, and nothing that was there is written over. A process that is killed leaves whole
-records, and a part of the last one at worst; only the last line, with the SHA-256, is missing then.
+Only its owner can read it, and an existing file is never overwritten. A process that is killed leaves whole
+records, at worst with a part of the last one; only the last line, with the SHA-256, is missing then.
 """
 
 from __future__ import annotations

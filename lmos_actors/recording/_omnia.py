@@ -33,7 +33,7 @@ CALL: Final = "call"
 """The action of a request that is a call with sound, which replays do not play."""
 
 MOST: Final = 64
-"""Messages that wait for their answers; facades refuse more than a few."""
+"""Maximum messages that wait for their answers; facades refuse more than a few."""
 
 
 class OmniaConversation:
@@ -190,6 +190,6 @@ class OmniaConversation:
 
 
 def _without_place(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of a message without where its file is stored, which is another place in each session."""
+    """Return a part of a message without the place of its file, which differs from session to session."""
     media = part["media"]
     return {**part, "media": {**media, "storage_ref": HIDDEN}} if "storage_ref" in media else part

@@ -26,7 +26,7 @@ CHUNK: Final = 65_536
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 LINGER_SECONDS: Final = 5.0
-"""For the other direction, once one has ended."""
+"""Seconds for the other direction once one has ended."""
 
 GOING_AWAY: Final = 1001
 

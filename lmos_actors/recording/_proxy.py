@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ._passage import Passage
 
 CONNECTIONS: Final = 256
-"""Clients at once; more wait until one has left."""
+"""Maximum clients at once; more wait until one has left."""
 
 
 class Proxy:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 DESCRIBE_SECONDS: Final = 5.0
-"""In which the descriptions of the things behind a WebSocket have to come."""
+"""Seconds for the descriptions of the things behind a WebSocket to arrive."""
 
 WELL_KNOWN: Final = "/.well-known/wot"
 NOT_LET_IN: Final = (401, 403)

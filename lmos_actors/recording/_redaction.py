@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 SHORTEST: Final = 4
-"""Characters of the shortest secret that is looked for in texts."""
+"""Minimum characters of a secret that is searched for in texts."""
 
 MOST: Final = 2_048
-"""Secrets that are looked for; where there are more, no text is written at all."""
+"""Maximum secrets that are searched for; if there are more, no text is written at all."""
 
 SENSITIVE: Final = frozenset(
     {
@@ -86,7 +86,7 @@ class Redaction:
                 self.keep_parts(item)
 
     def name_header(self, name: str) -> None:
-        """Take note of a header or a member of a query that carries credentials, as a description says."""
+        """Note the name of a header or query member that carries credentials, as a description says."""
         self._names.add(name.lower())
 
     def keep_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -161,7 +161,7 @@ class Redaction:
         return [self._cleaned(item) for item in value] if is_list(value) else value
 
     def frame(self, value: Any) -> Any:
-        """Return the content of a frame that no schema is known of, without credentials by their names."""
+        """Return the content of a frame without a known schema; members named like credentials are hidden."""
         try:
             return self._by_name(value)
         except RecursionError:
@@ -179,7 +179,7 @@ class Redaction:
         return self._by_name(item)
 
     def described(self, value: Any, schema: Mapping[str, Any] | None) -> Any:
-        """Return a value without what its schema marks as secret; without a schema nothing of it is shown."""
+        """Hide the parts of a value that its schema marks as secret; without a schema, hide all of it."""
         try:
             return self._concealed(value, schema)
         except RecursionError:

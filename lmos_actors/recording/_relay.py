@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from ._transcript import Transcript
 
 MOST: Final = 1_000
-"""Messages that wait for an answer; the oldest are forgotten."""
+"""Maximum messages that wait for an answer; the oldest are forgotten."""
 
 TARGETS: Final = 256
-"""Targets of a message that are written."""
+"""Maximum targets of a message that are written."""
 
 UNTYPED: Final = "message"
 """The name for the type of a message without one."""

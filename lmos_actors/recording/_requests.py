@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ._transcript import Transcript
 
 LONGEST: Final = 1 << 20
-"""Bytes of a body that is read."""
+"""Maximum bytes of a body that is read."""
 
 VERBS: Final = {"readproperty": "read", "writeproperty": "write", "invokeaction": "invoke"}
 
@@ -70,7 +70,7 @@ class WebExchange:
         self._number = self._transcript.sent(thing.name, verb, name, given)
 
     def _input(self, verb: str, schema: Schema | None) -> Any:
-        """Return the input as it is written, MISSING without one, None for one that cannot be read."""
+        """Return the input as it is written, MISSING if there is none, None if it cannot be read."""
         redaction = self._transcript.redaction
         query = {
             name: redaction.described(_of_query(value), _member_of(schema, name))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Schema: TypeAlias = "Mapping[str, Any]"
 
 MOST: Final = 1_000
-"""Descriptions that are kept."""
+"""Maximum descriptions that are kept."""
 
 OF_OUR_NODES: Final = re.compile(r"/agents/([^/?#]+)")
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -138,7 +138,7 @@ class Things:
         return self._by_id.get(thing_id) or (None if found is None else self._by_path.get(found[0]))
 
     def at(self, method: str, target: str, *, listens: bool) -> Operation | None:
-        """Return the operation that a request over HTTP is, None if no form is known that has it.
+        """Return the operation that an HTTP request carries out, None if no known form describes it.
 
         `listens`: the client accepts a stream of events, so an observation comes before a read.
         """
@@ -147,7 +147,7 @@ class Things:
         return found or self._operations.get((method, path, False))
 
     def name_of(self, thing_id: str, hint: str = "") -> str:
-        """Return what a thing is called in recordings: a name that no other one has."""
+        """Return the name of a thing in recordings, which no other thing has."""
         known = self._names.get(thing_id)
         if known is not None:
             return known

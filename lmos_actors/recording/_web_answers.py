@@ -32,7 +32,7 @@ GAP: Final = "lmosx:gap"
 
 LONGEST_LINE: Final = 4 << 20
 MOST: Final = 10_000
-"""Runs that are remembered."""
+"""Maximum runs that are remembered."""
 
 
 @attrs.define(eq=False)
@@ -62,7 +62,7 @@ class WebMemory:
             self._of_action.setdefault(path.rpartition("/")[0], []).append(run)
 
     def runs_at(self, path: str) -> list[Run]:
-        """Return the run of a path, or those of an action."""
+        """Return the run at a path, or all runs of the action there."""
         found = self._runs.get(path)
         return self._of_action.get(path, []) if found is None else [found]
 
