@@ -55,7 +55,13 @@ def describe_subject(subject: str, options: DescribeOptions) -> int:
         raise ConfigError("goes with a URL", stray)
     if subject.lower().endswith(SUFFIXES):
         _refuse_options(options)
-        return _describe_file(subject, options)
+        try:
+            document = read(subject)
+            if document.mistakes:
+                raise FileError(document.mistakes)
+        except FileError as error:
+            return complain(error)
+        return _report(_Subject(subject, document.data, document), options)
     if ":" not in subject:
         raise ConfigError(
             f'"{subject}" is no class, path/file.py:Class, no file that ends in .json, and no URL'
@@ -103,16 +109,6 @@ def _described(cls: type[Agent], own: str | None = None) -> Description:
 
 
 # ---- files
-
-
-def _describe_file(file: str, options: DescribeOptions) -> int:
-    try:
-        document = read(file)
-        if document.mistakes:
-            raise FileError(document.mistakes)
-    except FileError as error:
-        return complain(error)
-    return _report(_Subject(file, document.data, document), options)
 
 
 # ---- descriptions that are served

@@ -53,8 +53,10 @@ class Client:
         """Serve its requests until it leaves, or has a WebSocket that ends."""
         while True:
             try:
-                request = await self._request()
-                if request is None:
+                request = None
+                with trio.move_on_after(HEAD_SECONDS):
+                    request = await self._event()
+                if not isinstance(request, h11.Request):
                     return
                 self._check(request)
                 if b"websocket" in words_of(tuple(request.headers), b"upgrade"):
@@ -70,12 +72,6 @@ class Client:
             if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
                 return
             self._http.start_next_cycle()
-
-    async def _request(self) -> h11.Request | None:
-        with trio.move_on_after(HEAD_SECONDS):
-            event = await self._event()
-            return event if isinstance(event, h11.Request) else None
-        return None
 
     async def _event(self) -> Any:
         """Return the next event of the client's request."""

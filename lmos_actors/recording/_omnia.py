@@ -75,9 +75,12 @@ class OmniaConversation:
         said: dict[str, Any] = {"content": text or ""}
         if message.metadata:
             said["metadata"] = message.metadata
-        media = [part for part in self._parts(message.parts) if part.type != "text"]
+        media = [msgspec.to_builtins(part) for part in self._parts(message.parts) if part.type != "text"]
+        for part in media:
+            if "storage_ref" in part["media"]:  # the place of its file differs from session to session
+                part["media"]["storage_ref"] = HIDDEN
         if media:
-            said["parts"] = [_without_place(msgspec.to_builtins(part)) for part in media]
+            said["parts"] = media
         self._open.append(self._ask(MESSAGE, said))
 
     def _ask(self, action: str, given: dict[str, Any]) -> int:
@@ -187,9 +190,3 @@ class OmniaConversation:
             self._transcript.item(self._agent, MESSAGE, self._open[0], value)
         elif self._call is not None:
             self._transcript.item(self._agent, CALL, self._call, value)
-
-
-def _without_place(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of a message without the place of its file, which differs from session to session."""
-    media = part["media"]
-    return {**part, "media": {**media, "storage_ref": HIDDEN}} if "storage_ref" in media else part

@@ -139,7 +139,8 @@ class _Recording:
             try:
                 transcript = Transcript(file, self._on_note)
                 for text, url in descriptions:
-                    self._learn(transcript, text, url)
+                    if not transcript.things.learn(text, url):
+                        raise ConfigError(f"there is no description in {url}", "--description")
                 passage = await self._serve(listener, transcript)
                 file.end()
             finally:
@@ -167,10 +168,6 @@ class _Recording:
         except OSError as error:
             raise ConfigError(f"cannot read {source}: {error.strerror}", "--description") from None
         return text, self._http_url("/")
-
-    def _learn(self, transcript: Transcript, text: bytes, url: str) -> None:
-        if not transcript.things.learn(text, url):
-            raise ConfigError(f"there is no description in {url}", "--description")
 
     def _http_url(self, path: str) -> str:
         return f"{'https' if self._target.secure else 'http'}://{self._target.authority}{path}"

@@ -147,7 +147,12 @@ def cases_of(patterns: Sequence[str], kind: Kind = "lmos") -> Sequence[Requireme
 def list_cases(cases: Sequence[Requirement], *, json: bool) -> int:
     """Print cases."""
     if json:
-        print_json({"cases": [_case_data(case) for case in cases]})
+        names = ("id", "group", "title", "expected", "needs", "unsafe")
+        found: list[dict[str, Any]] = []
+        for case in cases:
+            section = {"document": case.section.document, "place": case.section.place}
+            found.append({**{name: getattr(case, name) for name in names}, "section": section})
+        print_json({"cases": found})
         return OK
     width = max(len(case.id) for case in cases)
     for case in cases:
@@ -155,12 +160,6 @@ def list_cases(cases: Sequence[Requirement], *, json: bool) -> int:
         notes += ["--allow-unsafe"] if case.unsafe else []
         print(f"{case.id:{width}}  {case.title} ({'; '.join(notes)})")
     return OK
-
-
-def _case_data(case: Requirement) -> dict[str, Any]:
-    section = {"document": case.section.document, "place": case.section.place}
-    plain = {name: getattr(case, name) for name in ("id", "group", "title", "expected", "needs", "unsafe")}
-    return {**plain, "section": section}
 
 
 def judge(request: ConformRequest, network: Network | None = None) -> int:

@@ -11,7 +11,7 @@ import yaml
 from msgspec import UNSET
 
 from ..model import filled_for
-from ._source import PROBE, USER, dns_name, has_number, probe
+from ._source import NUMBER, PROBE, USER, dns_name, probe
 
 if TYPE_CHECKING:
     from ..model import Group
@@ -54,7 +54,7 @@ def services_of(source: Source, group: str) -> list[tuple[str, int | None]]:
     base = dns_name(group)
     if found.replicas == 1:
         return [(base, 1)]
-    if has_number(found):
+    if NUMBER in repr(found):  # its keys contain the number of the process, so its processes differ
         return [(f"{base}-{number}", number) for number in range(1, found.replicas + 1)]
     return [(base, None)]
 

@@ -277,11 +277,6 @@ def _volume_of(path: Path) -> Path:
     return folder
 
 
-def has_number(group: Group) -> bool:
-    """Return whether a group's keys contain the number of the process, so that its processes differ."""
-    return NUMBER in repr(group)
-
-
 def dns_name(text: str) -> str:
     """Return a name in the form of host names: lower case, digits and hyphens."""
     made = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in text.lower())

@@ -30,13 +30,16 @@ def launch_plan(
     from ..processes import LaunchPlan  # few files need it
 
     launcher = deployment.launcher
+    plans: list[GroupPlan] = []
+    for name, group in deployment.groups.items():
+        # Its machine decides about operations, where the group does not set it in the file.
+        is_for_others = any(each is not None for each in (group.security, group.client_ca, group.public_url))
+        more = ("--allow-operations",) if operations and not is_for_others else ()
+        plans.append(_group_plan(deployment, name, file, (*words, *more)))
     return LaunchPlan(
         name=deployment.name,
         file=file,
-        groups=tuple(
-            _group_plan(deployment, name, file, (*words, *_operated(group)) if operations else words)
-            for name, group in deployment.groups.items()
-        ),
+        groups=tuple(plans),
         strategy=launcher.strategy,
         max_restarts=launcher.max_restarts,
         max_seconds=float(launcher.max_seconds),
@@ -72,12 +75,6 @@ def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, 
         store=None if group.store is None else server_store(group.store),
         content=_digest(deployment, group),
     )
-
-
-def _operated(group: Group) -> tuple[str, ...]:
-    """Return the option that lets its machine decide, for a group that does not set it in the file."""
-    is_for_others = any(each is not None for each in (group.security, group.client_ca, group.public_url))
-    return () if is_for_others else ("--allow-operations",)
 
 
 def _only_here(group: Group) -> Iterator[str]:
