@@ -78,7 +78,12 @@ class Targets:
         for name, path, use in names.uses():
             if only is not None and name not in only:
                 continue
-            found = self._imported(use)
+            if use not in self.found:
+                try:
+                    self.found[use] = import_target(use, self.root, self.accepts)
+                except ConfigError as error:
+                    self.found[use] = error
+            found = self.found[use]
             if isinstance(found, ConfigError):
                 self._wrong((*path, "use"), found, mistakes)
             else:
@@ -90,14 +95,6 @@ class Targets:
         if self.without_use is not None:
             self.without_use(names, classes, mistakes)
         return classes
-
-    def _imported(self, target: str) -> type | ConfigError:
-        if target not in self.found:
-            try:
-                self.found[target] = import_target(target, self.root, self.accepts)
-            except ConfigError as error:
-                self.found[target] = error
-        return self.found[target]
 
 
 def add_made_class(

@@ -60,7 +60,6 @@ USED: Final[DataPath] = ("tree", "use")
 """The place of the agents of a tree that a file uses."""
 
 _THE_TREES: Final = frozenset({"restart", "shutdown", "significant", "backoff", "id", "key", "optional"})
-_LONGEST_INDEX = 7
 
 
 def is_durable_class(cls: Any) -> bool:
@@ -496,7 +495,12 @@ class CellNames:
             return f'"{base}" is one agent, it has no "{name}"' if index else ""
         if not index:
             return f'"{base}" is a population; one of its agents is "{base}/0"'
-        return self._not_of(base, index)
+        if not index.isdecimal() or len(index) > 7 or str(int(index)) != index:
+            return f'"{index}" is no number of an agent of "{base}"'
+        entry = self.populations.get(base)
+        if entry is not None and int(index) >= entry.count:
+            return f'no "{base}/{index}": "{base}" has {entry.count}, the last is "{base}/{entry.count - 1}"'
+        return ""
 
     def _not_of_pool(self, name: str, base: str, index: str, *, whole: bool) -> str:
         label, size = base.rpartition("/")[2], self.pools[base]
@@ -506,14 +510,6 @@ class CellNames:
             return f'"{name}" is a member of a pool, which is turned to as a whole: "{base}"'
         if not index and not whole:
             return f'"{base}" is a pool; one of its agents is "{base}/{label}-1"'
-        return ""
-
-    def _not_of(self, base: str, index: str) -> str:
-        if not index.isdecimal() or len(index) > _LONGEST_INDEX or str(int(index)) != index:
-            return f'"{index}" is no number of an agent of "{base}"'
-        entry = self.populations.get(base)
-        if entry is not None and int(index) >= entry.count:
-            return f'no "{base}/{index}": "{base}" has {entry.count}, the last is "{base}/{entry.count - 1}"'
         return ""
 
     def _singles(self) -> list[str]:

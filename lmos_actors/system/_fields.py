@@ -93,14 +93,11 @@ def _fields_of(cls: Any) -> Mapping[str, AgentField]:
 
 
 def _field(cls: type[Agent], name: str, field: Any) -> AgentField:
-    wire = _wire_names(cls).get(field.name)
+    wires = {made.attribute: wire for wire, made in cls.__contract__.properties.items()}
+    wire = wires.get(field.name)
     hint = None if wire is not None else hint_of(cls, field.name)
     shape = cls.__contract__.table[f"={wire}"].params[0].shape if wire is not None else _shape(hint)
     return AgentField(name, wire, field.default is attrs.NOTHING, hint, shape)
-
-
-def _wire_names(cls: type[Agent]) -> dict[str, str]:
-    return {made.attribute: wire for wire, made in cls.__contract__.properties.items()}
 
 
 def by_state_name(fields: Mapping[str, AgentField]) -> dict[str, AgentField]:

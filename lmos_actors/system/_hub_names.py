@@ -158,12 +158,6 @@ class HubNames:
         if getattr(entry, key) not in (None, UNSET, (), False):
             self._report((*path, key), f'"{key}" {why}', "shape", key=True)
 
-    def check_follows(self, entry: Bridge, path: DataPath) -> None:
-        """Check the names that a bridge follows on the hub of the file."""
-        if entry.url is None and self.is_there:
-            for index, name in enumerate(entry.follows):
-                self.check_name(name, (*path, "follows", index), USER)
-
 
 def all_steps(*parts: Any) -> Iterator[dict[str, Any]]:
     """Yield all steps and entries in the data of a file, also nested ones."""

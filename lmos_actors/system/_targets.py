@@ -125,7 +125,9 @@ def _by_file(place: str, root: Path) -> ModuleType:
     if not file.is_relative_to(root.resolve()):
         raise ConfigError(f'"{place}" is outside the project root {root}')
     if not file.is_file():
-        raise ConfigError(f'no file "{place}" in {root}{_near_entry(file)}')
+        names = [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else []
+        near = hint_at(file.name, names, '"')
+        raise ConfigError(f'no file "{place}" in {root}{near}')
     parts = file.relative_to(root.resolve()).with_suffix("").parts
     if all(part.isidentifier() for part in parts):
         # As a module, so that the class is the same one that the project's own imports give.
@@ -169,7 +171,13 @@ def _by_name(name: str, root: Path, file: Path | None = None) -> ModuleType:
         raise
     except BaseException as error:
         raise _broken(name, root, error) from error
-    _check_origin(module, name, root, file)
+    # A module that was imported earlier from elsewhere may hide the project's own.
+    origin = getattr(module, "__file__", None)
+    base = root.joinpath(*name.split("."))
+    files = (base / "__init__.py", base.with_name(base.name + ".py")) if file is None else (file,)
+    own = next((each for each in files if each.is_file()), None)
+    if own is not None and origin is not None and Path(origin).resolve() != own.resolve():
+        raise ConfigError(f'"{name}" is {own}, but {origin} is already imported under that name')
     return module
 
 
@@ -183,22 +191,6 @@ def _forget_listings() -> None:
         invalidate = getattr(finder, "invalidate_caches", None)
         if invalidate is not None:
             invalidate()
-
-
-def _check_origin(module: ModuleType, name: str, root: Path, file: Path | None) -> None:
-    """Refuse a module that was imported earlier from elsewhere and hides the project's own."""
-    origin = getattr(module, "__file__", None)
-    own = file or _file_of(name, root)
-    if own is not None and origin is not None and Path(origin).resolve() != own.resolve():
-        raise ConfigError(f'"{name}" is {own}, but {origin} is already imported under that name')
-
-
-def _file_of(name: str, root: Path) -> Path | None:
-    base = root.joinpath(*name.split("."))
-    for file in (base / "__init__.py", base.with_name(base.name + ".py")):
-        if file.is_file():
-            return file
-    return None
 
 
 def _on_path(root: Path) -> None:
@@ -237,11 +229,6 @@ def _is_theirs(frame: traceback.FrameSummary, root: Path) -> bool:
 def _relative(filename: str, root: Path) -> str:
     path = Path(filename).resolve()
     return str(path.relative_to(root.resolve())) if path.is_relative_to(root.resolve()) else filename
-
-
-def _near_entry(file: Path) -> str:
-    names = [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else []
-    return hint_at(file.name, names, '"')
 
 
 def _near_module(name: str, root: Path) -> str:

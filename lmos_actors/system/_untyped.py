@@ -28,7 +28,6 @@ from lmos_actors.actors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lmos_actors.actors import Shape
 
 AT_ONCE: Final = 1 << 30
 """Concurrent runs of one action of an untyped agent: no limit in practice."""
@@ -70,7 +69,9 @@ def untyped_class(
 def _accept_anything(cls: type[Agent], properties: Mapping[str, Any]) -> None:
     """Accept any value of properties and any input of actions."""
     contract = cls.__contract__
-    anything, plainly = shape_of(Any), _plain_data()
+    anything = shape_of(Any)
+    take, plainly = anything.take, copy(anything)
+    plainly.take = lambda value, path="$": take(plain(value), path)
     for wire, value in properties.items():
         made = contract.properties[wire]
         made.take = anything.take
@@ -86,14 +87,6 @@ def _accept_anything(cls: type[Agent], properties: Mapping[str, Any]) -> None:
         op.untyped = True
         op.params = (Parameter("anything", "anything", plainly, None, keyword_only=False),)
         op.take = plainly.take
-
-
-def _plain_data() -> Shape[Any]:
-    """Return a shape that accepts any value and turns it into plain data."""
-    made = copy(shape_of(Any))
-    take = made.take
-    made.take = lambda value, path="$": take(plain(value), path)
-    return made
 
 
 def _copying(read: Operation) -> Any:

@@ -143,8 +143,11 @@ class Cells:
     def _matrix(self) -> dict[str, list[tuple[DataPath, Any]]]:
         raw = self._part(self.axes, Choices | SweepRange if self.axes == "sweep" else Choices)
         found = {key: self._axis(key, values) for key, values in raw.items()}
+        known = [*self.vars, *mapped(self.data.get(self.axes)), "world"]
         for key, text in self.settings.items():
-            self._known_setting(key)
+            if key not in known:
+                near = did_you_mean(key, known)
+                raise ConfigError(f'no variable or {self.axes} key "{key}"{near}', "--set")
             if key in found or key == "world":
                 named = [place for place in found.get(key, []) if mapped(place[1]).get(LABEL) == text]
                 found[key] = named or [((self.axes, key), self._setting(key, text))]
@@ -166,11 +169,6 @@ class Cells:
         whole = all(isinstance(raw[name], int) for name in ("from", "to", "step"))
         numbers = [round(values.from_ + index * values.step, 9) for index in range(int(steps) + 1)]
         return [((self.axes, key), int(number) if whole else number) for number in numbers]
-
-    def _known_setting(self, key: str) -> None:
-        known = [*self.vars, *mapped(self.data.get(self.axes)), "world"]
-        if key not in known:
-            raise ConfigError(f'no variable or {self.axes} key "{key}"{did_you_mean(key, known)}', "--set")
 
     def _setting(self, key: str, text: str) -> Any:
         """Parse a value from outside: as it is for a text variable, else as in the file."""
@@ -236,7 +234,9 @@ class Cells:
                     key=True,
                 )
         for key in ("vars", self.axes):
-            self._no_references(self.data.get(key), (key,))
+            for inner, value in _leaves(self.data.get(key), (key,)):
+                if isinstance(value, str) and "$(" in value:
+                    self.wrong(inner, "values of variables and of the matrix are written out, without $(...)")
         seeds = listed(self.data.get("seeds"))
         for index, seed in enumerate(seeds):
             if seed in seeds[:index]:
@@ -244,11 +244,6 @@ class Cells:
 
     def _typed(self, path: DataPath, declared: Any, value: Any) -> None:
         self.mistakes.extend(decode(self.document, declared, value, at=path)[1])
-
-    def _no_references(self, data: Any, path: DataPath) -> None:
-        for inner, value in _leaves(data, path):
-            if isinstance(value, str) and "$(" in value:
-                self.wrong(inner, "values of variables and of the matrix are written out, without $(...)")
 
     def _cell(self, chosen: dict[str, tuple[DataPath, Any]]) -> CellData:
         values = {key: value for key, (_, value) in chosen.items()}

@@ -31,8 +31,6 @@ Circles: TypeAlias = Literal["warn", "fail"]
 """What happens to a request that closes a circle of requests; see `open_node`."""
 
 Extension: TypeAlias = Literal["receipts", "presence", "history", "semantic", "voting", "questions"]
-LONGEST_COUNT: Final = 9
-"""Maximum number of digits in a number of messages."""
 
 
 class Variable(Closed, frozen=True, kw_only=True):
@@ -62,9 +60,7 @@ class RateText(str):
     def parse(cls, text: str) -> Self:
         """Parse a text. Raises ValueError."""
         count, slash, span = text.partition("/")
-        if not (
-            slash and count.isascii() and count.isdecimal() and len(count) <= LONGEST_COUNT and int(count)
-        ):
+        if not (slash and count.isascii() and count.isdecimal() and len(count) <= 9 and int(count)):
             raise ValueError(f'"{text}" is not {cls.described}')
         if not Duration.parse(span) > 0:
             raise ValueError(f'"{text}" is not {cls.described}')

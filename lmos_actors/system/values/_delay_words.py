@@ -41,27 +41,22 @@ def delay_in(word: str) -> Delay:
     name, colon, rest = word.partition(":")
     if not colon:
         return Duration.parse(name)
-    kind = _KINDS.get(name)
+    kind: Any = _KINDS.get(name)
     if kind is None:
         hint = hint_at(name, _KINDS, '"') or f": one of {', '.join(_KINDS)}"
         raise ValueError(f'no distribution "{name}"{hint}')
-    made = _empirical(rest) if kind is Empirical else _with_amounts(name, kind, rest.split(":"))
+    if kind is Empirical and rest.startswith("@"):
+        made: Distribution = Empirical(values=measured_times(rest[1:]))
+    elif kind is Empirical:
+        made = Empirical(values=tuple(map(Duration.parse, rest.split(":"))))
+    else:
+        texts = rest.split(":")
+        keys = [field.name for field in structs.fields(kind)]
+        if len(texts) != len(keys):
+            example = ":".join((name, *keys)).upper().replace(name.upper(), name, 1)
+            raise ValueError(f'"{name}" is written {example}')
+        made = kind(**dict(zip(keys, map(Duration.parse, texts), strict=True)))
     problem = problem_of_delay(made)
     if problem is not None:
         raise ValueError(problem[1])
-    return made
-
-
-def _empirical(rest: str) -> Empirical:
-    if rest.startswith("@"):
-        return Empirical(values=measured_times(rest[1:]))
-    return Empirical(values=tuple(map(Duration.parse, rest.split(":"))))
-
-
-def _with_amounts(name: str, kind: Any, texts: list[str]) -> Distribution:
-    keys = [field.name for field in structs.fields(kind)]
-    if len(texts) != len(keys):
-        example = ":".join((name, *keys)).upper().replace(name.upper(), name, 1)
-        raise ValueError(f'"{name}" is written {example}')
-    made: Distribution = kind(**dict(zip(keys, map(Duration.parse, texts), strict=True)))
     return made

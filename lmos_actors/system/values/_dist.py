@@ -25,7 +25,7 @@ LONGEST: Final = 360_000_000.0
 TAIL: Final = 3.0
 """How many deviations the mean of a normal latency is above zero, at least: one in a thousand is below."""
 
-_P99: Final = 2.3263478740408408  # in deviations above the median of a normal distribution
+
 _LARGEST_EXPONENT: Final = 709.0
 
 
@@ -172,4 +172,5 @@ def _draw(given: Distribution, stream: RandomStream) -> float:
 def _of_logarithm(given: Lognormal) -> tuple[float, float]:
     """Return mean and deviation of the logarithm."""
     middle = math.log(given.median)
-    return middle, (math.log(given.p99) - middle) / _P99
+    p99 = 2.3263478740408408  # in deviations above the median of a normal distribution
+    return middle, (math.log(given.p99) - middle) / p99

@@ -84,7 +84,9 @@ class DoubleValidator:
 
     def _bridge(self, entry: Bridge, path: DataPath) -> None:
         """Check that a bridge leads to a chat agent, or to an agent that others can reach."""
-        self.names.hub.check_follows(entry, path)
+        if entry.url is None and self.names.hub.is_there:
+            for index, name in enumerate(entry.follows):
+                self.names.hub.check_name(name, (*path, "follows", index), USER)
         here, to = (*path, "to"), entry.to
         if to is None or not self.names.agent(to, here, asked=True):
             return
