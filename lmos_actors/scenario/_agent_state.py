@@ -63,20 +63,16 @@ class AgentState(Mapping[str, Any]):
             if math.isfinite(value):
                 return value
             raise LookupError(f"state.{name} is {value}, which is no number to compute with")
-        return _plain_of(name, value)
+        try:
+            return plain(conceal_all((value,), (_PARTS,))[0])
+        except Exception as error:  # what it takes to write it out is foreign code
+            raise LookupError(f"state.{name} cannot be read: {type(error).__name__}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
 
     def __len__(self) -> int:
         return len(self._fields)
-
-
-def _plain_of(name: str, value: Any) -> Any:
-    try:
-        return plain(conceal_all((value,), (_PARTS,))[0])
-    except Exception as error:  # what it takes to write it out is foreign code
-        raise LookupError(f"state.{name} cannot be read: {type(error).__name__}") from None
 
 
 def state_of(slot: Any) -> AgentState | None:

@@ -52,7 +52,8 @@ class FileJobs:
         Of every two cells the second runs change places: what one run leaves behind for the next, in a
         module or a class, is another thing then, and is found by comparing.
         """
-        seconds = dict(zip(self.twice, _changed_places(self.twice), strict=True))
+        swapped = [each for at in range(0, len(self.twice), 2) for each in reversed(self.twice[at : at + 2])]
+        seconds = dict(zip(self.twice, swapped, strict=True))
         found: list[Task] = []
         for number in self.cells:
             found += [Task(seconds[number], 1, second=True)] if number in seconds else []
@@ -279,11 +280,6 @@ class Jobs:
         self._stop_if(found.difference is not None or found.problem is not None)
         self._firsts[number] = attrs.evolve(first, log=())
         self._seconds[number] = RunLost("")
-
-
-def _changed_places(numbers: Sequence[int]) -> list[int]:
-    """Return numbers with each pair of neighbours swapped."""
-    return [each for at in range(0, len(numbers), 2) for each in reversed(numbers[at : at + 2])]
 
 
 def _has_ended(run: RunResult) -> bool:

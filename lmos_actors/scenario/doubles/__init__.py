@@ -8,7 +8,6 @@ with late(__name__):
         mock_class as mock_class,
         mock_contract as mock_contract,
         on_hub as on_hub,
-        stranger_contract as stranger_contract,
     )
     from ._models import is_live as is_live, is_model as is_model
     from ._recordings import (

@@ -68,11 +68,6 @@ def on_hub(entry: Mock) -> Mock:
     return structs.replace(entry, rules=rules)
 
 
-def stranger_contract(name: str, entry: Mock) -> type[Agent]:
-    """Make the class of a mock on a hub: its actions are the types of messages that its rules are for."""
-    return mock_contract(name, on_hub(entry))
-
-
 class Manner:
     """The parts of a mock that depend on the protocol that it speaks; here those of agents."""
 
@@ -139,7 +134,11 @@ class MockScript:
             return None  # a model hears of what failed for want of a rule: that is shown already
         self._unfit += 1
         if len(self._shown) < SHOWN:
-            self._shown.append(self._no_rule(request, shown))
+            found = nearest(list(zip(self.entry.rules, self._used, strict=True)), request, self.paths)
+            why = "; ".join(f"{self._rule(index)}: {', '.join(reasons)}" for index, reasons in found)
+            sender = named_sender(request.sender, self.paths)
+            expected = f"a rule for {request.action} {show(shown)} from {sender}"
+            self._shown.append(self._failure(expected, f"none fits; {why}"))
             if request.trace is not None and self.entry.unmatched == "fails":
                 self._missed.add(request.trace)
         return None
@@ -154,14 +153,6 @@ class MockScript:
     def fits(self, request: Request) -> bool:
         """Return whether a rule is for a request, used up or not."""
         return any(not misfits(rule.when, request, self.paths) for rule in self.entry.rules)
-
-    def _no_rule(self, request: Request, shown: Any) -> Failure:
-        found = nearest(list(zip(self.entry.rules, self._used, strict=True)), request, self.paths)
-        why = "; ".join(f"{self._rule(index)}: {', '.join(reasons)}" for index, reasons in found)
-        expected = (
-            f"a rule for {request.action} {show(shown)} from {named_sender(request.sender, self.paths)}"
-        )
-        return self._failure(expected, f"none fits; {why}")
 
     def _rule(self, index: int) -> str:
         return f"rule {index + 1} ({self._place(('agents', self.name, 'rules', index))})"

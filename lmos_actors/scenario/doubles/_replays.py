@@ -312,7 +312,8 @@ def _repeat_at_once(script: ReplayScript, request: DoubleRequest) -> Exchange:
 def _answer_of_property(script: ReplayScript, request: DoubleRequest) -> Any:
     """Answer a read, a write or an observation."""
     agent, op = request.agent, request.op
-    if op.verb == "read" and not _is_requested(agent, op):
+    current = getattr(agent._slot.rt.turns.current, "op", None)
+    if op.verb == "read" and (current is None or current.original is not op.original):
         return op.fn(agent)  # observers get the values of a new life
     exchange = _repeat_at_once(script, request)
     if op.verb == "observe":
@@ -320,11 +321,6 @@ def _answer_of_property(script: ReplayScript, request: DoubleRequest) -> Any:
         agent._slot.sinks().add(f"?{op.name}", sink)
         sink.push(_property_value(agent, op, exchange))
     return _property_value(agent, op, exchange) if op.verb == "read" else exchange.value
-
-
-def _is_requested(agent: Any, op: Operation) -> bool:
-    current = getattr(agent._slot.rt.turns.current, "op", None)
-    return current is not None and current.original is op.original
 
 
 def _property_value(agent: Any, op: Operation, exchange: Exchange) -> Any:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ..judge import Verdict
 
-NEAREST: Final = 3
-"""Most rules shown for a request that fits none."""
 
 _RESULTS: Final = re.compile(r"\$\.(tools|errors)\b")
 """Begin of a path into what tools have answered."""
@@ -66,11 +64,6 @@ def misfits(when: When, request: Request, paths: Mapping[str, str]) -> list[str]
     return found
 
 
-def is_after_tools(when: When) -> bool:
-    """Return whether a rule of a model is for results of tools, and not for what is said to it."""
-    return when.after is not UNSET or any(_RESULTS.match(path) for path in when.match)
-
-
 def tools_after(when: When) -> tuple[str, ...]:
     """Return the tools whose results a rule is for, as `after` names them."""
     return () if when.after is UNSET else (when.after,) if isinstance(when.after, str) else when.after
@@ -78,7 +71,8 @@ def tools_after(when: When) -> tuple[str, ...]:
 
 def _misfits_of_turn(when: When, latest: Mapping[str, str]) -> list[str]:
     """Return what keeps a request to a model from fitting, by who has spoken last."""
-    if not is_after_tools(when):
+    is_after_tools = when.after is not UNSET or any(_RESULTS.match(path) for path in when.match)
+    if not is_after_tools:
         if not latest:
             return []
         why = ", ".join(f"{name} has failed: {error}" if error else name for name, error in latest.items())
@@ -131,15 +125,11 @@ def nearest(
         holds = _conditions(rule.when, request) - len(reasons) + other
         if not reasons and rule.times is not UNSET:
             reasons = [f"it has been used {used} of {rule.times} times"]
-        found.append(((other, _turns_away(rule.when, request.latest), -holds, len(reasons)), index, reasons))
-    return [(index, reasons) for _, index, reasons in sorted(found)[:NEAREST]]
-
-
-def _turns_away(when: When, latest: Mapping[str, str] | None) -> int:
-    """Return how far a rule of a model is from who has spoken last: 0 for that, 2 for something else."""
-    if latest is None or when.any is True or not _misfits_of_turn(when, latest):
-        return 0
-    return 1 if any(name in latest for name in tools_after(when)) else 2
+        latest, away = request.latest, 0  # how far the rule of a model is from who has spoken last
+        if latest is not None and rule.when.any is not True and _misfits_of_turn(rule.when, latest):
+            away = 1 if any(name in latest for name in tools_after(rule.when)) else 2
+        found.append(((other, away, -holds, len(reasons)), index, reasons))
+    return [(index, reasons) for _, index, reasons in sorted(found)[:3]]
 
 
 def _conditions(when: When, request: Request) -> int:

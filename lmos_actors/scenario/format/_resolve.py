@@ -18,7 +18,6 @@ from lmos_actors.system.model import (
     AnyKind,
     CellData,
     Cells,
-    Replay,
     has_required_parts,
     project_root,
 )
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from lmos_actors.files import DataPath
     from lmos_actors.system import Accepts, UsedTree
 
-    from ..doubles import RecordedAgent, Recording
+    from ..doubles import Recording
 
 
 @attrs.frozen
@@ -253,15 +252,12 @@ def _missing_recordings(document: Document, cells: Iterable[Cell]) -> Iterator[M
             except LookupError as error:
                 yield document.mistake(place, str(error.args[0]), "name")
                 continue
-            problem = _chat_problem(entry, recording, recorded) if entry.speaks == "omnia" else None
-            if problem is not None:
-                yield document.mistake(place, problem, "shape")
+            if entry.speaks == "omnia":
+                from ..doubles._chat_mocks import chat_problem  # few files need it
 
-
-def _chat_problem(entry: Replay, recording: Recording, recorded: RecordedAgent) -> str | None:
-    from ..doubles._chat_mocks import chat_problem  # few files need it
-
-    return chat_problem(entry, recording, recorded)
+                problem = chat_problem(entry, recording, recorded)
+                if problem is not None:
+                    yield document.mistake(place, problem, "shape")
 
 
 def _seeds(scenario: Scenario | Simulation) -> Sequence[int]:

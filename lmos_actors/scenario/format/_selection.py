@@ -70,23 +70,19 @@ class Selection:
             return
         labelled = [cell for cell in cells if all(label.fits(cell) for label in self.labels)]
         if not labelled:
-            raise ConfigError(f"no file has {self._label_text()}{self._hint(cells)}", "--label")
+            wanted = " and ".join(
+                ("" if label.wanted else "not ")
+                + label.name
+                + ("" if label.value is None else f"={label.value}")
+                for label in self.labels
+            )
+            there = dict.fromkeys(
+                f"{name}={_shown(value)}" for cell in cells for name, value in cell.scenario.labels.items()
+            )
+            hint = f"there are {_some(list(there), ', ')}" if there else "there are no labels in these files"
+            raise ConfigError(f"no file has {wanted}; {hint}", "--label")
         lines = [f"{cell.scenario.name} {cell.label}" for cell in labelled]
         raise ConfigError(f'no run has the words "{self.words}"; there are {_some(lines, "; ")}', "-k")
-
-    def _label_text(self) -> str:
-        return " and ".join(
-            ("" if label.wanted else "not ") + label.name + ("" if label.value is None else f"={label.value}")
-            for label in self.labels
-        )
-
-    def _hint(self, cells: Sequence[Cell]) -> str:
-        there = dict.fromkeys(
-            f"{name}={_shown(value)}" for cell in cells for name, value in cell.scenario.labels.items()
-        )
-        if not there:
-            return "; there are no labels in these files"
-        return f"; there are {_some(list(there), ', ')}"
 
 
 def _shown(value: object) -> str:

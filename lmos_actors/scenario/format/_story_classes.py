@@ -44,12 +44,12 @@ def add_story_classes(
 
 
 def _mock_contract(name: str, entry: Mock) -> type:
-    from ..doubles import mock_contract, stranger_contract
+    from ..doubles import mock_contract, on_hub
 
     if entry.speaks == "lmos":
         return mock_contract(name, entry)
     if entry.speaks == "relay":
-        return stranger_contract(name, entry)
+        return mock_contract(name, on_hub(entry))
     if entry.speaks == "model":
         from lmos_actors.llm import Model
 

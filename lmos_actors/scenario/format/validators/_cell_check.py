@@ -51,11 +51,14 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
 
         TopologyValidator(names, validator).check()
     validator.agents()
-    if _has_doubles(names):
+    entries = list(names.agents.values())
+    doubled = any(isinstance(entry, Mock | Replay | Bridge) for entry in entries)
+    if doubled or any(is_live(cls) for cls in names.classes.values()):  # a mock should replace a live model
         from ._double_validator import DoubleValidator
 
         DoubleValidator(names, validator).check()
-    if any(_is_identified(entry) for entry in names.agents.values()):
+    agents = [entry for entry in entries if isinstance(entry, AgentEntry)]
+    if any(each is not None for entry in agents for each in (entry.id, entry.key, entry.description)):
         from lmos_actors.system import IdentityValidator
 
         IdentityValidator(names, folder).check()
@@ -70,34 +73,14 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
     CheckValidator(
         names, validator, faults, {**story.scope.ids, **timeline.ids}, story.scope.run_counts
     ).check()
-    _check_reports(names)
-    if names.fitted and whole and not names.mistakes and "system" not in names.cell.data:
-        _check_unused(names)
-
-
-def _is_identified(entry: object) -> bool:
-    """Return whether an entry has an id, key or description, by which other places or a store know it."""
-    return isinstance(entry, AgentEntry) and any(
-        each is not None for each in (entry.id, entry.key, entry.description)
-    )
-
-
-def _has_doubles(names: CellNames) -> bool:
-    """Return whether an agent is a mock, replay or bridge, or a live model, which a mock should replace."""
-    entries = names.agents.values()
-    return any(isinstance(entry, Mock | Replay | Bridge) for entry in entries) or any(
-        is_live(cls) for cls in names.classes.values()
-    )
-
-
-def _check_reports(names: CellNames) -> None:
-    """Refuse two reports in one file: the second would overwrite the first."""
-    first: dict[str, str] = {}
+    first: dict[str, str] = {}  # of two reports in one file the second would overwrite the first
     for key, file in mapped(names.cell.data.get("report")).items():
         if isinstance(file, str) and file in first:
             names.report(("report", key), f'"{file}" is written twice, by "{first[file]}" too', "shape")
         elif isinstance(file, str):
             first[file] = key
+    if names.fitted and whole and not names.mistakes and "system" not in names.cell.data:
+        _check_unused(names)
 
 
 def _check_unused(names: CellNames) -> None:

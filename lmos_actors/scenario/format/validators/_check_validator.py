@@ -123,17 +123,16 @@ class CheckValidator:
             self.series.append(name)
         for index, raw in enumerate(listed(self.names.cell.data.get("checks"))):
             called = mapped(raw).get("name")
-            if isinstance(called, str):
-                self._define_check(called, mapped(raw).get("check"), ("checks", index, "name"))
+            if not isinstance(called, str):
+                continue
+            self.names.define(called, "check", ("checks", index, "name"))
+            if mapped(raw).get("check") in ("eventually", "converges"):
+                from ...formulas import RESERVED
 
-    def _define_check(self, name: str, kind: object, path: DataPath) -> None:
-        self.names.define(name, "check", path)
-        if kind in ("eventually", "converges"):
-            from ...formulas import RESERVED
-
-            if name in RESERVED:
-                self.names.report(path, f'"{name}" is a word of formulas: call the check something else')
-            self.instants.append(name)
+                if called in RESERVED:
+                    why = f'"{called}" is a word of formulas: call the check something else'
+                    self.names.report(("checks", index, "name"), why)
+                self.instants.append(called)
 
     def _stop(self) -> None:
         stop = self.names.made.get(("stop",))

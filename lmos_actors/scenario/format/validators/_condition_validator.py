@@ -98,14 +98,12 @@ class ConditionValidator:
         if condition.contains is not UNSET:
             self.contain(condition.contains, schema, (*path, "contains"))
         if isinstance(condition.regex, str):
-            self._regex(condition.regex, schema, path)
-
-    def _regex(self, regex: str, schema: Schema, path: DataPath) -> None:
-        if problem := regex_problem(regex):
-            self.names.report((*path, "regex"), problem, "shape")
-        elif not is_textual(schema):
-            message = '"regex" searches text, and none stands there'
-            self.names.report((*path, "regex"), message, "shape", key=True)
+            problem = regex_problem(condition.regex)
+            if problem:
+                self.names.report((*path, "regex"), problem, "shape")
+            elif not is_textual(schema):
+                message = '"regex" searches text, and none stands there'
+                self.names.report((*path, "regex"), message, "shape", key=True)
 
     def expected(self, what: Any, schema: Schema, path: DataPath, *, root: Schema) -> None:
         """Check the expectations of a value, and those of `match` for its whole answer, of schema `root`."""

@@ -151,7 +151,10 @@ class DoubleValidator:
             )
         self._delay(rule.delay, (*path, "delay"))
         self._answers(name, rule, path)
-        self._emits(name, rule, path)
+        for event, data in rule.emit.items():
+            here = (*path, "emit", event)
+            if self.validator.member(name, "event", event, here, key=True):
+                self.conditions.equal(data, event_schema(self.names.contract(name), event), here)
 
     def _delay(self, delay: Any, path: DataPath) -> None:
         problem = None if delay is UNSET else problem_at(delay, time=True)
@@ -298,9 +301,3 @@ class DoubleValidator:
             self.conditions.equal(part.done, schema, (*path, "done"))
         elif isinstance(part, Progressed) and op.progress is not None:
             self.conditions.equal(part.progress, op.progress.schema, (*path, "progress"))
-
-    def _emits(self, name: str, rule: Rule, path: DataPath) -> None:
-        for event, data in rule.emit.items():
-            here = (*path, "emit", event)
-            if self.validator.member(name, "event", event, here, key=True):
-                self.conditions.equal(data, event_schema(self.names.contract(name), event), here)

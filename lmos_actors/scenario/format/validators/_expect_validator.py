@@ -57,12 +57,6 @@ def root_of(names: CellNames, step: Any) -> Schema:
     return {"type": "object", "properties": {key: schema}}
 
 
-def _judged_by(step: Any) -> str | None:
-    """Return the value of `that` for judging the answer of a step, None for a step without an answer."""
-    answers = {that: kinds for that, (kinds, _) in ASKED_OF.items() if that != "status"}
-    return next((that for that, kinds in answers.items() if isinstance(step, kinds)), None)
-
-
 class ExpectValidator:
     """Validates `expect` steps; mistakes go to `names`."""
 
@@ -92,7 +86,9 @@ class ExpectValidator:
             self.names.report((*path, "of"), f'"of" is the id of {ASKED_OF[step.that][1]}', "shape")
             return None
         kinds, called = ASKED_OF[step.that]
-        other = _judged_by(scope.ids.get(step.of))
+        judged = scope.ids.get(step.of)
+        answers = {that: each for that, (each, _) in ASKED_OF.items() if that != "status"}
+        other = next((that for that, each in answers.items() if isinstance(judged, each)), None)
         way = f': write "that: {other}"' if other else ""
         found = scope.step(self.names, step.of, (*path, "of"), kinds, called + way)
         if isinstance(found, Say) and not is_answered(found):
@@ -105,7 +101,10 @@ class ExpectValidator:
             schema = scope.schema_of(step.of)
             return schema, schema
         if step.that == "event":
-            schema = self._event_schema(step, scope)
+            whom = scope.subscribed.get((str(step.target), str(step.event)), [])
+            contracts = [self.names.contract(name) for name in whom]
+            known = [made for made in contracts if made is not None and step.event in made.events]
+            schema = event_schema(known[0], str(step.event)) if len(known) == len(whom) == 1 else ANYTHING
             return schema, {"type": "object", "properties": {"data": schema}}
         if step.that == "heard":
             return ANYTHING, MESSAGE
@@ -121,12 +120,6 @@ class ExpectValidator:
             message = f'no earlier step subscribes as "{step.target}" to "{step.event}"'
             mine = [event for agent, event in sorted(scope.subscribed) if agent == step.target]
             self.names.report((*path, "event"), message + did_you_mean(step.event, mine))
-
-    def _event_schema(self, step: Expect, scope: StepScope) -> Schema:
-        whom = scope.subscribed.get((str(step.target), str(step.event)), [])
-        contracts = [self.names.contract(name) for name in whom]
-        known = [made for made in contracts if made is not None and step.event in made.events]
-        return event_schema(known[0], str(step.event)) if len(known) == len(whom) == 1 else ANYTHING
 
     def _keys(self, step: Expect, path: DataPath) -> None:
         needed, some = EXPECT_KEYS[step.that]

@@ -160,8 +160,12 @@ class ExploreValidator:
             self.faults.fault(_sample(drawn, names if isinstance(drawn.of, tuple) else names[0]), path)
         elif kind in OF_NETWORK or isinstance(drawn, DrawnRestart):
             self.faults.fault(_sample(drawn, ""), path)
-            if isinstance(drawn, DrawnSwizzle) and whom:
-                self._swizzled(whom)
+            links = self.faults.links
+            if isinstance(drawn, DrawnSwizzle) and whom and links.count_nodes(name for name, _ in whom) < 2:
+                name, place = whom[0]
+                alone = links.nodes.node_of(name)
+                why = f'"kind: swizzle" cuts the links among nodes, and "{alone}" is one alone'
+                self.names.report(place, why, "shape")
         else:
             self._of_agents(drawn, path, whom)
 
@@ -173,15 +177,6 @@ class ExploreValidator:
                 self.names.report(place, why, "shape")
             else:
                 self.faults.fault(_sample(drawn, name), place)
-
-    def _swizzled(self, whom: list[tuple[str, DataPath]]) -> None:
-        """Check that there are links among the nodes for which a swizzle is drawn."""
-        links = self.faults.links
-        if links.count_nodes(name for name, _ in whom) < 2:
-            name, place = whom[0]
-            alone = links.nodes.node_of(name)
-            why = f'"kind: swizzle" cuts the links among nodes, and "{alone}" is one alone'
-            self.names.report(place, why, "shape")
 
     def _likely(self, kind: str, path: DataPath) -> list[tuple[str, DataPath]]:
         """Return a likely target for a kind of fault, with the place to report at, if the file names none."""
@@ -205,8 +200,9 @@ class ExploreValidator:
                     self.names.report((*path, name), f'"{name}" is more than 0s', "shape")
             elif isinstance(value, float | int) and not isinstance(value, bool) and name != "status":
                 self._number(value, name, (*path, name))
-        if kind_of_drawn(drawn) == "disconnect" and getattr(drawn, "how", UNSET) in INSTANT:
-            self._of_instant(drawn, path)
+        is_instant = kind_of_drawn(drawn) == "disconnect" and getattr(drawn, "how", UNSET) in INSTANT
+        if is_instant and getattr(drawn, "duration", UNSET) is not UNSET:
+            self.names.report((*path, "duration"), OF_HANG, "shape", key=True)
 
     def _range(self, value: DurationRange | OffsetRange | NumberRange, name: str, path: DataPath) -> None:
         if value.max < value.min:
@@ -226,10 +222,6 @@ class ExploreValidator:
             self.names.report(path, f'"{name}" is above {_LEAST[name]:g}', "shape")
         elif name == "share" and value >= 1:
             self.names.report(path, f'"{name}" is less than 1: a partition loses all', "shape")
-
-    def _of_instant(self, drawn: Any, path: DataPath) -> None:
-        if drawn.duration is not UNSET:
-            self.names.report((*path, "duration"), OF_HANG, "shape", key=True)
 
 
 def _asking(data: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

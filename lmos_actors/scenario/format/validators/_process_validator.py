@@ -106,17 +106,13 @@ class ProcessValidator:
             agents = [name for name in self.names.names if name not in self.names.remotes]
             group, _, number = name.partition("/")
             if number.isdecimal() and group in self.names.groups:
-                self._replica(group, int(number), here)
+                count = self.names.groups[group]
+                if not 1 <= int(number) <= count:
+                    there = f"{count} processes, {group}/1 to {group}/{count}" if count > 1 else "one process"
+                    self.names.report(here, f'"{group}" has {there if count else "no process"}')
             elif name not in (*self.names.groups, *agents):
                 near = did_you_mean(name, [*self.names.groups, *agents])
                 self.names.report(here, f'no group or agent "{name}"{near}')
-
-    def _replica(self, group: str, number: int, path: DataPath) -> None:
-        """Check the number of a process of a group."""
-        count = self.names.groups[group]
-        if not 1 <= number <= count:
-            there = f"{count} processes, {group}/1 to {group}/{count}" if count > 1 else "one process"
-            self.names.report(path, f'"{group}" has {there if count else "no process"}')
 
     def elsewhere(self, kind: str, path: DataPath) -> None:
         """Refuse a fault that only real processes have."""

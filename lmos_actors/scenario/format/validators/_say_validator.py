@@ -116,7 +116,13 @@ class SayValidator:
                 (*path, "to"), 'a proposal goes to everybody: leave out "to"', "shape", key=True
             )
         elif kind == "vote":
-            self._vote(step, path)
+            if step.ref is None:
+                self.names.report(path, 'a vote is about a proposal: its id is "ref"', "shape")
+            if step.payload is UNSET:
+                why = 'a vote has a "payload": {approve: true} or {approve: false}'
+                self.names.report(path, why, "shape")
+            else:
+                self.conditions.equal(step.payload, VOTE, (*path, "payload"))
         if kind == QUESTION and step.ref is not None:
             self.names.report((*path, "ref"), '"ref" does not go with a question', "shape", key=True)
         for key in _TERMS:
@@ -138,14 +144,6 @@ class SayValidator:
         if needed and not any(map(self.names.hub.has, needed)):
             more = " or ".join(f'"{each}"' for each in needed)
             self.names.report(here, f'the hub knows no "{kind}" without the extension {more}')
-
-    def _vote(self, step: Saying, path: DataPath) -> None:
-        if step.ref is None:
-            self.names.report(path, 'a vote is about a proposal: its id is "ref"', "shape")
-        if step.payload is UNSET:
-            self.names.report(path, 'a vote has a "payload": {approve: true} or {approve: false}', "shape")
-        else:
-            self.conditions.equal(step.payload, VOTE, (*path, "payload"))
 
     def check_saving(self, step: Say, path: DataPath) -> None:
         """Check the parts of its answer that a step saves."""

@@ -57,7 +57,10 @@ class StoryValidator:
         self.saves: dict[str, DataPath] = {}
         self.saved_used: set[str] = set()
         self.scope = StepScope(frozenset(_ids(names.cell.data.get("steps"))))
-        self._late = _late_by_step(names)
+        self._late: dict[DataPath, list[Any]] = {}
+        for late in names.cell.late:
+            if late.reference.namespace == "saved":
+                self._late.setdefault(split_step(late.path)[0], []).append(late)
 
     def check(self) -> None:
         self._steps(self.names.cell.data.get("steps"), ("steps",), self.scope, 1)
@@ -82,22 +85,18 @@ class StoryValidator:
                 times * rounds if isinstance(rounds, int) else times,
             )
         elif kind == "parallel":
-            self._branches(raw.get("branches"), (*path, "branches"), scope, times)
+            ends: list[StepScope] = []  # each branch has a scope of its own
+            for index, steps in enumerate(listed(raw.get("branches"))):
+                ends.append(scope.branch())
+                self._steps(steps, (*path, "branches", index), ends[-1], times)
+            for end in ends:
+                scope.join(end)
         else:
             step = self.names.made.get(path) or BrokenStep()
             self._saved(path, scope)
             self.faults.any = self.faults.any or kind == "inject"
             self._step(step, path, scope)
         self._remember(raw, step, path, scope, times)
-
-    def _branches(self, data: Any, path: DataPath, scope: StepScope, times: int) -> None:
-        """Check parallel branches, each in a scope of its own."""
-        ends: list[StepScope] = []
-        for index, steps in enumerate(listed(data)):
-            ends.append(scope.branch())
-            self._steps(steps, (*path, index), ends[-1], times)
-        for end in ends:
-            scope.join(end)
 
     # --- the effects of a step
 
@@ -210,14 +209,6 @@ class StoryValidator:
             here = (*path, "until", "agent")
             if self.names.agent(step.until.agent, here) and step.until.is_ == "connected":
                 self.names.hub.check_name(step.until.agent, here)
-
-
-def _late_by_step(names: CellNames) -> dict[DataPath, list[Any]]:
-    found: dict[DataPath, list[Any]] = {}
-    for late in names.cell.late:
-        if late.reference.namespace == "saved":
-            found.setdefault(split_step(late.path)[0], []).append(late)
-    return found
 
 
 def _ids(data: Any) -> Iterator[str]:

@@ -105,15 +105,10 @@ class TimelineValidator:
             why = f'"{entry.target}" is a pool, and each of its agents has its own properties'
             self.names.report((*path, "target"), why)
             return
-        check_asking(self.validator, entry, path)
-
-
-def check_asking(validator: ValueValidator, step: Any, path: DataPath) -> None:
-    """Check a request to an agent, in a step or timeline entry, against the agent's class."""
-    if isinstance(step, (TellAt, InvokeAt)):
-        check_action(validator, step, path, stream=False)
-    elif isinstance(step, WriteAt):
-        check_property(validator, step, path, "write")
+        if isinstance(entry, (TellAt, InvokeAt)):
+            check_action(self.validator, entry, path, stream=False)
+        elif isinstance(entry, WriteAt):
+            check_property(self.validator, entry, path, "write")
 
 
 def check_member(validator: ValueValidator, step: Any, kind: str, word: str, path: DataPath) -> bool:
@@ -157,11 +152,7 @@ def check_action(validator: ValueValidator, step: Any, path: DataPath, *, stream
         validator.input(contract.table[step.action], step.input, path)
         validator.streams(contract.table[step.action], getattr(step, "streams", None), path)
     elif step.error.path is not None and path_problem(step.error.path) is None:
-        _wrong_input(validator, step, contract.table[step.action], path)
-
-
-def _wrong_input(validator: ValueValidator, step: Any, op: Any, path: DataPath) -> None:
-    """Check that the place of an expected error is one that the input has, or should have."""
-    problem = along(step.error.path, place_schema(op))[1]
-    if problem and not select(step.error.path, None if step.input is UNSET else step.input):
-        validator.report((*path, "error", "path"), problem)
+        # the place of an expected error has to be one that the input has, or should have
+        problem = along(step.error.path, place_schema(contract.table[step.action]))[1]
+        if problem and not select(step.error.path, None if step.input is UNSET else step.input):
+            validator.report((*path, "error", "path"), problem)
