@@ -192,7 +192,10 @@ class Exploration:
             self._folder.add(run)
             runs.append(run)
             self.done += 1
-            self._progress()
+            seconds = max(self.seconds, 1e-9)
+            done = f"{count(self.done, 'run')}, {count(self.states, 'state')}"
+            found = f"{count(len(self.found), 'failure')} found"
+            self._show.progress(f"{done}, {found}, {self._runs.count / seconds:.0f} runs/s")
             if self._is_over():
                 break
         self._runs.drain()
@@ -222,9 +225,3 @@ class Exploration:
         if self._is_over() or len(runs) < len(batch) or len(self.found) >= MOST_FOUND:
             return False
         return self.request.all_failures or not self._finds.added
-
-    def _progress(self) -> None:
-        seconds = max(self.seconds, 1e-9)
-        found = f"{count(len(self.found), 'failure')} found"
-        text = f"{count(self.done, 'run')}, {count(self.states, 'state')}, {found}"
-        self._show.progress(f"{text}, {self._runs.count / seconds:.0f} runs/s")

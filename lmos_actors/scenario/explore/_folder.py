@@ -98,17 +98,15 @@ class Folder:
         lines = [] if fresh else self._lines()
         known = bool(lines) and lines[0] == self._head
         if not fresh:
-            self.finds = self._read_finds()
+            self.finds = []
+            with suppress(OSError, ValueError, TypeError):
+                found = json.loads((self.path / "found.json").read_text("utf-8"))
+                self.finds = [Find(**each) for each in found]
         if not known:
-            self.begin_anew()
+            self._runs.truncate(0)
+            self._write_line(self._head)
         changed = bool(lines) and not known
         return [_run_of(line) for line in lines[1:]] if known else [], changed
-
-    def begin_anew(self) -> None:
-        """Forget all runs."""
-        assert self._runs is not None
-        self._runs.truncate(0)
-        self._write_line(self._head)
 
     def _lines(self) -> list[Any]:
         """Return the complete lines, and cut off the rest of the file."""
@@ -146,11 +144,6 @@ class Folder:
         assert self._runs is not None
         self._runs.write(json.dumps(data) + "\n")
         self._runs.flush()
-
-    def _read_finds(self) -> list[Find]:
-        with suppress(OSError, ValueError, TypeError):
-            return [Find(**each) for each in json.loads((self.path / "found.json").read_text("utf-8"))]
-        return []
 
     def keep_finds(self) -> None:
         """Write the finds."""

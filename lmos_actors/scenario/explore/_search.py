@@ -57,7 +57,6 @@ _ENDS: Final = 0.1
 """The share of faults that end at such an instant; the others begin at it."""
 _KEEPS_SEED: Final = 0.8
 _KEEPS_ARGUMENTS: Final = 0.5
-_LARGEST_SEED: Final = 1_000_000
 _SMALLEST_NUDGE: Final = 100
 _ENDLESS: Final = 16
 """After this number of children, a parent is as likely as a new parent half as good."""
@@ -208,7 +207,7 @@ class Search:
     def _any_seed(self, stream: RandomStream) -> int:
         if stream.random() < 0.5:
             return self._seeds[stream.randrange(len(self._seeds))]
-        return 1 + stream.randrange(_LARGEST_SEED)
+        return 1 + stream.randrange(1_000_000)
 
     def _changed(self, parent: _Parent, stream: RandomStream) -> Schedule:
         before = parent.schedule
@@ -264,7 +263,10 @@ def _placed(
     """
     usable = [at for at in instants if space.start <= at < space.end]
     if others and stream.random() < _TOGETHER:
-        target = _of_fault(others[stream.randrange(len(others))], stream)
+        other = others[stream.randrange(len(others))]
+        span = other.duration or 0
+        # its begin, its end, or an instant between them
+        target = other.at + (0, span, stream.randrange(span + 1))[stream.randrange(3)]
     elif usable and stream.random() < _ALIGNED:
         target = usable[stream.randrange(len(usable))]
     else:
@@ -276,12 +278,6 @@ def _placed(
     end = lasts if way < _COVERS + _ENDS else 0
     nudge = 0 if stream.random() < _EXACT else _nudge(stream)
     return _moved(fault, space, target - end + nudge - fault.at)
-
-
-def _of_fault(fault: ScheduledFault, stream: RandomStream) -> int:
-    """Draw an instant of a fault: its begin, its end, or one between them."""
-    lasts = fault.duration or 0
-    return fault.at + (0, lasts, stream.randrange(lasts + 1))[stream.randrange(3)]
 
 
 def _moved(fault: ScheduledFault, space: Space, by: int) -> ScheduledFault:

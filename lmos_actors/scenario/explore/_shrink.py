@@ -42,15 +42,15 @@ AT_ONCE: Final = 8
 MOST_INSTANTS: Final = 32
 """Maximum number of instants of one run to which faults are moved; further ones are left out."""
 
-MOST_TRIED: Final = 2_000
-"""Maximum number of candidates that are tried."""
-
 
 class Shrinker:
-    """The shrinking of one file. `tried` counts the candidates run; `data` is the simplest failing file."""
+    """The shrinking of one file with up to `most` candidates.
+
+    `tried` counts the candidates run; `data` is the simplest failing file.
+    """
 
     def __init__(
-        self, data: Data, fails: Fails, *, instants: Instants | None = None, most: int = MOST_TRIED
+        self, data: Data, fails: Fails, *, instants: Instants | None = None, most: int = 2_000
     ) -> None:
         self.data = data
         self.tried = 0
@@ -74,7 +74,9 @@ class Shrinker:
                 if way is gentler_faults:  # after this, a fault fits only one instant
                     self._follow(self._fewer_agents_at_other_instants)
                 self._follow(way)
-        self._tidy_up()
+        tidy = tidied(self.data)
+        if tidy != self.data and self._fails([tidy]) == 0:
+            self.data = tidy
         return self.data
 
     def _follow(self, way: Callable[[Data], Iterator[Data]]) -> None:
@@ -124,8 +126,3 @@ class Shrinker:
         if text not in self._alone:
             self._alone[text] = self._fails([alone]) == 0
         return not self._alone[text]
-
-    def _tidy_up(self) -> None:
-        tidy = tidied(self.data)
-        if tidy != self.data and self._fails([tidy]) == 0:
-            self.data = tidy

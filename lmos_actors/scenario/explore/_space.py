@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 SECOND: Final = 1_000_000
 """One second in microseconds, the unit of instants and durations in schedules."""
 
-_SHORTEST_SHARE: Final = 1_000
-_LONGEST_SHARE: Final = 3
 _EVERYWHERE: Final = 0.2
 """The share of link faults that strike all links."""
 _SMALLEST_OFFSET: Final = 1_000
@@ -128,10 +126,9 @@ class Space:
             return self._swizzle(number, at, stream)
         data = _drawn_data(permit, stream)
         fault = ScheduledFault(at=at, permit=number, data=data)
-        durations = self._durations(permit, data)
-        if durations is None:
-            return fault
-        least, most = durations
+        if data["kind"] in ("crash", "restart") or data.get("how") in INSTANT:
+            return fault  # it has no duration
+        least, most = self._durations_of(permit)
         return attrs.evolve(fault, duration=_between(least, most, stream), shortest=least, longest=most)
 
     def _swizzle(self, number: int, at: int, stream: RandomStream) -> ScheduledFault:
@@ -153,23 +150,18 @@ class Space:
         )
         return fault.lasting(duration)
 
-    def _durations(self, permit: Permit, data: dict[str, Any]) -> tuple[int, int] | None:
-        """Return the shortest and the longest duration of a fault, None for a fault without a duration."""
-        if data["kind"] in ("crash", "restart") or data.get("how") in INSTANT:
-            return None
-        return self._durations_of(permit)
-
     def _durations_of(self, permit: Permit) -> tuple[int, int]:
         span: Any = getattr(permit.drawn, "duration", UNSET)
         if span is not UNSET:
             return _ends_of(span)
         length = max(self.end - self.start, SECOND // 1_000)
-        shortest = max(length // _SHORTEST_SHARE, 1)
-        return shortest, max(length // _LONGEST_SHARE, shortest)
+        shortest = max(length // 1_000, 1)
+        return shortest, max(length // 3, shortest)
 
     def instant(self, stream: RandomStream) -> int:
         """Draw an instant uniformly, in whole milliseconds if there is room for that."""
-        return self.kept(_rounded(stream.randrange(self.start, max(self.end, self.start) + 1)))
+        at = stream.randrange(self.start, max(self.end, self.start) + 1)
+        return self.kept(round(at, -3) if at >= SECOND else at)
 
     def kept(self, at: int) -> int:
         """Return the nearest instant that is permitted."""
@@ -318,10 +310,6 @@ def _value(choices: NumberRange | Sequence[Any], stream: RandomStream) -> Any:
     if isinstance(least, int) and isinstance(most, int):
         return least + stream.randrange(most - least + 1)
     return least + (most - least) * stream.random()
-
-
-def _rounded(at: int) -> int:
-    return round(at, -3) if at >= SECOND else at
 
 
 # --- the space of a cell

@@ -179,9 +179,6 @@ DRAWN: dict[str, type[DrawnFault]] = {
 Choices: TypeAlias = NumberRange | Annotated[tuple[Any, ...], Meta(min_length=1)]
 """Values of an argument, all equally likely. A range with whole ends gives whole numbers."""
 
-MOST_DRAWN = 20
-"""Maximum number of faults in one schedule."""
-
 
 class Explore(Closed, frozen=True, kw_only=True):
     """The faults that `explore` may draw: up to `at_most` faults of these kinds, between `from` and `to`.
@@ -191,7 +188,7 @@ class Explore(Closed, frozen=True, kw_only=True):
 
     faults: tuple[AnyDrawn, ...] = ()
     arguments: dict[Name, dict[Name, Choices]] = field(default_factory=dict[str, dict[str, Choices]])
-    at_most: Annotated[int, Meta(ge=1, le=MOST_DRAWN)] = 3
+    at_most: Annotated[int, Meta(ge=1, le=20)] = 3
     of: Whom | UnsetType = UNSET
     from_: Duration = field(name="from", default=Duration(0.0))
     to: Duration | UnsetType = UNSET
