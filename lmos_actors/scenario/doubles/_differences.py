@@ -29,9 +29,6 @@ SHOWN: Final = 3
 LONGEST: Final = 60
 """Most characters of a text that are shown."""
 
-BEFORE: Final = 20
-"""Characters of a long text that are shown before its first difference."""
-
 COMPARED: Final = 200
 """Most characters of a text that are compared to find the most similar one."""
 
@@ -141,7 +138,8 @@ def _around(one: str, other: str) -> tuple[str, str]:
     alike = next(
         (place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None
     )
-    begin = max(0, (min(len(one), len(other)) if alike is None else alike) - BEFORE)
+    differs = min(len(one), len(other)) if alike is None else alike
+    begin = max(0, differs - 20)  # so many characters before it are shown
     return _cut(one, begin), _cut(other, begin)
 
 

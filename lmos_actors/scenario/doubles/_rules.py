@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from ..judge import Verdict
 
-
 _RESULTS: Final = re.compile(r"\$\.(tools|errors)\b")
 """Begin of a path into what tools have answered."""
 

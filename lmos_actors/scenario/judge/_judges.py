@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 TIMED: Final = (Eventually, Converges)
 """The checks that come true at an instant, which formulas and `stop` may name."""
 
-_MOST_RECENT: Final = 4_096
-
 PERCENTILES: Final = (50, 90, 95, 99)
 
 
@@ -121,7 +119,7 @@ class Judges:
         """Take one record, in the step in which it happened. `path` is the agent's in the tree."""
         if kind == "delivered" and self._counts:
             self._recent.append(path)
-            if len(self._recent) >= _MOST_RECENT:
+            if len(self._recent) >= 4_096:
                 self._count_recent()
         if kind in self._only and path not in self._only[kind]:
             return

@@ -43,8 +43,6 @@ UNKNOWN: Final = math.inf
 _FEW: Final = 20_000
 """Maximum number of sets of ordered operations visited to see whether a smaller history fails."""
 
-_PAIRS: Final = 64
-
 Sort: TypeAlias = Literal["read", "write", "compare_and_set"]
 
 
@@ -225,7 +223,7 @@ def _two_values(
         return _fewest(own, fails)
     others = sorted(extremes.values(), key=lambda group: -max(each.call for each in group))
     pairs = [part for part in ([*own, *other] for other in others) if fails(part)]
-    return min((_fewest(part, fails) for part in pairs[:_PAIRS]), key=len, default=None)
+    return min((_fewest(part, fails) for part in pairs[:64]), key=len, default=None)
 
 
 def _extremes(group: Sequence[Operation]) -> list[Operation]:

@@ -62,8 +62,11 @@ class ToolsJudge(TalkJudge):
 
     def __init__(self, check: Tools, name: str, place: str, talk: ModelTalk) -> None:
         super().__init__(check, name, place, talk)
+        # a pattern without a condition matches every call of its tool
         self._never = [
-            each if isinstance(each, str) else each.tool for each in (check.never or ()) if _is_any(each)
+            each if isinstance(each, str) else each.tool
+            for each in (check.never or ())
+            if isinstance(each, str) or (not each.match and each.failed is UNSET)
         ]
         self._sent: dict[tuple[str, str], float] = {}
         """When an agent first sent a message that does what a tool in `never` does."""
@@ -186,11 +189,6 @@ def _fits(pattern: str | CalledTool, call: ToolCallMade) -> bool:
     if call.name != pattern.tool or call.state != wanted:
         return False
     return all(verdict.ok for verdict in judge_match(pattern.match, call.arguments))
-
-
-def _is_any(pattern: str | CalledTool) -> bool:
-    """Return whether a pattern matches every call of its tool."""
-    return isinstance(pattern, str) or (not pattern.match and pattern.failed is UNSET)
 
 
 def _bounds(pattern: str | CalledTool) -> Condition:

@@ -139,7 +139,10 @@ class RegisterJudge(Judge):
             return
         self.count += 1
         self.events += 1
-        key, values = self._read_input(fields.get("input"))
+        given = fields.get("input")
+        arguments: dict[str, Any] = dict(given) if isinstance(given, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
+        key = "" if self.check.key is None else _canonical(arguments.pop(self.check.key, None))
+        values = [_canonical(value) for value in arguments.values()]
         request = _Request(
             sort=sort,
             key=key,
@@ -153,12 +156,6 @@ class RegisterJudge(Judge):
         )
         self.open[number] = request
         self.requests.setdefault(key, []).append(request)
-
-    def _read_input(self, given: object) -> tuple[str, list[str]]:
-        """Return the key of a request, and its other arguments in order."""
-        arguments: dict[str, Any] = dict(given) if isinstance(given, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
-        key = "" if self.check.key is None else _canonical(arguments.pop(self.check.key, None))
-        return key, [_canonical(value) for value in arguments.values()]
 
     def _answered(self, request: _Request, fields: Mapping[str, Any], now: float) -> None:
         if fields.get("error") is not None or request.is_tell:
@@ -212,19 +209,15 @@ class RegisterJudge(Judge):
         by_call = {request.call: request for request in requests}
         chosen = [by_call[operation.call] for operation in small]
         failed_at = max(request.until for request in chosen if request.until is not None)
-        rows = [request.row() for request in chosen[:_ROWS]]
-        lines = _aligned([("from", "until", "asked by", "at", "operation"), *rows])
+        head = ("from", "until", "asked by", "at", "operation")
+        rows = [head, *(request.row() for request in chosen[:_ROWS])]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
         lines += [f"and {len(chosen) - _ROWS} more"] if len(chosen) > _ROWS else []
         what = "this operation allows" if len(chosen) == 1 else f"these {len(chosen)} operations allow"
         initial = f"{_short(self.initial)} at first"
-        head = f"{what} none{self._of_key(key)}, out of {len(requests)} ({initial})"
-        return self.verdict(False, expected, "\n".join([head, *lines]), failed_at)
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return the rows of a table as lines with aligned cells."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        saw = f"{what} none{self._of_key(key)}, out of {len(requests)} ({initial})"
+        return self.verdict(False, expected, "\n".join([saw, *lines]), failed_at)
 
 
 def _canonical(value: object) -> str:

@@ -187,7 +187,9 @@ class TraceJudge(Judge):
             return self.verdict(
                 False, expected, f"{what} sent " + ("nothing" if self.check.of else "anything")
             )
-        return self._strayed(sent, expected) or self._missed(sent, expected) or self._fine(sent, expected)
+        fine = f"so for {len(sent)} messages of {self.check.of or 'all steps'}"
+        strayed = self._strayed(sent, expected) or self._missed(sent, expected)
+        return strayed or self.verdict(True, expected, fine)
 
     def _expected(self) -> list[str]:
         expected = ["every message in the trace of the step that caused it"] if self.single else []
@@ -213,6 +215,3 @@ class TraceJudge(Judge):
                 went = " > ".join(self.visits.get(number, [])) or "no agent"
                 return self.verdict(False, expected, f"message {number} came to {went}")
         return None
-
-    def _fine(self, sent: tuple[int, ...], expected: str) -> CheckResult:
-        return self.verdict(True, expected, f"so for {len(sent)} messages of {self.check.of or 'all steps'}")
