@@ -28,7 +28,6 @@ from lmos_actors.actors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-
 AT_ONCE: Final = 1 << 30
 """Concurrent runs of one action of an untyped agent: no limit in practice."""
 

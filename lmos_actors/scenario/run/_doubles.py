@@ -35,19 +35,14 @@ class Doubles:
         for name, entry in cell.scenario.agents.items():
             cls = cell.system.classes.get(name)
             if isinstance(entry, Mock) and cls is not None:
-                self._add_mock(name, entry, cls, document, paths)
+                from ..doubles import MockScript
+
+                mock = MockScript(name, entry, document.place, paths, self._missed)
+                self._acting.append(mock)
+                self.classes[name] = _mock_class(name, cls, mock)
             elif isinstance(entry, Replay) and cls is not None and name in cell.recordings:
                 of_class = entry.use is not None or (cell.system.used is not None and name in paths)
                 self._add_replay(name, entry, cls, cell, document, paths, of_class=of_class)
-
-    def _add_mock(
-        self, name: str, entry: Mock, cls: type[Agent], document: Document, paths: Mapping[str, str]
-    ) -> None:
-        from ..doubles import MockScript
-
-        mock = MockScript(name, entry, document.place, paths, self._missed)
-        self._acting.append(mock)
-        self.classes[name] = _mock_class(name, cls, mock)
 
     def _add_replay(
         self,

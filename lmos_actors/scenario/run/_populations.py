@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lmos_actors._core import Entropy
     from lmos_actors.actors import Operation
-    from lmos_actors.files import DataPath, Document, Reference
+    from lmos_actors.files import Document, Reference
     from lmos_actors.system import AgentField
     from lmos_actors.system.model import Population, Topology
 
@@ -133,7 +133,10 @@ class Populations:
         recipe = MemberRecipe(self._entropy, service_time=float(entry.service_time))
         shared: dict[str, Any] = {}
         for name, value in entry.args.items():
-            distribution = self._distribution(value, ("population", index, "args", name))
+            distribution: Any = None
+            if is_mapping(value) and "dist" in value:
+                here = ("population", index, "args", name)
+                distribution = decode(self._document, Distribution, value, at=here)[0]
             if distribution is not None:
                 recipe.drawn.append((name, distribution, _check_of(fields[name])))
             else:
@@ -145,11 +148,6 @@ class Populations:
         made = Member(cls, **shared)
         made.recipe = recipe
         return made
-
-    def _distribution(self, value: Any, path: DataPath) -> Any:
-        if not is_mapping(value) or "dist" not in value:
-            return None
-        return decode(self._document, Distribution, value, at=path)[0]
 
     def _add_argument(
         self, name: str, field: AgentField, value: Any, shared: dict[str, Any], recipe: MemberRecipe

@@ -103,18 +103,19 @@ class RunAgents:
         if self._client is None and self._network is None:
             return self.ref(target)
         found = self._remote_refs.get(target)
-        if found is None:
-            found = self._remote_refs[target] = self._made_ref(target)
-        return found
-
-    def _made_ref(self, target: str) -> Ref[Any]:
+        if found is not None:
+            return found
         if self._network is not None:
-            return self._network.ref(self.ref(target))
-        assert self._client is not None
-        other, cls = self._remotes.get(target), self._class_of(target)
-        if other is not None:
-            return self._client.remotes.ref_to(cls, target, other)
-        return self._client.ref(cls, self.path(target))
+            found = self._network.ref(self.ref(target))
+        else:
+            assert self._client is not None
+            other, cls = self._remotes.get(target), self._class_of(target)
+            if other is not None:
+                found = self._client.remotes.ref_to(cls, target, other)
+            else:
+                found = self._client.ref(cls, self.path(target))
+        self._remote_refs[target] = found
+        return found
 
     def given_refs(self, of: str) -> Sequence[Ref[Any]]:
         """Return `given_ref` of an agent, or of all agents of a population."""
@@ -175,8 +176,14 @@ class RunAgents:
         if self._processes is not None and target not in self._remotes:
             return self._processes.client.thing(self.path(target))  # in the process that `reach` has chosen
         found = self._things.get(target)
-        if found is None:
-            found = self._things[target] = self._made_thing(target)
+        if found is not None:
+            return found
+        if self._client is not None and self._network is None:
+            found = self._client.thing(self.path(target))
+        else:
+            near = self.ref(target)
+            found = Thing(near, None if self._network is None else self.crossing(near))
+        self._things[target] = found
         return found
 
     async def reach(self, target: str, *, is_chosen: bool = False) -> None:
@@ -186,12 +193,6 @@ class RunAgents:
         """
         if self._processes is not None and target not in self._remotes:
             await self._processes.client.reach(self.path(target), is_chosen=is_chosen)
-
-    def _made_thing(self, target: str) -> Thing | ConsumedThing:
-        if self._client is not None and self._network is None:
-            return self._client.thing(self.path(target))
-        near = self.ref(target)
-        return Thing(near, None if self._network is None else self.crossing(near))
 
     def link(self, target: str) -> Link:
         """Return the link of an agent of a known class; it takes sources of input streams.
@@ -261,7 +262,9 @@ class RunAgents:
                 if slot.path in own or self.member_names(slot.path)
             )
         if of in self._pools:
-            return self._members_of_pool(self._paths[of])
+            path = self._paths[of]
+            pool = next((each for each in supervisors_of(self._node.root) if each.path == path), None)
+            return () if pool is None else tuple(agents_of(pool))
         if of in self._counts or of not in self._paths:
             supervisor = (
                 self.supervisor(of) if of.partition("/")[0] not in self._counts or "/" not in of else None
@@ -297,10 +300,6 @@ class RunAgents:
         population, _, number = path.partition("/")
         # an agent that a member starts is below it, and is not a member
         return (path, population) if population in self._counts and number and "/" not in number else ()
-
-    def _members_of_pool(self, pool: str) -> tuple[Slot, ...]:
-        found = next((each for each in supervisors_of(self._node.root) if each.path == pool), None)
-        return () if found is None else tuple(agents_of(found))
 
     def never_started(self, path: str) -> bool:
         """Return whether a member of a population has not run yet."""

@@ -40,14 +40,13 @@ from .faults import Faults
 from .memory import AgentFaults, Machine, MachineFaults, first_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Collection, Sequence
+    from collections.abc import AsyncGenerator, Collection
 
     from lmos_actors.actors import Slot
     from lmos_actors.bindings import ConsumedThing
     from lmos_actors.deployment.agents import RemoteAgents
     from lmos_actors.node import Node
     from lmos_actors.persistence import Store
-    from lmos_actors.security import Security
     from lmos_actors.simulation.network import LineNetwork
     from lmos_actors.system import RemoteAccess
     from lmos_actors.system.model import Elsewhere
@@ -132,7 +131,11 @@ class RunEnvironment:
             run.network = RunNetwork(cell, change_environment().entropy)
         opened = [str(entry.to) for entry in bridges if entry.access == "anyone"]
         if opened:
-            self._options["security"] = _open_to_anyone(cell, opened)
+            from lmos_actors.bindings import public_name
+            from lmos_actors.security import Access, Security
+
+            access = {public_name(cell.system.paths[name]): Access(invoke="anyone") for name in opened}
+            self._options["security"] = Security(access=access)
         return network
 
     def _lines_between(self, to: str, name: str) -> LineNetwork | None:
@@ -193,7 +196,10 @@ class RunEnvironment:
                 await run.network.wait_registered()
             machine.came_up()
             if before is not None:
-                self._note_restart()
+                if run.judges is not None:
+                    run.judges.forget_agents()
+                if run.faults is not None:
+                    run.faults.node_came_up()
             yield
 
     @asynccontextmanager
@@ -256,13 +262,17 @@ class RunEnvironment:
         tree = TreeBuilder(run.cell.system, run.agents.given, self._doubles.classes, places).root()
         for spec in tree.children:
             await start_spec(node, spec)
-        self._set_service_times()
+        for name, entry in run.cell.scenario.agents.items():
+            if isinstance(entry, (AgentEntry, PoolEntry)) and entry.service_time:
+                for slot in run.agents.slots(name):
+                    set_service_time(Ref[Any](slot), float(entry.service_time))
         if self._populations is not None:
             for index in range(len(self._populations)):
                 await node.start_supervisor(self._populations.spec_of(index, run.agents))
-        failing = _failing_models(run.cell.scenario)
-        if self._agent_faults is not None and failing:
-            self._agent_faults.providers.guard(failing)
+        failures = [each for each in faults_in(run.cell.scenario) if kind_of_fault(each) == "provider"]
+        if self._agent_faults is not None and failures:
+            models = dict.fromkeys(str(each.target or each.pick.of) for each in failures)
+            self._agent_faults.providers.guard(list(models))
 
     def _access(self, entry: Bridge) -> RemoteAccess:
         """Return the access of a bridge to the server in its entry."""
@@ -344,13 +354,6 @@ class RunEnvironment:
         if run.faults is not None:
             run.faults.node_came_up(node)
 
-    def _note_restart(self) -> None:
-        run = self._run
-        if run.judges is not None:
-            run.judges.forget_agents()
-        if run.faults is not None:
-            run.faults.node_came_up()
-
     async def _find(self, name: str, entry: Elsewhere, remotes: RemoteAgents) -> ConsumedThing:
         """Connect to an agent elsewhere, or start its process. Raises StartFailed."""
         path = self._run.document.path
@@ -427,12 +430,6 @@ class RunEnvironment:
 
             faults.worlds.append(LinkFaults(faults, processes.network, processes.call_at))
 
-    def _set_service_times(self) -> None:
-        for name, entry in self._run.cell.scenario.agents.items():
-            if isinstance(entry, (AgentEntry, PoolEntry)) and entry.service_time:
-                for slot in self._run.agents.slots(name):
-                    set_service_time(Ref[Any](slot), float(entry.service_time))
-
     async def judge_final_state(self) -> None:
         """Judge the state after the last step. The agents must still exist."""
         await self._run.wait_until_delivered()
@@ -463,20 +460,6 @@ def _all_kinds() -> tuple[str, ...]:
     from .records import KINDS  # few runs have an observer for records of all kinds
 
     return KINDS
-
-
-def _failing_models(scenario: Scenario | Simulation) -> list[str]:
-    """Return the names of the models that a provider fault of the file may strike."""
-    found = [fault for fault in faults_in(scenario) if kind_of_fault(fault) == "provider"]
-    return list(dict.fromkeys(str(each.target or each.pick.of) for each in found))
-
-
-def _open_to_anyone(cell: Cell, names: Sequence[str]) -> Security:
-    """Return the access rules of a node on which anybody may call the agents with these names."""
-    from lmos_actors.bindings import public_name
-    from lmos_actors.security import Access, Security
-
-    return Security(access={public_name(cell.system.paths[name]): Access(invoke="anyone") for name in names})
 
 
 def _chat_url(node: Node, agents: RunAgents, name: str) -> str:

@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from .records import StateSampler, StopInstrument
     from .steps import Timeline
 
-AGENTS_PER_SECOND = 1_000
-"""The number of agents in populations for which a run may take one second longer."""
-
 SHOWN_CAUSES = 3
 SHOWN_CRASHES = 5
 SHOWN_APPROVALS = 5
@@ -102,7 +99,8 @@ def real_limit_of(cell: Cell) -> float:
     begin = 0.0
     if cell.deployed is not None and scenario.world == PROCESS:
         begin = sum(float(group.ready) for group in cell.deployed.deployment.groups.values())
-    return REAL_LIMIT + begin + sum(population.count for population in populations) / AGENTS_PER_SECOND
+    agents = sum(population.count for population in populations)
+    return REAL_LIMIT + begin + agents / 1_000  # one second more for so many agents of populations
 
 
 def run_cell(
@@ -140,7 +138,9 @@ def run_cell(
     log = TraceLog(to, run=log_header(resolved, cell, trial), keep=None if whole_log else TAIL)
     document = resolved.document_of(cell)
     run = Run(cell, document, Watch(log), StepLog(_count_steps(cell)), progress, resolved.access)
-    _instrument(run, log, stop, states)
+    run.stop, run.states = stop, states
+    if stop is not None:
+        stop.watch(log)
     limit = real_limit_of(cell) if real_limit is None else real_limit
     guard = _guard(limit, on_stuck, lambda where: _stuck_at(state, where), of_processor=of_processor)  # pyright: ignore[reportUnknownLambdaType]
     doubles = Doubles(cell, document, cell.system.paths)
@@ -152,7 +152,8 @@ def run_cell(
             run_world(cell.scenario.world, _run_interruptible, state, seed=cell.seed, log=log, speed=speed)
     except BaseException as error:  # noqa: ASYNC103 -- what ended the run is its verdict
         if not _interrupted(error):
-            _note_error(state, error)
+            _note_end(state, error)
+            state.problems += doubles.failures(complete=False)
         elif not guard.fired:
             raise KeyboardInterrupt from None
     if guard.interrupted and not guard.fired:  # the interrupted code has suppressed it
@@ -183,20 +184,15 @@ def _end(state: _RunState, limit: float) -> None:
         state.ended = "time limit"
         expected = f"an end within {limit:g} s of real time"
         what = SLOW if state.guard.is_slow else "the run"
-        state.problems = [Failure("", what, expected, _busy_at(state))]
+        run, where = state.run, state.guard.where
+        if where == RUNTIME and run.at and isinstance(run.cell.scenario, Scenario):
+            where = run.at  # for a timeline it would be the last entry, however long ago
+        doing = "running" if where == RUNTIME else f"busy at {where}"
+        far = _progress_at(run.cell, state.virtual)
+        state.problems = [Failure("", what, expected, f"it was still {doing}, at {far}")]
     state.log.end()
     if state.watched is not None:
         state.watched.pass_on()
-
-
-def _busy_at(state: _RunState) -> str:
-    """Return what a run was doing when its time limit ended it, and how far it was, as text."""
-    run, where = state.run, state.guard.where
-    if where == RUNTIME and run.at and isinstance(run.cell.scenario, Scenario):
-        where = run.at  # for a timeline it would be the last entry, however long ago
-    far = _progress_at(run.cell, state.virtual)
-    doing = "running" if where == RUNTIME else f"busy at {where}"
-    return f"it was still {doing}, at {far}"
 
 
 def _stuck_at(state: _RunState, where: str) -> str:
@@ -213,12 +209,6 @@ def _progress_at(cell: Cell, at: float) -> str:
     scenario = cell.scenario
     of = f" of {float(scenario.stop.at):g} s" if isinstance(scenario, Simulation) else ""
     return f"{round(at, 3):g} s{of} of virtual time" if not is_real(scenario.world) else f"{at:.1f} s{of}"
-
-
-def _instrument(run: Run, log: TraceLog, stop: StopInstrument | None, states: StateSampler | None) -> None:
-    run.stop, run.states = stop, states
-    if stop is not None:
-        stop.watch(log)
 
 
 def _count_steps(cell: Cell) -> int:
@@ -272,16 +262,15 @@ async def _run_in_environment(state: _RunState) -> None:
         state.ended = "passed"
 
 
-def _timeline(run: Run, simulation: Simulation) -> Timeline:
-    from .steps import Timeline
-
-    return Timeline(run, simulation)
-
-
 async def _run_story(state: _RunState) -> None:
     run, scenario = state.run, state.run.cell.scenario
     timeout = scenario.timeout if isinstance(scenario, Scenario) else None
-    story = Story(run, scenario) if isinstance(scenario, Scenario) else _timeline(run, scenario)
+    if isinstance(scenario, Scenario):
+        story: Story | Timeline = Story(run, scenario)
+    else:
+        from .steps import Timeline
+
+        story = Timeline(run, scenario)
     began = 0.0 if timeout is None else trio.current_time()
     try:
         with trio.move_on_after(float("inf") if timeout is None else timeout) as scope:
@@ -294,7 +283,8 @@ async def _run_story(state: _RunState) -> None:
         state.completed = False
         state.ended = "failed" if run.failures else "time limit"
         at = run.step_log.unfinished() or run.at
-        state.add_problem("the story", f"its end within {timeout}{_of_time(state)}", f"still at {at}")
+        span = f"{timeout}" if is_real(scenario.world) else f"{timeout} of virtual time"
+        state.add_problem("the story", f"its end within {span}", f"still at {at}")
 
 
 def _note_unanswered(state: _RunState) -> None:
@@ -307,10 +297,6 @@ def _note_unanswered(state: _RunState) -> None:
     if len(found) > SHOWN_APPROVALS:
         others = f"{len(found) - SHOWN_APPROVALS} more that nobody has answered"
         state.add_problem("other approvals", 'a step "do: approve" or "do: refuse"', others)
-
-
-def _of_time(state: _RunState) -> str:
-    return "" if is_real(state.run.cell.scenario.world) else " of virtual time"
 
 
 # --- checks
@@ -346,12 +332,6 @@ def _note_crashes(state: _RunState) -> None:
 def _interrupted(error: BaseException) -> bool:
     group = group_of(error)
     return isinstance(error, KeyboardInterrupt) or any(map(_interrupted, group.exceptions if group else ()))
-
-
-def _note_error(state: _RunState, error: BaseException) -> None:
-    """Record an exception that ended the world as a failure, and add the failures of mocks and replays."""
-    _note_end(state, error)
-    state.problems += state.doubles.failures(complete=False)
 
 
 def _note_end(state: _RunState, error: BaseException) -> None:
@@ -421,11 +401,6 @@ def _unwrap_single(error: BaseException) -> BaseException:
 _PACKAGE = Path(__file__).resolve().parents[2]
 
 
-def _log_lines(state: _RunState) -> Sequence[str]:
-    lines = state.log.lines()
-    return without_secrets(lines, state.secrets) if state.hide_secrets else lines
-
-
 def _result(state: _RunState, trial: int, real: float, whole_log: bool) -> RunResult:
     run, scenario = state.run, state.run.cell.scenario
     failures = [*run.failures, *state.problems]
@@ -440,7 +415,9 @@ def _result(state: _RunState, trial: int, real: float, whole_log: bool) -> RunRe
         state.ended = "failed"  # so that nothing passes by accident
         wanted = f"{whole} steps and checks" if any(whole) else "something to do, to check or to measure"
         failures.append(Failure("", "the run", wanted, f"{done}" if any(whole) else "nothing"))
-    lines = _log_lines(state)
+    lines: Sequence[str] = state.log.lines()
+    if state.hide_secrets:
+        lines = without_secrets(lines, state.secrets)
     return RunResult(
         label=run.cell.label,
         values=run.cell.values,

@@ -253,15 +253,11 @@ class Worker:
     def _lost(self, code: int) -> RunLost:
         if self._last is not None and code == TIME_LIMIT:
             return self._last
-        return RunLost(f"its process ended {ended_with(code)}")
-
-
-def ended_with(code: int) -> str:
-    """Return how a process ended: `with exit code 3`, `by signal SIGKILL`."""
-    if code >= 0:
-        return f"with exit code {code}"
-    known = {number.value: number.name for number in signal.Signals}
-    return f"by signal {known.get(-code, str(-code))}"
+        how = f"with exit code {code}"
+        if code < 0:
+            known = {number.value: number.name for number in signal.Signals}
+            how = f"by signal {known.get(-code, str(-code))}"
+        return RunLost(f"its process ended {how}")
 
 
 # --- the process
@@ -373,7 +369,11 @@ class _OrderHandler:
             onlooker=self._onlooker(order, cell),
             of_processor=order.of_processor,
         )
-        self._send_result(result, result.log if order.log else (), states)
+        log = result.log if order.log else ()
+        text = "".join(line + "\n" for line in log).encode("utf-8", "surrogatepass")
+        data = attrs.asdict(result, filter=lambda field, _: field.name != "log")
+        reached = {} if states is None else {"reached": [states.states, states.instants]}
+        self._send({"result": data, "log": len(text), **reached}, text)
 
     def _resolved(self, order: RunOrder) -> Resolved:
         of = (order.file, order.settings, order.seeds, order.until, order.access, order.text)
@@ -390,12 +390,6 @@ class _OrderHandler:
             self._read = of, attrs.evolve(with_end_at(read, order.until), access=order.access)
             collector.settle()
         return self._read[1]
-
-    def _send_result(self, result: RunResult, log: tuple[str, ...], states: StateSampler | None) -> None:
-        text = "".join(line + "\n" for line in log).encode("utf-8", "surrogatepass")
-        data = attrs.asdict(result, filter=lambda field, _: field.name != "log")
-        reached = {} if states is None else {"reached": [states.states, states.instants]}
-        self._send({"result": data, "log": len(text), **reached}, text)
 
     def _send(self, message: Mapping[str, Any], more: bytes = b"") -> None:
         try:

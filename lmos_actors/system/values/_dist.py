@@ -25,7 +25,6 @@ LONGEST: Final = 360_000_000.0
 TAIL: Final = 3.0
 """How many deviations the mean of a normal latency is above zero, at least: one in a thousand is below."""
 
-
 _LARGEST_EXPONENT: Final = 709.0
 
 

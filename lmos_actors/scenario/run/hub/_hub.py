@@ -164,7 +164,11 @@ class RunHub:
         self._networks.clear()
         trace_context(node.root.rt).noticed = self._noticed
         for name in (*self.names, *([USER] if self._has_user else [])):
-            await self._identify(name)
+            found = await self._server.identify(name)
+            if isinstance(found, NewIdentity):
+                self._tokens[name] = found.token
+            elif found != "taken" or name not in self._tokens:  # it keeps its token if it outlives the node
+                raise StartFailed(name, f"it is not taken by the hub: {found}")
         try:
             async with self._being_user(node, connections) if self._has_user else nullcontext():
                 yield
@@ -188,14 +192,6 @@ class RunHub:
                 for each in tuple(self._open):
                     each.fail(OutcomeUnknown(HUB, "its node has ended"))
                 nursery.cancel_scope.cancel("the run leaves the hub")
-
-    async def _identify(self, name: str) -> None:
-        """Register an agent; if its identity has outlived the node, it keeps its token."""
-        found = await self._server.identify(name)
-        if isinstance(found, NewIdentity):
-            self._tokens[name] = found.token
-        elif found != "taken" or name not in self._tokens:
-            raise StartFailed(name, f"it is not taken by the hub: {found}")
 
     def _token(self, name: str) -> HubToken:
         return HubToken(self._tokens[name])

@@ -26,7 +26,7 @@ from lmos_actors.errors import NotFound
 from lmos_actors.supervision import supervisor_of
 from lmos_actors.system.values import draw, exception_class
 
-from ...model import ClockSkew, Comeback, Crash, Pause, Provider, Slow, kind_of_fault
+from ...model import ClockSkew, Crash, Pause, Provider, Slow, kind_of_fault
 from ..faults import FaultFailed, log_fields
 
 if TYPE_CHECKING:
@@ -80,10 +80,12 @@ class AgentFaults:
     def _strike(self, fault: Crash | Slow | Pause | ClockSkew | Provider, id: str) -> tuple[Slot, ...]:
         """Inject a fault now and return the affected slots. Raises FaultFailed before any change."""
         refs = self._choose(fault, id)
-        if isinstance(fault, Crash):
-            self._check_comeback(fault, refs)
-        if isinstance(fault, Slow):
-            _check_service(refs)
+        for ref in refs:
+            if isinstance(fault, Crash) and fault.restart is not None:
+                if slot_of(ref).spec.restart == "temporary":
+                    raise FaultFailed(f"{ref.path} to come back", "it is temporary and not restarted")
+            elif isinstance(fault, Slow) and not service_time(ref):
+                raise FaultFailed(f"{ref.path} with a service time to slow", "it has none")
         slots = tuple(slot_of(ref) for ref in refs)
         kind = kind_of_fault(fault)
         struck = self._faults.begin(id, kind, {slot.path: slot for slot in slots})
@@ -115,12 +117,6 @@ class AgentFaults:
 
     # ---- crashes
 
-    def _check_comeback(self, fault: Crash, refs: list[Ref[Any]]) -> None:
-        if fault.restart is not None:
-            for ref in refs:
-                if slot_of(ref).spec.restart == "temporary":
-                    raise FaultFailed(f"{ref.path} to come back", "it is temporary and not restarted")
-
     def _crash(self, fault: Crash, struck: StruckFault, refs: list[Ref[Any]], slots: Sequence[Slot]) -> None:
         made = exception_class(fault.with_)
         assert made is not None
@@ -129,17 +125,13 @@ class AgentFaults:
             self._down.setdefault(path, []).append(struck)
             self._ends[path] = trio.Event()
             if fault.restart is not None:
-                self._schedule_comeback(fault.restart, struck.id, ref, slot)
+                seconds = draw(fault.restart.after, self._faults.stream(f"fault {struck.id} {path}"))
+                supervisor_of(slot).postpone_restart(slot.label, seconds)
+                if fault.restart.state == "kept":
+                    keep_state(ref)
             error = made("injected by the scenario")
             setattr(error, INJECTED, True)
             slot.die(ExitReason("error", error=error))
-
-    def _schedule_comeback(self, comeback: Comeback, id: str, ref: Ref[Any], slot: Slot) -> None:
-        """Postpone the restart of an agent as the file says."""
-        seconds = draw(comeback.after, self._faults.stream(f"fault {id} {slot.path}"))
-        supervisor_of(slot).postpone_restart(slot.label, seconds)
-        if comeback.state == "kept":
-            keep_state(ref)
 
     def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
         """Take a record of the run: crashed agents may have ended or started again."""
@@ -208,7 +200,8 @@ class AgentFaults:
         else:
             ends = [partial(self._undo_slow, fault.factor, ref) for ref in refs]
             for ref in refs:
-                self._slow(fault.factor, ref)
+                self._paces.setdefault(slot_of(ref), (service_time(ref), []))[1].append(fault.factor)
+                self._change_pace(ref)
         struck.ends = dict(zip(struck.targets, ends, strict=True))
 
         def heal() -> None:
@@ -221,10 +214,6 @@ class AgentFaults:
         for path in paths:
             struck.ends[path]()
         self._faults.heal(struck, paths)
-
-    def _slow(self, factor: float, ref: Ref[Any]) -> None:
-        self._paces.setdefault(slot_of(ref), (service_time(ref), []))[1].append(factor)
-        self._change_pace(ref)
 
     def _undo_slow(self, factor: float, ref: Ref[Any]) -> None:
         self._paces[slot_of(ref)][1].remove(factor)
@@ -263,12 +252,6 @@ class AgentFaults:
         for ended in self._ends.values():
             ended.set()
         self._ends.clear()
-
-
-def _check_service(refs: list[Ref[Any]]) -> None:
-    for ref in refs:
-        if not service_time(ref):
-            raise FaultFailed(f"{ref.path} with a service time to slow", "it has none")
 
 
 def _state(ref: Ref[Any]) -> str:

@@ -120,7 +120,9 @@ def _among_nodes(source: str, target: str) -> bool:
 def _names_user(scenario: Scenario | Simulation) -> bool:
     """Return whether a file names links of the user anywhere."""
     assert scenario.network is not None
-    ends = [end for links in scenario.network.links for end in _named_in(links)]
+    ends: list[object] = []
+    for links in scenario.network.links:
+        ends += links.between if links.between is not UNSET else (links.from_, links.to)
     for fault in faults_in(scenario):
         between, sides = getattr(fault, "between", UNSET), getattr(fault, "sides", UNSET)
         ends += () if between is UNSET else between
@@ -129,10 +131,6 @@ def _names_user(scenario: Scenario | Simulation) -> bool:
         of = getattr(fault, "of", UNSET)
         ends += (of,) if isinstance(of, str) else () if of is UNSET else of
     return USER in ends
-
-
-def _named_in(links: LinksBetween) -> tuple[object, ...]:
-    return links.between if links.between is not UNSET else (links.from_, links.to)
 
 
 def _rules(declared: Rules, below: LinkRules) -> LinkRules:

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 HERE: Final = endpoint_of("ws://127.0.0.1:0")
 
-UNHEARD: Final = 0.5
-"""Maximum time in seconds until the launcher knows the address of a process that another process knows."""
-
 LOOK: Final = 0.01
 """Seconds between two checks for that."""
 
@@ -83,7 +80,8 @@ class ProcessNetwork:
         return GatewayNetwork(endpoint_of(self.gateway_of(USER)), TcpNetwork())
 
     async def _name_of(self, to: Endpoint) -> str:
-        with trio.move_on_after(UNHEARD):
+        # another process may know the address of a process sooner than the launcher does, by so many seconds
+        with trio.move_on_after(0.5):
             while (group := self._group_at(to)) is None:  # noqa: ASYNC110 -- it comes over a pipe, any moment
                 await trio.sleep(LOOK)
             return group

@@ -185,7 +185,10 @@ class OwnProcesses:
 
     async def _read_output(self, served: _Served) -> None:
         def take(line: str) -> None:
-            event = _event_in(line)
+            try:
+                event: Any = json.loads(line) if line.startswith("{") else {}
+            except ValueError:
+                event = {}
             match event.get("event"):
                 case "agent" if len(served.agents) < MOST_LINES:
                     served.agents[str(event.get("name"))] = str(event.get("url"))
@@ -215,14 +218,6 @@ async def _read_lines(pieces: AsyncGenerator[bytes], take: Callable[[str], None]
                 take(line)
     for line in splitter.rest():
         take(line)
-
-
-def _event_in(line: str) -> dict[str, Any]:
-    try:
-        event: Any = json.loads(line) if line.startswith("{") else None
-    except ValueError:
-        event = None
-    return event if isinstance(event, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
 def _serving(name: str, use: str) -> list[str]:

@@ -50,16 +50,13 @@ def source_digests(resolved: Resolved, cell: Cell) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in files:
         if file is not None and Path(file).is_relative_to(resolved.root):
-            found[Path(file).relative_to(resolved.root).as_posix()] = _sha256_of(file)
+            name = Path(file).relative_to(resolved.root).as_posix()
+            try:
+                known = Path(file).stat()
+                found[name] = _hashed(file, known.st_mtime_ns, known.st_size)
+            except OSError:
+                found[name] = ""
     return dict(sorted(found.items()))
-
-
-def _sha256_of(file: str) -> str:
-    try:
-        known = Path(file).stat()
-        return _hashed(file, known.st_mtime_ns, known.st_size)
-    except OSError:
-        return ""
 
 
 @lru_cache(maxsize=1_000)

@@ -20,7 +20,7 @@ import trio
 from lmos_actors.actors import Ref, fields_of, message_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from lmos_actors.actors import Slot
 
@@ -35,12 +35,10 @@ MOST_INSTANTS: Final = 128
 MOST_AGENTS: Final = 32
 """Maximum number of agents in one sample."""
 
-_THINNER: Final = 64
 _SMALL: Final = 16
 _HALF: Final = 0xFFFF
 _EVEN: Final = 0xFFFE
 _MOST_PARTS: Final = 8
-_MOST_SORTED: Final = 64
 _DEEPEST: Final = 4
 
 
@@ -98,7 +96,7 @@ class StateSampler:
         self._records += 1
         self._changed[agent] = None
         if self._records >= self._due:
-            self._due = self._records + 1 + self._records // _THINNER
+            self._due = self._records + 1 + self._records // 64
             self._sample()
 
     def _sample(self) -> None:
@@ -112,7 +110,9 @@ class StateSampler:
             if found is not None and found[0] is not None:
                 self._look_at(found[0])
         if len(self._states) > before:
-            self._note_instant()
+            self._instants[round(trio.current_time() * 1_000_000)] = None
+            if len(self._instants) > MOST_INSTANTS:
+                self._instants = dict.fromkeys(list(self._instants)[::2])
 
     def _look_at(self, slot: Slot) -> None:
         name = "" if slot.agent is None else type(slot.agent).__name__
@@ -121,11 +121,6 @@ class StateSampler:
             if found is None:
                 found = self._fields[name, field] = _Field(crc32(f"{name}.{field}".encode()) & _EVEN)
             found.note(slot.path, crc32(repr(value).encode("utf-8", "surrogatepass")), self._states)
-
-    def _note_instant(self) -> None:
-        self._instants[round(trio.current_time() * 1_000_000)] = None
-        if len(self._instants) > MOST_INSTANTS:
-            self._instants = dict.fromkeys(list(self._instants)[::2])
 
 
 def _fields(slot: Slot) -> Iterator[tuple[str, object]]:
@@ -168,7 +163,10 @@ def _coarse(value: Any, depth: int) -> object:
 
 def _coarse_parts(value: Any, depth: int) -> object:
     if isinstance(value, dict):
-        return _coarse_mapping(value, depth)  # pyright: ignore[reportUnknownArgumentType]
+        mapping: dict[Any, Any] = value
+        pairs = list(mapping.items())[:64]  # the rest would take time, and says little more
+        parts = sorted(repr((_coarse(key, depth), _coarse(part, depth))) for key, part in pairs)
+        return ("dict", _size(len(mapping)), parts[:_MOST_PARTS])
     if isinstance(value, (set, frozenset)):
         members = list(cast("set[Any]", value))
         parts = sorted(repr(_coarse(each, depth)) for each in members)
@@ -176,22 +174,12 @@ def _coarse_parts(value: Any, depth: int) -> object:
     if isinstance(value, (list, tuple)):
         rows = list(cast("list[Any]", value))
         return ("list", _size(len(rows)), [_coarse(each, depth) for each in rows[:_MOST_PARTS]])
-    return _coarse_fields(value, depth)
-
-
-def _coarse_mapping(value: Mapping[Any, Any], depth: int) -> object:
-    items = list(value.items())[:_MOST_SORTED]
-    parts = sorted(repr((_coarse(key, depth), _coarse(part, depth))) for key, part in items)
-    return ("dict", _size(len(value)), parts[:_MOST_PARTS])
-
-
-def _coarse_fields(value: Any, depth: int) -> object:
     cls = cast("Any", type(value))
     names: Any = getattr(cls, "__slots__", None) or getattr(value, "__dict__", ())
     if isinstance(names, str) or not names:
         return cls.__name__
-    parts = [(name, _coarse(getattr(value, name, None), depth)) for name in list(names)[:_MOST_PARTS]]
-    return (cls.__name__, parts)
+    fields = [(name, _coarse(getattr(value, name, None), depth)) for name in list(names)[:_MOST_PARTS]]
+    return (cls.__name__, fields)
 
 
 def _level(number: int) -> int:

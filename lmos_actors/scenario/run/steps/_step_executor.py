@@ -122,7 +122,11 @@ class StepExecutor:
             # virtual time has whole microseconds, differences of floats do not
             self.run.latencies.setdefault(step.id, []).append(round(trio.current_time() - begin, 6))
         if request.error is None:
-            self.save(step, path, answer_members(step, request), hidden=request.hidden)
+            if isinstance(step, Stream):
+                answer: dict[str, Any] = {"items": request.items}
+            else:
+                answer = {"value" if isinstance(step, Read) else "output": request.value}
+            self.save(step, path, answer, hidden=request.hidden)
 
     def _note_answer(self, step: Any, path: DataPath, request: StepRequest) -> None:
         """Keep an answer that a check judges."""
@@ -242,7 +246,9 @@ class StepExecutor:
             verdict = judge_error(step.error, error)
             if not verdict.ok:
                 raise self.fail(step, path, verdict.expected, verdict.saw)
-            self._expect_crash(request, error)
+            trace = request.call.trace if request is not None and request.call is not None else None
+            if isinstance(error, AgentDied) and trace is not None:
+                self.run.crashes.expect(trace[1])  # so that it does not fail the run
         elif error is not None:
             raise self.fail(
                 step, path, "an answer", f"{type(error).__name__}: {error}{self._fix(step, error)}"
@@ -257,12 +263,6 @@ class StepExecutor:
 
         fix = remedy_for(remote, error)
         return f"; {fix}" if fix else ""
-
-    def _expect_crash(self, request: StepRequest | None, error: AgentError | None) -> None:
-        """Register a death of an agent that the step expects, so that it does not fail the run."""
-        trace = request.call.trace if request is not None and request.call is not None else None
-        if isinstance(error, AgentDied) and trace is not None:
-            self.run.crashes.expect(trace[1])
 
     async def send(self, step: Any, path: DataPath) -> None:
         """Send a one-way message."""
@@ -408,13 +408,6 @@ async def _items_of(source: Source, name: str, items: list[Any]) -> AsyncGenerat
         raise _SourceEnded(name)
     if source.then == "wait":
         await trio.sleep_forever()
-
-
-def answer_members(step: Any, request: StepRequest) -> dict[str, Any]:
-    """Return the answer as `save` sees it: under `items`, `value` or `output`, by the kind of step."""
-    if isinstance(step, Stream):
-        return {"items": request.items}
-    return {"value" if isinstance(step, Read) else "output": request.value}
 
 
 def unknown_step(step: object) -> TypeError:

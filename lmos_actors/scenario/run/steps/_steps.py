@@ -267,18 +267,17 @@ class Story(StepExecutor):
     ) -> None:
         """Collect the items of a feed until its end; `begun` is called once the feed is open."""
         await self.run.agents.reach(step.target, is_chosen=True)
-        async with self._open_feed(step) as feed:
+        thing: Any = self.thing(step)
+        if isinstance(step, Observe):
+            opened = thing.observe(step.property)
+        else:
+            opened = thing.subscribe(step.event, size=EVENTS)
+        async with opened as feed:
             if begun is not None:
                 begun()
             async for value in feed:
                 seen.append(plain(value))
                 self.run.watch.notify()
-
-    def _open_feed(self, step: Observe | Subscribe) -> Any:
-        thing = self.thing(step)
-        if isinstance(step, Observe):
-            return thing.observe(step.property)
-        return thing.subscribe(step.event, size=EVENTS)
 
     # ---- faults and waiting
 
@@ -290,18 +289,15 @@ class Story(StepExecutor):
         await self.run.wait_until_delivered()
         deadline = trio.current_time() + self._within(step)
         if until.is_ == "connected":
-            await self._wait_connected(step, until.agent, deadline, path)
+            hub = self.run.hub
+            assert hub is not None  # else the file has been refused
+            if not await hub.wait_connected(until.agent, deadline):
+                expected = f"{until.agent} on the hub within {self._within(step)}"
+                raise self.fail(step, path, expected, f"it is not there, and {self._state(until.agent)}")
             return
         if not await self.run.watch.until(lambda: self._state(until.agent) == until.is_, deadline):
             expected = f"{until.agent} {until.is_} within {self._within(step)}"
             raise self.fail(step, path, expected, f"it is {self._state(until.agent)}")
-
-    async def _wait_connected(self, step: Wait, agent: str, deadline: float, path: DataPath) -> None:
-        hub = self.run.hub
-        assert hub is not None  # else the file has been refused
-        if not await hub.wait_connected(agent, deadline):
-            expected = f"{agent} on the hub within {self._within(step)}"
-            raise self.fail(step, path, expected, f"it is not there, and {self._state(agent)}")
 
     def _state(self, agent: str) -> str:
         """Return the state of an agent as `wait until` names it, also while its node is down."""

@@ -48,7 +48,13 @@ class Timeline(StepExecutor):
             async with trio.open_nursery() as self.listening:
                 self.listening.start_soon(self._entries, name="timeline")
                 self.listening.start_soon(self.measure, name="measure")
-                await self._until_the_end()
+                stop = self._simulation.stop
+                if stop.when is not None and self.run.judges is not None:
+                    self._ending = self.run.judges.of(stop.when)
+                    self.run.watch.on_record(self._end_if_met)
+                with trio.move_on_at(float(stop.at)):
+                    await self._stop.wait()
+                await self.wait_until_settled()
                 await self.last_sample()
                 self.listening.cancel_scope.cancel("the simulation is over")
         except* StepFailed:
@@ -61,15 +67,6 @@ class Timeline(StepExecutor):
         return completed
 
     # ---- the end
-
-    async def _until_the_end(self) -> None:
-        stop = self._simulation.stop
-        if stop.when is not None and self.run.judges is not None:
-            self._ending = self.run.judges.of(stop.when)
-            self.run.watch.on_record(self._end_if_met)
-        with trio.move_on_at(float(stop.at)):
-            await self._stop.wait()
-        await self.wait_until_settled()
 
     def _end_if_met(self) -> None:
         """End the run if its check is met, and no entry, fault or other timed check is open."""
