@@ -267,14 +267,14 @@ class Cells:
     def _filled(
         self, data: Any, path: DataPath, known: dict[tuple[str, str], Any], late: list[LateReference]
     ) -> Any:
+        if isinstance(data, str):  # most values are texts
+            return self._text(data, path, known, late) if "$(" in data else data
         if is_mapping(data):
             return {key: self._filled(value, (*path, key), known, late) for key, value in data.items()}
         if is_list(data):
             values = enumerate(data)
             return [self._filled(value, (*path, index), known, late) for index, value in values]
-        if not isinstance(data, str) or "$(" not in data:
-            return data
-        return self._text(data, path, known, late)
+        return data
 
     def _text(
         self, text: str, path: DataPath, known: dict[tuple[str, str], Any], late: list[LateReference]
@@ -401,8 +401,10 @@ def fill_late(value: Any, namespace: str, known: Mapping[str, Any]) -> Any:
             raise LookupError(f"$({reference.namespace}.{reference.name}) has no value")
         return known[reference.name]
 
+    if isinstance(value, str):
+        return fill(value, look)
     if is_mapping(value):
         return {key: fill_late(inner, namespace, known) for key, inner in value.items()}
     if is_list(value):
         return [fill_late(inner, namespace, known) for inner in value]
-    return fill(value, look) if isinstance(value, str) else value
+    return value

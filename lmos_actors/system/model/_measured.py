@@ -56,6 +56,8 @@ class MeasuredValues:
 
     def filled(self, data: Any, path: DataPath) -> Any:
         """Return data in which the values of files replace the files."""
+        if isinstance(data, str):  # most values are texts
+            return data
         if is_mapping(data):
             if data.get("dist") == "empirical" and "file" in data and "values" not in data:
                 is_time = path[-1] in _TIMES and not _FREE.intersection(map(str, path[:-1]))
