@@ -47,10 +47,10 @@ class FileJobs:
         return self.resolved.cells[number]
 
     def tasks(self) -> list[Task]:
-        """Return all runs in the file's order, the second ones among them.
+        """Return all runs in the file's order, including the second runs.
 
-        Of every two cells the second runs change places: what one run leaves behind for the next, in a
-        module or a class, is another thing then, and is found by comparing.
+        The second runs of each two neighbouring cells swap places: a module or a class then keeps other
+        leftovers of the run before, and comparing the two runs of a cell shows them.
         """
         swapped = [each for at in range(0, len(self.twice), 2) for each in reversed(self.twice[at : at + 2])]
         seconds = dict(zip(self.twice, swapped, strict=True))

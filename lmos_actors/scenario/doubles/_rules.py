@@ -112,10 +112,11 @@ def has_text(value: object, text: str) -> bool:
 def nearest(
     rules: Sequence[tuple[Rule, int]], request: Request, paths: Mapping[str, str]
 ) -> list[tuple[int, list[str]]]:
-    """Return the rules that a request fits best, by index and with what keeps it from fitting.
+    """Return the three rules that a request fits best: their indexes, and why the request does not fit.
 
-    Those of another action come last; of a model, those for the tools that have answered, or for what was
-    said, come first; then those of which most holds. `rules` come with how often each was used.
+    Rules for another action come last. For a model, rules for the tools that have answered, or for what was
+    said, come first. Then rules with more conditions that hold come first. `rules` also has the number of
+    uses of each rule.
     """
     found: list[tuple[tuple[bool, int, int, int], int, list[str]]] = []
     for index, (rule, used) in enumerate(rules):

@@ -183,7 +183,7 @@ class Exploration:
         return runs if len(runs) == len(self._cells) else None
 
     def _batch(self, files: Sequence[Data]) -> list[Explored]:
-        """Return the runs of a batch: those known from before, then as many others as the request allows."""
+        """Return the runs of a batch: first the known ones, then as many new ones as the request allows."""
         left = len(files) if self.request.runs is None else self.request.runs - self.done
         files = files[: max(left, 0)]
         runs = [self._known.popleft() for _ in files if self._known]

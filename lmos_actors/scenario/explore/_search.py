@@ -46,7 +46,7 @@ _NEW: Final = 0.3
 _ALIGNED: Final = 0.75
 """The share of faults that are put at an instant where something happens in a run."""
 _EXACT: Final = 0.3
-"""The share of those that are exactly there, neither just before nor just after."""
+"""The share of these faults that are exactly at that instant, neither just before nor just after."""
 _ENDS_ALIGNED: Final = 0.3
 """The share of faults that end at such an instant."""
 _TOGETHER: Final = 0.5

@@ -207,7 +207,7 @@ def _up_to(history: Sequence[Operation], end: float) -> list[Operation]:
 def _two_values(
     cut: Sequence[Operation], initial: str, fails: Callable[[Sequence[Operation]], bool]
 ) -> list[Operation] | None:
-    """Return the smallest failing part of a history in which each value is written once; None for others."""
+    """Return the smallest failing part of a history; None unless each of its values is written once."""
     groups: dict[str, list[Operation]] = {}
     for each in cut:
         if each.sort == "compare_and_set":

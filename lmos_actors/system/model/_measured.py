@@ -55,7 +55,7 @@ class MeasuredValues:
         return () if folder is None else tuple(folder / file for file in self._sources)
 
     def filled(self, data: Any, path: DataPath) -> Any:
-        """Return data in which the values of files replace the files."""
+        """Return the data with the values of each measured file in place of its name."""
         if isinstance(data, str):  # most values are texts
             return data
         if is_mapping(data):

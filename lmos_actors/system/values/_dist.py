@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Drawn: TypeAlias = Delay | Distribution
 
 LONGEST: Final = 360_000_000.0
-"""The longest time that is drawn, in seconds: that of the longest duration, 100000h."""
+"""The longest time that is drawn, in seconds: 100000h, the longest duration."""
 
 TAIL: Final = 3.0
 """How many deviations the mean of a normal latency is above zero, at least: one in a thousand is below."""

@@ -38,7 +38,7 @@ def log_header(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:
 def source_digests(resolved: Resolved, cell: Cell) -> dict[str, str]:
     """Return the SHA-256 of the project files that a cell needs, by relative path.
 
-    These define its classes, are the deployment that it uses, or have values of its distributions.
+    These files define its classes, are its deployment, or have values of its distributions.
     """
     modules = dict.fromkeys(cls.__module__ for cls in cell.system.classes.values())
     if cell.system.used is not None:
