@@ -359,7 +359,11 @@ def _read_normalized(raw: dict[str, Any], shape: Shape) -> Message | Unreadable:
         message: Message = msgspec.convert(fields, shape.struct)
         return message
     except _UNREADABLE as error:
-        return _unreadable(raw, _mismatch_problem(error))
+        # msgspec names the place behind the reason; a missing member is named within it
+        what, _, where = str(error).partition(" - at `")
+        path = where.rstrip("`") or "$"
+        missing = re.match("Object missing required field `([^`]+)`", what)
+        return _unreadable(raw, invalid(what, f"{path}.{missing[1]}" if missing else path))
 
 
 def _refuse_irregular(found: Message | Unreadable) -> Message | Unreadable:
@@ -389,14 +393,6 @@ def _unknown_type(data: object, codec: Codec) -> Unreadable:
         detail = "no messageType" if kind is None else "messageType is text"
         return _unreadable(raw, invalid(detail, "$.messageType"))
     return _unreadable(raw, unsupported(kind, MESSAGES))
-
-
-def _mismatch_problem(error: BaseException) -> Problem:
-    """Return the problem of a member that has the wrong type or is missing, with its path."""
-    what, _, where = str(error).partition(" - at `")
-    path = where.rstrip("`") or "$"
-    missing = re.match("Object missing required field `([^`]+)`", what)
-    return invalid(what, f"{path}.{missing[1]}" if missing else path)
 
 
 def _describe_error(error: BaseException) -> str:

@@ -213,23 +213,14 @@ def normalize(raw: dict[str, Any], shape: Shape) -> dict[str, Any] | Problem:
         key: value for key, value in raw.items() if key in members and (value is not None or key in payloads)
     }
     if shape.timed and "timestamp" in fields:
-        problem = _read_time(fields)
-        if problem is not None:
-            return problem
-    return _complete_error(fields) if shape.fault else fields
-
-
-def _read_time(fields: dict[str, Any]) -> Problem | None:
-    try:
-        time = fields["timestamp"]
-        fields["timestamp"] = time if isinstance(time, datetime) else parse_time(time)
-    except ValueError as error:
-        return invalid(str(error), "$.timestamp")
-    return None
-
-
-def _complete_error(fields: dict[str, Any]) -> dict[str, Any]:
-    """Complete an `error`: dropping one because it says too little would leave its request unanswered."""
+        try:
+            time = fields["timestamp"]
+            fields["timestamp"] = time if isinstance(time, datetime) else parse_time(time)
+        except ValueError as error:
+            return invalid(str(error), "$.timestamp")
+    if not shape.fault:
+        return fields
+    # an `error` is completed: dropping one because it says too little would leave its request unanswered
     status = fields.get("status")
     if isinstance(status, int | float) and not isinstance(status, bool):
         text = f"{status:.0f}" if isinstance(status, float) else str(status)
@@ -257,7 +248,10 @@ def make_speller(dialect: Dialect) -> Callable[[Message], dict[str, Any]]:
             if "value" in raw:
                 raw["data"] = raw.pop("value")
         if kotlin and type(message) in habitual:
-            _add_habits(raw)
+            if raw["messageType"] == "subscribeEvent":
+                raw["messageType"] = LOWER
+            elif raw["status"] in FINAL or canonical_status(raw["status"]) in FINAL:
+                raw.setdefault("output", None)  # its client hangs on a final status without `output`
         return raw
 
     return spell
@@ -274,14 +268,6 @@ def _builtins(message: Message) -> dict[str, Any]:
         message = msgspec.structs.replace(message, **dict.fromkeys(encoded))
     raw: dict[str, Any] = msgspec.to_builtins(message)
     return raw | encoded
-
-
-def _add_habits(raw: dict[str, Any]) -> None:
-    """Write as kotlin-wot does: its client hangs on a final status without `output`."""
-    if raw["messageType"] == "subscribeEvent":
-        raw["messageType"] = LOWER
-    elif raw["status"] in FINAL or canonical_status(raw["status"]) in FINAL:
-        raw.setdefault("output", None)
 
 
 def unsupported(kind: str, known: Iterable[str] = ()) -> Problem:

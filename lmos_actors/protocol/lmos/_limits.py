@@ -48,8 +48,11 @@ def beyond(text: str | bytes, limits: Limits) -> Problem | None:
     if len(data) > limits.max_bytes:
         return _oversize(limits)
     deep = data.count(b"{") + data.count(b"[") > limits.max_depth
-    if not deep and not _may_have_long(data, limits.max_digits):
-        return None
+    if not deep:
+        # so long a number would stand at two of these places in a row
+        places = data[:: max(1, limits.max_digits // 2)]
+        if len(data) <= limits.max_digits or b"00" not in places.translate(_DIGITS):
+            return None
     outside = outside_strings(data)
     if deep and _deeper(outside, limits.max_depth):
         return invalid(f"nested more than {limits.max_depth} levels deep, or brackets that do not match")
@@ -61,11 +64,6 @@ def beyond(text: str | bytes, limits: Limits) -> Problem | None:
 def _oversize(limits: Limits) -> Problem:
     detail = f"longer than {limits.max_bytes} bytes"
     return Problem(type=TOO_LARGE, title="Message Too Large", status=400, detail=detail)
-
-
-def _may_have_long(data: bytes, digits: int) -> bool:
-    """Return whether there may be so long a number: it would stand at two of these places in a row."""
-    return len(data) > digits and b"00" in data[:: max(1, digits // 2)].translate(_DIGITS)
 
 
 def _deeper(outside: bytes, depth: int) -> bool:

@@ -284,16 +284,12 @@ def _make_not_found(message: Error, request: Message | None) -> LmosActorsError:
     kind = _known(message, "kind", str) or (
         title[1].lower().replace("thing", "agent") if title else "affordance"
     )
-    name = _known(message, "name", str) or _name_asked(message, request, kind)
+    name = _known(message, "name", str)
+    if not name:  # not every peer repeats it: then it is the name that was asked for
+        asked = "" if request is None else name_in(request)
+        name = message.thing_id if kind == "agent" else asked
     nearest = _known(message, "nearest", str)
     return _with_detail(NotFound, message.detail, kind=kind, name=name, nearest=nearest)
-
-
-def _name_asked(message: Error, request: Message | None, kind: str) -> str:
-    """Return the name that was asked for, from the request: not every peer repeats it."""
-    if kind == "agent":
-        return message.thing_id
-    return "" if request is None else name_in(request)
 
 
 def _make_invalid(message: Error, _: Message | None) -> LmosActorsError:

@@ -32,9 +32,17 @@ def parse_time(value: object) -> datetime:
     as critical (`[!...]`), since no suffix is acted upon.
     """
     if isinstance(value, str):
-        return _from_text(value)
+        try:
+            time = msgspec.convert({"at": value}, _Instant).at
+            return time if time.tzinfo is UTC else time.astimezone(UTC)
+        except (msgspec.ValidationError, OverflowError):
+            return _from_odd_text(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return _from_number(value)
+        try:
+            micro = 1_000 if abs(value) > MILLISECONDS else 1_000_000
+            return _EPOCH + timedelta(microseconds=round(value * micro))
+        except (OverflowError, ValueError):
+            raise ValueError("the number is out of the range of times") from None
     raise ValueError(f"a time is text or a number, not {type(value).__name__}")
 
 
@@ -64,18 +72,16 @@ class _Instant(Struct):
     at: Annotated[datetime, Meta(tz=True)]
 
 
-def _from_text(text: str) -> datetime:
-    try:
-        time = msgspec.convert({"at": text}, _Instant).at
-        return time if time.tzinfo is UTC else time.astimezone(UTC)
-    except (msgspec.ValidationError, OverflowError):
-        return _from_odd_text(text)
-
-
 def _from_odd_text(text: str) -> datetime:
     plain, bracket, _ = text.partition("[")
     if bracket:
-        _check_suffix(text[len(plain) :])
+        suffix = text[len(plain) :]
+        if len(suffix) > LONGEST or not _SUFFIX.fullmatch(suffix):
+            raise ValueError(
+                f"{suffix[:LONGEST]!r} is not a suffix of RFC 9557, such as [Europe/Paris][u-ca=hebrew]"
+            )
+        if "[!" in suffix:
+            raise ValueError(f"the suffix {suffix!r} is critical, and is not understood")
     leap = _LEAP.search(plain) if len(plain) <= LONGEST else None
     if leap is not None:
         plain = f"{plain[: leap.start()]}59{plain[leap.end() :]}"
@@ -84,20 +90,3 @@ def _from_odd_text(text: str) -> datetime:
         return time + _SECOND if leap is not None else time
     except (msgspec.ValidationError, OverflowError):
         raise ValueError(f"{text[:LONGEST]!r} is no RFC 3339 or RFC 9557 time with an offset") from None
-
-
-def _check_suffix(suffix: str) -> None:
-    if len(suffix) > LONGEST or not _SUFFIX.fullmatch(suffix):
-        raise ValueError(
-            f"{suffix[:LONGEST]!r} is not a suffix of RFC 9557, such as [Europe/Paris][u-ca=hebrew]"
-        )
-    if "[!" in suffix:
-        raise ValueError(f"the suffix {suffix!r} is critical, and is not understood")
-
-
-def _from_number(number: float) -> datetime:
-    try:
-        micro = 1_000 if abs(number) > MILLISECONDS else 1_000_000
-        return _EPOCH + timedelta(microseconds=round(number * micro))
-    except (OverflowError, ValueError):
-        raise ValueError("the number is out of the range of times") from None
