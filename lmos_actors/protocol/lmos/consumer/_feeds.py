@@ -148,17 +148,15 @@ class Feeds:
     def _renew(self, thing: str) -> None:
         """Subscribe again to single events, which a peer may have ended with those to all."""
         for feed in self._by_key.values():
-            if feed.kind == "event" and feed.thing_id == thing:
-                self._renew_one(feed)
-
-    def _renew_one(self, feed: Feed) -> None:
-        self._connection.outbox.drop(feed)
-        del self._by_id[feed.message_id]
-        self._remember(feed.message_id, feed)  # what is on its way under the old id is for it all the same
-        new_id = self._connection.new_id()
-        feed.request = msgspec.structs.replace(feed.request, message_id=new_id, correlation_id=new_id)
-        self._by_id[new_id] = feed
-        self._connection.outbox.put(feed.request, feed)
+            if feed.kind != "event" or feed.thing_id != thing:
+                continue
+            self._connection.outbox.drop(feed)
+            del self._by_id[feed.message_id]
+            self._remember(feed.message_id, feed)  # values on their way under the old id are still for it
+            new_id = self._connection.new_id()
+            feed.request = msgspec.structs.replace(feed.request, message_id=new_id, correlation_id=new_id)
+            self._by_id[new_id] = feed
+            self._connection.outbox.put(feed.request, feed)
 
     # -- ending
 

@@ -25,6 +25,7 @@ from .._messages import (
 )
 from .._peer import TOO_BIG, UNREADABLE_DATA, Close
 from .._pending import PendingRun, RunControl
+from .._problems import error_of
 
 if TYPE_CHECKING:
     from .._messages import Base
@@ -122,7 +123,7 @@ class Receiver:
         if correlation is None and not self._feeds.awaits(message.thing_id):
             forgotten = requests.take_unnamed(message.thing_id, None)
         if forgotten is not None:
-            return requests.take_late_error(forgotten, message)
+            return requests.come_for_forgotten(forgotten, error_of(message, forgotten.request))
         return self._feeds.take_error(message)
 
     def _take_unreadable(self, unreadable: Unreadable) -> Outcomes:

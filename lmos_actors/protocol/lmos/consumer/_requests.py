@@ -189,10 +189,16 @@ class Requests:
         if self._open.pop(pending.request.message_id, None) is None:
             self._take_out(pending)
         self.answered += 1
-        if pending.whole is not None:
-            return self._add_part(pending.whole, pending, value)
-        pending.done, pending.value = True, value
-        return (RequestAnswered(pending, value),)
+        whole = pending.whole
+        if whole is None:
+            pending.done, pending.value = True, value
+            return (RequestAnswered(pending, value),)
+        del whole.parts[pending.message_id]
+        whole.values[name_in(pending.request)] = value
+        if whole.parts:
+            return ()
+        whole.done, whole.value = True, whole.values
+        return (RequestAnswered(whole, whole.values),)
 
     def fail(self, pending: ConsumerRequest, error: LmosActorsError) -> Outcomes:
         """End a request with an error; if it is a part of one, that one and its other parts."""
@@ -206,14 +212,6 @@ class Requests:
         self._forget_parts(whole)
         whole.done, whole.error = True, error
         return (RequestFailed(whole, error),)
-
-    def _add_part(self, whole: SplitRequest, part: ConsumerRequest, value: Any) -> Outcomes:
-        del whole.parts[part.message_id]
-        whole.values[name_in(part.request)] = value
-        if whole.parts:
-            return ()
-        whole.done, whole.value = True, whole.values
-        return (RequestAnswered(whole, whole.values),)
 
     def _take_out(self, pending: ConsumerRequest) -> None:
         message_id = pending.request.message_id
@@ -249,19 +247,16 @@ class Requests:
 
     def come_for_forgotten(self, pending: ConsumerRequest, error: LmosActorsError | None) -> Outcomes:
         """Take the answer to a request that had ended here; report an error if the host forgot it."""
-        room = self._taken_back(pending)
+        room: Outcomes = ()
+        if isinstance(pending, OneWayMessage):
+            self.tells.end(pending)
+            room = self._room()
+        else:
+            del self._forgotten[pending.message_id]
         if error is None or pending.done or pending.whole is not None:
             return (*self._connection.come_late(), *room)
         pending.done, pending.error = True, error
         return (ForgottenFailed(pending, error), *room)
-
-    def _taken_back(self, pending: ConsumerRequest) -> Outcomes:
-        """Know a request no longer; of a one-way message there is its credit."""
-        if not isinstance(pending, OneWayMessage):
-            del self._forgotten[pending.message_id]
-            return ()
-        self.tells.end(pending)
-        return self._room()
 
     def _room(self) -> Outcomes:
         return (TellRoom(),) if self.tells.has_come() else ()
@@ -288,10 +283,6 @@ class Requests:
     def take_unnamed(self, thing: str, action: str | None) -> ConsumerRequest | None:
         """Return the one-way message that an answer is for which names no request; None of our own peers."""
         return None if self._connection.ours else self.tells.oldest(thing, action)
-
-    def take_late_error(self, pending: ConsumerRequest, message: Error) -> Outcomes:
-        """Take an error as the answer to a forgotten request."""
-        return self.come_for_forgotten(pending, error_of(message, pending.request))
 
     def close(self) -> list[ConsumerRequest]:
         """End everything, as the connection is gone; what was open, as the host knows it, oldest first.

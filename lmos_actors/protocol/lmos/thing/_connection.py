@@ -327,7 +327,11 @@ class ThingConnection:
         )
         request.state = state
         if request.streams is not None or request.out is not None:
-            self._end_streams(request, completed)
+            if completed:
+                for ending in self.streams.complete(request):
+                    self.put_frame(ending)
+            else:
+                self.streams.drop(request)
         fits = not isinstance(answer, Error) or isinstance(final, Error)
         if request.remembered and self.memory is not None and final is not None:
             to_cancel = reply is not None and reply[0] is self  # then this connection gets another one
@@ -340,13 +344,6 @@ class ThingConnection:
             connection._send_answer(request, *theirs)
         request.also = ()
         return fits
-
-    def _end_streams(self, request: IncomingRequest, completed: bool) -> None:
-        if not completed:
-            self.streams.drop(request)
-            return
-        for frame in self.streams.complete(request):
-            self.put_frame(frame)
 
     def put_frame(self, frame: bytes) -> None:
         """Put out what is encoded already, unless the connection is over."""
@@ -364,17 +361,16 @@ class ThingConnection:
         if request.connection is not self or in_reply_to is not None:
             answer = self._final_for_peer(final, self.open.get(request, request.correlation), in_reply_to)
         frame = self.encode(answer)
-        if len(frame) > self.options.max_bytes:
+        most = self.options.max_bytes
+        if len(frame) > most:
             # the peer would close the connection over it, and every other request would be lost
-            answer = self.error(
-                request.thing_id, self._too_long(len(frame)), answer.correlation_id, in_reply_to
+            detail = f"the answer has {len(frame)} bytes, {most} is the most"
+            problem = Problem(
+                type=INTERNAL, title="Internal Server Error", status=500, detail=detail, started=True
             )
+            answer = self.error(request.thing_id, problem, answer.correlation_id, in_reply_to)
             frame = self.encode(answer)
         return (answer if len(frame) <= BRIEF else _compact_if_long(answer, frame)), frame
-
-    def _too_long(self, size: int) -> Problem:
-        detail = f"the answer has {size} bytes, {self.options.max_bytes} is the most"
-        return Problem(type=INTERNAL, title="Internal Server Error", status=500, detail=detail, started=True)
 
     def _send_answer(self, request: IncomingRequest, answer: Message | None, frame: bytes) -> None:
         correlation = self.open.pop(request, None)
@@ -398,7 +394,12 @@ class ThingConnection:
 
     def close(self, keep: Callable[[IncomingRequest], bool]) -> tuple[IncomingRequest | Listening, ...]:
         """End the connection; return the requests and listenings that no connection wants any more."""
-        left = [request for request in self.open if not self._is_still_wanted(request, keep)]
+        left: list[IncomingRequest] = []
+        for request in self.open:
+            request.also = tuple(connection for connection in request.also if connection is not self)
+            began_elsewhere = request.connection is not self and not request.connection.over
+            if not request.also and not began_elsewhere and not keep(request):
+                left.append(request)
         for request in left:
             request.state = State.WITHDRAWN
             if self.memory is not None:
@@ -416,12 +417,6 @@ class ThingConnection:
         self.runs.close()
         self.over = True
         return (*left, *(one for one in listenings if one.active))
-
-    def _is_still_wanted(self, request: IncomingRequest, keep: Callable[[IncomingRequest], bool]) -> bool:
-        """Whether a request is still carried out when this connection is over."""
-        request.also = tuple(connection for connection in request.also if connection is not self)
-        wanted = bool(request.also) or (request.connection is not self and not request.connection.over)
-        return wanted or keep(request)
 
     def statistics(self) -> ThingStatistics:
         """Return a snapshot of the counters."""

@@ -228,13 +228,16 @@ class Receiver:
         return () if news is None else self._news((news,))
 
     def _news(self, news: Iterable[Any]) -> Demands:
-        return tuple(self._violated(one) if isinstance(one, StreamViolation) else one for one in news)
-
-    def _violated(self, violation: StreamViolation) -> RequestWithdrawn:
-        """End the run whose streams the peer has misused: that run alone."""
-        request: Any = violation.run
-        end(request, InvalidInput(violation.detail, "$.streams"), state=State.WITHDRAWN)
-        return RequestWithdrawn(request, violation.detail)
+        """Return what the streams report as demands; the run whose streams the peer has misused ends."""
+        demands: list[Demand] = []
+        for one in news:
+            if isinstance(one, StreamViolation):
+                request: Any = one.run
+                end(request, InvalidInput(one.detail, "$.streams"), state=State.WITHDRAWN)
+                demands.append(RequestWithdrawn(request, one.detail))
+            else:
+                demands.append(one)
+        return tuple(demands)
 
     def take_foreign(self, message: Any, _text: object, _now: float) -> Demands:
         """Refuse what only a thing sends."""

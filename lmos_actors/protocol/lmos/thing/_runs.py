@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ._connection import ThingConnection
 
 STATUS: Final = {State.WAITING: "pending", State.PENDING: "pending", State.RUNNING: "in progress"}
-TOO_MANY: Final = "the answer has more items than fit into one message"
 
 
 def send_pending(request: IncomingRequest) -> None:
@@ -101,7 +100,14 @@ def put_item(request: IncomingRequest, output: object) -> bool:
     if not has_room(request):
         raise LocalProtocolError(f"{request.name} has no credit for another item")
     if connection.kotlin:
-        return _collect_item(connection, request, output)
+        request.state = State.RUNNING
+        if request.gathered is None:
+            request.gathered = ItemCollector(connection.options.max_bytes)
+        fits = request.gathered.add(output)
+        if not fits:
+            error = ActionFailed("the answer has more items than fit into one message")
+            end(request, error, state=State.WITHDRAWN)
+        return fits
     if request.out is None:
         request.out = connection.streams.answer(request, None)
     frames = connection.streams.output(request.out, request.name, output)
@@ -111,25 +117,11 @@ def put_item(request: IncomingRequest, output: object) -> bool:
         if not other.kotlin:
             waits = _asked(request, other)
             other.outbox.put(other.status(request, STATUS[State.RUNNING], output=output, waits=waits))
-    _item_sent(request, connection)
-    return True
-
-
-def _item_sent(request: IncomingRequest, connection: ThingConnection) -> None:
     request.state = State.RUNNING
     request.slot = None  # newer progress must not overtake the item
     if connection.memory is not None:
         connection.memory.forget(request)
-
-
-def _collect_item(connection: ThingConnection, request: IncomingRequest, output: object) -> bool:
-    request.state = State.RUNNING
-    if request.gathered is None:
-        request.gathered = ItemCollector(connection.options.max_bytes)
-    if request.gathered.add(output):
-        return True
-    end(request, ActionFailed(TOO_MANY), state=State.WITHDRAWN)
-    return False
+    return True
 
 
 def complete(request: IncomingRequest, output: object) -> None:

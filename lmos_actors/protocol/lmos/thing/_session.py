@@ -137,8 +137,11 @@ class ThingSession:
         the value is longer than a message may be.
         """
         listening = request.listening
-        if not self._expect(request, "accept") or listening is None:
-            return _require_listening(listening)
+        is_wanted = self._expect(request, "accept")
+        if listening is None:
+            raise LocalProtocolError("there is nothing to listen to")
+        if not is_wanted:
+            return listening
         if listening.kind != PROPERTY:
             self._connection.settle(
                 request, self._connection.acknowledge(request.message, request.correlation)
@@ -405,12 +408,6 @@ class ThingSession:
 
 def _none_kept(_: IncomingRequest) -> bool:
     return False
-
-
-def _require_listening(listening: Listening | None) -> Listening:
-    if listening is None:
-        raise LocalProtocolError("there is nothing to listen to")
-    return listening
 
 
 def _one(request: IncomingRequest, value: Any, at: datetime) -> PropertyReading:

@@ -76,7 +76,8 @@ class ThingStreams(StreamTable):
         if not stream.open:
             return ()
         opening: tuple[bytes, ...] = ()
-        if isinstance(item, bytes) and self._may_pack(stream):
+        may_pack = stream.binary and (stream.number is not None or self._next <= MAX_STREAM)
+        if isinstance(item, bytes) and may_pack:
             opening = () if stream.number is not None else (self._open(stream),)
             frame: bytes = pack_frame(Frame(stream.number or 0, stream.window.number(), item))
         else:
@@ -84,9 +85,6 @@ class ThingStreams(StreamTable):
         within(frame, self._max_frame)
         stream.window.spend(len(frame))
         return *opening, frame
-
-    def _may_pack(self, stream: Outgoing) -> bool:
-        return stream.binary and (stream.number is not None or self._next <= MAX_STREAM)
 
     def _open(self, stream: Outgoing) -> bytes:
         stream.number, stream.content_type = self._next, BYTES

@@ -75,7 +75,11 @@ class Runs:
             del self._live[key]
         size += len(run.message_id)
         if self._bytes + size > self._max_bytes:
-            final, size = _without_payload(final), sum(map(len, key)) + len(correlation)
+            size = sum(map(len, key)) + len(correlation)
+            if isinstance(final, ActionStatus):
+                final = replace(final, output=UNSET, reason=None)
+            elif isinstance(final, Error):
+                final = replace(final, about=None)
         more = -self._take_out(key) if key in self._ended else 0
         self._ended[key] = EndedRun(correlation, final, size)
         self._bytes += size
@@ -127,7 +131,8 @@ class Runs:
         if wanted is None:
             return next(runs, None) or self._newest_ended(message)
         key = wanted, message.thing_id, message.action
-        found = self._live.get(key) or next((run for run in runs if _is_called(run, wanted)), None)
+        named = (run for run in runs if wanted in (run.message_id, run.correlation))
+        found = self._live.get(key) or next(named, None)
         return found or self._ended.get(key) or self._newest_ended(message, wanted)
 
     def _newest_ended(
@@ -152,16 +157,6 @@ def _was_refused(final: Base) -> bool:
 def _is_of(request: IncomingRequest, message: QueryAction | CancelAction) -> bool:
     run = request.message
     return isinstance(run, InvokeAction) and (run.thing_id, run.action) == (message.thing_id, message.action)
-
-
-def _is_called(run: IncomingRequest, wanted: str) -> bool:
-    return wanted in (run.message_id, run.correlation)
-
-
-def _without_payload(final: Base) -> Base:
-    if isinstance(final, ActionStatus):
-        return replace(final, output=UNSET, reason=None)
-    return replace(final, about=None) if isinstance(final, Error) else final
 
 
 class ListeningTable:
