@@ -97,7 +97,11 @@ class CallIn:
         """Count a frame; return whether its sound is to be heard."""
         if not self.order.take(frame.sequence):
             return False
-        if not self._is_agreed(frame.info):
+        info, format = frame.info, self.format
+        is_sound = not info.mime_type or info.mime_type.startswith(SOUND)
+        named = (info.codec or None, info.sample_rate or None, info.channels or None)
+        agreed = zip(named, (format.codec, format.sample_rate, format.channels), strict=True)
+        if not is_sound or not all(name is None or name == known for name, known in agreed):
             self.misformatted += 1
             self._wrong_since = at if self._wrong_since is None else self._wrong_since
             return False
@@ -108,10 +112,3 @@ class CallIn:
     def is_unsatisfiable(self, at: float) -> bool:
         """Return whether the client has not changed its format in time."""
         return self._wrong_since is not None and at - self._wrong_since >= CHANGE_SECONDS
-
-    def _is_agreed(self, info: MediaInfo) -> bool:
-        if info.mime_type and not info.mime_type.startswith(SOUND):
-            return False
-        named = (info.codec or None, info.sample_rate or None, info.channels or None)
-        agreed = (self.format.codec, self.format.sample_rate, self.format.channels)
-        return all(name is None or name == known for name, known in zip(named, agreed, strict=True))

@@ -164,7 +164,8 @@ class RelayClient:
         except (ValueError, RecursionError):
             self.unread += 1
             return None
-        if _is_flat(found):
+        is_flat = found.get("type") == "welcome" or "error" in found
+        if is_flat and "from" not in found:  # of a relay of the first days: its own members beside the type
             return self._of_relay(found)
         sender, to = found.get("from"), found.get("to")
         if not isinstance(sender, str) or sender == EVERYBODY or not isinstance(to, list):
@@ -220,12 +221,6 @@ class RelayClient:
             _names(inner.get("capabilities")),
             cast("dict[str, Any]", limits) if isinstance(limits, dict) else {},
         )
-
-
-def _is_flat(found: dict[str, Any]) -> bool:
-    """Return whether a frame is one of a relay of the first days: its own members beside the type."""
-    is_own = found.get("type") == "welcome" or "error" in found
-    return "from" not in found and is_own
 
 
 def _text(value: Any) -> str:

@@ -439,9 +439,12 @@ class HubConnection:
             return Fate("refused", code=CLOSED)
         if isinstance(data, str):
             data = data.encode()
-        elif not _is_text(data):
-            self.end(*NO_TEXT)
-            return Fate("refused", code=INVALID_MESSAGE)
+        else:
+            try:
+                data.decode()
+            except UnicodeDecodeError:
+                self.end(*NO_TEXT)
+                return Fate("refused", code=INVALID_MESSAGE)
         if len(data) > options.max_message:
             self.end(*TOO_LONG)
             return Fate("refused", code=TOO_LARGE)
@@ -572,11 +575,3 @@ def _shown(rate: tuple[int, float]) -> str:
     """Return a rate as documents write it: `1000/min`."""
     frames, seconds = rate
     return f"{frames}/min" if seconds == 60 else f"{frames}/{seconds:g}s"
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -164,7 +164,13 @@ class History(HubExtension):
         if name == "search":
             return self._searched(asked.get("query"), agent, limit)
         if name == "replay":
-            return _fitting(self._visible(self._behind(asked.get("since_message_id")), agent), limit)
+            id = asked.get("since_message_id")
+            number = self._numbers.get(id) if isinstance(id, str) else None
+            if number is None:
+                raise HubRefusal("invalid_message", "`since_message_id` is no message that is kept")
+            numbers = dropwhile(lambda each: each <= number, self._kept)  # numbers of lost ones are missing
+            behind = (self._kept[each] for each in numbers)
+            return _fitting(self._visible(behind, agent), limit)
         since = asked.get("since")
         if since is None:
             found, more = _fitting(self._visible(reversed(self._kept.values()), agent), limit)
@@ -173,13 +179,6 @@ class History(HubExtension):
             raise HubRefusal("invalid_message", "`since` is Unix time in milliseconds")
         later = (each for each in self._kept.values() if each.ts > since)
         return _fitting(self._visible(later, agent), limit)
-
-    def _behind(self, id: Any) -> Iterable[Kept]:
-        number = self._numbers.get(id) if isinstance(id, str) else None
-        if number is None:
-            raise HubRefusal("invalid_message", "`since_message_id` is no message that is kept")
-        later = dropwhile(lambda each: each <= number, self._kept)  # numbers of lost messages are missing
-        return (self._kept[each] for each in later)
 
     def _searched(self, query: Any, agent: str, limit: int) -> tuple[list[Kept], bool]:
         if not isinstance(query, str):
