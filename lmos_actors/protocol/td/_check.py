@@ -25,7 +25,7 @@ import msgspec
 
 from ._findings import Finding, faults, finding_of
 from ._model import Description, dump, read
-from ._reading import DescriptionError, Place, is_lenient, plain_data
+from ._reading import DescriptionError, is_lenient, plain_data
 from ._semantics import semantic_findings
 from ._vocabulary import as_object, has_any
 
@@ -65,15 +65,12 @@ def check(
         found[MAX_FINDINGS] = Finding(
             (), f"more than {MAX_FINDINGS} findings", "correct these first: the rest is not shown"
         )
-    graded = [_with_severity(finding, strict) for finding in found]
+    graded = [
+        attrs.evolve(finding, severity="warning") if finding.tolerated and not strict else finding
+        for finding in found
+    ]
     unique = {(finding.place, finding.message): finding for finding in graded}
     return tuple(sorted(unique.values(), key=_sort_key))
-
-
-def _with_severity(finding: Finding, strict: bool) -> Finding:
-    if finding.tolerated and not strict:
-        return attrs.evolve(finding, severity="warning")
-    return finding
 
 
 def _sort_key(finding: Finding) -> tuple[Any, ...]:
@@ -92,14 +89,10 @@ def _all_findings(data: dict[str, Any], source: str | None) -> Iterator[Finding]
     violations = [finding_of(fault) for fault in faults(_validator().iter_errors(data))]
     yield from violations
     yield from semantic_findings(data, source)
-    yield from _load_error(data, [finding.place for finding in violations if not finding.tolerated])
-
-
-def _load_error(data: dict[str, Any], reported: list[Place]) -> Iterator[Finding]:
-    """Yield the error of `load`, unless an error above its place, at it or directly in it is reported."""
+    reported = [finding.place for finding in violations if not finding.tolerated]
     try:
         read(data)
-    except DescriptionError as exc:
+    except DescriptionError as exc:  # left out if an error above its place, at it or directly in it is known
         if not any(exc.place[: len(place)] == place or exc.place == place[:-1] for place in reported):
             yield Finding(exc.place, exc.message, "correct it: a description with this cannot be read")
 

@@ -322,17 +322,26 @@ def _members(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Ite
     for name in dict.fromkeys((*ours, *theirs)):
         where = (*place, "properties", name)
         here, there = name in offered_required, name in expected_required
-        if name not in theirs:
+        if name not in theirs:  # dropped where it is sent, missing where it is received
             is_closed = offered.get("additionalProperties") is False
-            yield _missing_member(where, ours[name], there, is_closed, flow)
-        elif name not in ours:
-            yield _extra_member(
-                where, theirs[name], here, expected.get("additionalProperties") is False, flow
-            )
+            breaks = (there and (flow.sent or flow.received)) or (is_closed and flow.sent)
+            message = f"is missing, the class {'requires' if there else 'has'} it"
+            yield Difference(where, message, None, ours[name], "breaks" if breaks else "differs")
+        elif name not in ours:  # breaks where it is required, or where the class is closed
+            is_closed = expected.get("additionalProperties") is False
+            breaks = (here and flow.sent) or (is_closed and flow.received)
+            if flow.sent:
+                text = "and is required" if here else "and is optional"
+            else:
+                text = "which accepts no other members" if is_closed else "which ignores it"
+            message = f"is not in the class, {text}"
+            yield Difference(where, message, theirs[name], None, "breaks" if breaks else "differs")
         else:
             yield from schema_differences(_object(theirs[name]), _object(ours[name]), where, flow)
             if here != there:
-                yield _required_differs(place, name, here, flow)
+                weight = flow.weight(narrower=here, wider=not here)
+                text = "required, in the class it is not" if here else "not required, in the class it is"
+                yield Difference((*place, "required"), f"{name!r} is {text}", here, there, weight)
 
 
 def _members_of(schema: Schema) -> dict[str, Any]:
@@ -348,29 +357,6 @@ def _object(value: object) -> dict[str, Any]:
 def _required(schema: Schema) -> list[str]:
     names = schema.get("required")
     return [name for name in names if isinstance(name, str)] if is_array(names) else []
-
-
-def _missing_member(place: Place, ours: Schema, needed: bool, is_closed: bool, flow: Flow) -> Difference:
-    """Return the difference for a member that only the class has: dropped if sent, missing if received."""
-    breaks = (needed and (flow.sent or flow.received)) or (is_closed and flow.sent)
-    text = "the class requires it" if needed else "the class has it"
-    return Difference(place, f"is missing, {text}", None, ours, "breaks" if breaks else "differs")
-
-
-def _extra_member(place: Place, theirs: Schema, needed: bool, is_closed: bool, flow: Flow) -> Difference:
-    """Return the difference for a member only they have: breaks if required, or if the class is closed."""
-    breaks = (needed and flow.sent) or (is_closed and flow.received)
-    if flow.sent:
-        text = "and is required" if needed else "and is optional"
-    else:
-        text = "which accepts no other members" if is_closed else "which ignores it"
-    return Difference(place, f"is not in the class, {text}", theirs, None, "breaks" if breaks else "differs")
-
-
-def _required_differs(place: Place, name: str, here: bool, flow: Flow) -> Difference:
-    weight = flow.weight(narrower=here, wider=not here)
-    text = "required, in the class it is not" if here else "not required, in the class it is"
-    return Difference((*place, "required"), f"{name!r} is {text}", here, not here, weight)
 
 
 def _inner(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:

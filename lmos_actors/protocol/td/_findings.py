@@ -151,18 +151,17 @@ def finding_of(fault: Fault) -> Finding:
     """Return the finding for a fault."""
     if fault.place == ("@context",) or fault.detail.get("property") == "@context":
         return _context(fault)
+    place = fault.place
     if fault.value is None and fault.word in ("type", "alternatives", "enum"):
-        return _null(fault)
+        # a null member is tolerated as absent, except where reading needs it
+        fix = f"write {_sample(place)}" if _is_required(place) else "leave it out"
+        is_entry = isinstance(place[-1], int) or (len(place) == 2 and place[0] in _MAPS)
+        tolerated = not is_entry and place[-1] not in ("href", "scheme")
+        return Finding(place, f"{_name(fault)} is null", fix, tolerated=tolerated)
     message, fix = _FORMATTERS.get(fault.word, _generic)(fault)
-    return Finding(fault.place, message, fix, tolerated=_is_tolerated(fault))
-
-
-def _null(fault: Fault) -> Finding:
-    """Return the finding for a null member: tolerated as absent, except where reading needs it."""
-    fix = f"write {_sample(fault.place)}" if _is_required(fault.place) else "leave it out"
-    is_entry = isinstance(fault.place[-1], int) or (len(fault.place) == 2 and fault.place[0] in _MAPS)
-    tolerated = not is_entry and fault.place[-1] not in ("href", "scheme")
-    return Finding(fault.place, f"{_name(fault)} is null", fix, tolerated=tolerated)
+    lacks_security = fault.detail.get("property") in ("security", "securityDefinitions") and not place
+    tolerated = lacks_security or (fault.word == "format" and place == ("id",))
+    return Finding(place, message, fix, tolerated=tolerated)
 
 
 def _is_required(place: Place) -> bool:
@@ -185,11 +184,6 @@ def _sample(place: Place) -> str:
     if place == ("forms",):
         return '"forms": [{"href": "https://...", "op": "readallproperties"}]'
     return _SAMPLES.get(last, "an entry")
-
-
-def _is_tolerated(fault: Fault) -> bool:
-    missing = fault.detail.get("property") in ("security", "securityDefinitions") and not fault.place
-    return missing or (fault.word == "format" and fault.place == ("id",))
 
 
 def _name(fault: Fault) -> str:
@@ -294,11 +288,8 @@ def _not(fault: Fault) -> tuple[str, str]:
         return "this is a Thing Model, not a description", "leave tm:ThingModel out once it is a description"
     if is_object(fault.value) and "sizes" in fault.value:
         return 'only a link with the rel "icon" has sizes', 'add "rel": "icon", or leave sizes out'
-    return f"a link cannot have the rel {shown(_rel(fault))} here", "use another rel"
-
-
-def _rel(fault: Fault) -> object:
-    return fault.value.get("rel") if is_object(fault.value) else None
+    rel = fault.value.get("rel") if is_object(fault.value) else None
+    return f"a link cannot have the rel {shown(rel)} here", "use another rel"
 
 
 def _unique(fault: Fault) -> tuple[str, str]:

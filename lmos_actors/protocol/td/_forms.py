@@ -61,14 +61,12 @@ def default_ops(affordance: AnyAffordance) -> tuple[str, ...]:
         return ("invokeaction",)
     if isinstance(affordance, EventAffordance):
         return EVENT_OPS
-    return tuple(_accesses(affordance))
-
-
-def _accesses(affordance: PropertyAffordance) -> Iterator[str]:
+    ops: list[str] = []
     if not affordance.write_only:
-        yield "readproperty"
+        ops.append("readproperty")
     if not affordance.read_only:
-        yield "writeproperty"
+        ops.append("writeproperty")
+    return tuple(ops)
 
 
 def effective_forms(description: Description, affordance: AnyAffordance | None = None) -> tuple[Form, ...]:

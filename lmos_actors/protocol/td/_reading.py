@@ -272,8 +272,8 @@ def read_struct(cls: type[T], data: Mapping[str, Any], place: Place) -> T:
 
     Members without a field go into `extra`; null counts as absent, and stays there.
     """
-    left, found = dict(data), dict[str, Any]()
-    for field in attrs.fields(cast("Any", cls)):
+    left, found, fields = dict(data), dict[str, Any](), attrs.fields(cast("Any", cls))
+    for field in fields:
         how, name = field.metadata, field.metadata.get("member")
         if left.get(name) is None:
             continue
@@ -284,14 +284,10 @@ def read_struct(cls: type[T], data: Mapping[str, Any], place: Place) -> T:
                 raise
         else:
             del left[name]
-    _require(cls, found, place)
-    return cast("Callable[..., T]", cls)(**found, extra=left)
-
-
-def _require(cls: type, found: Mapping[str, Any], place: Place) -> None:
-    for field in attrs.fields(cls):
+    for field in fields:
         if field.default is attrs.NOTHING and field.name not in found:
             raise DescriptionError(f"{field.metadata['member']!r} is missing", place)
+    return cast("Callable[..., T]", cls)(**found, extra=left)
 
 
 def write(value: Any) -> Any:

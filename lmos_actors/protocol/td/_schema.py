@@ -101,7 +101,7 @@ def bare(tree: types.Type) -> types.Type:
 def _parts(tree: types.Type) -> Iterator[types.Type]:
     if isinstance(tree, types.Metadata):
         yield tree.type
-    elif _is_array(tree):
+    elif isinstance(tree, ArrayType):
         yield tree.item_type
     elif isinstance(tree, types.TupleType):
         yield from tree.item_types
@@ -131,10 +131,6 @@ def _with_secrets(part: Any, hide_default: HideDefault, is_secret: IsSecret, cls
         if is_secret(cls, part.name):
             inner["type"] = types.Metadata(inner["type"], extra_json_schema={SECRET_MARK: True})
     return type(part)(**inner)
-
-
-def _is_array(tree: types.Type) -> TypeGuard[ArrayType]:
-    return isinstance(tree, types.ListType | types.SetType | types.FrozenSetType | types.VarTupleType)
 
 
 def _is_object(tree: types.Type) -> TypeGuard[ObjectType]:
@@ -178,13 +174,10 @@ def _is_key(tree: types.Type) -> bool:
 
 def _is_hashable(tree: types.Type) -> bool:
     mutable = types.ListType | types.SetType | types.DictType | types.TypedDictType | types.ByteArrayType
-    return not isinstance(bare(tree), mutable) and all(_is_hashable(part) for part in _hashed_parts(tree))
-
-
-def _hashed_parts(tree: types.Type) -> Iterator[types.Type]:
-    """Yield the parts on which the hash certainly depends; a class may define its own."""
-    if not _is_object(bare(tree)):
-        yield from _parts(tree)
+    if isinstance(bare(tree), mutable):
+        return False
+    # the hash of an object need not depend on its parts: a class may define its own
+    return _is_object(bare(tree)) or all(_is_hashable(part) for part in _parts(tree))
 
 
 def _schema(tree: types.Type) -> Schema:

@@ -107,31 +107,23 @@ def _security(data: dict[str, Any]) -> Iterator[Finding]:
     if not defined:
         return  # the schema check reports it
     places: list[tuple[Place, Any]] = [(("security",), data.get("security"))]
-    for place, form in _all_forms(data):
-        places.append(((*place, "security"), form.get("security")))
+    holders: list[tuple[Place, dict[str, Any]]] = [((), data)]
+    holders += [(place, each) for _, place, each in affordances(data)]
+    for place, holder in holders:
+        for number, form in enumerate(as_array(holder.get("forms"))):
+            if is_object(form):
+                places.append(((*place, "forms", number, "security"), form.get("security")))
     for name, scheme in defined.items():
         for word in ("oneOf", "allOf"):
             places.append((("securityDefinitions", name, word), as_object(scheme).get(word)))
     for place, value in places:
-        yield from _undefined_schemes(place, value, defined)
-
-
-def _undefined_schemes(place: Place, value: object, defined: dict[str, Any]) -> Iterator[Finding]:
-    for number, name in enumerate(texts_of(value)):
-        where = (*place, number) if is_array(value) else place
-        if name not in defined:
-            fix = f"define it there, or use {some_of(defined)}"
-            yield Finding(where, f"securityDefinitions has no {name!r}{near(name, defined)}", fix)
-        elif place[:2] == ("securityDefinitions", name):
-            yield Finding(where, f"{name!r} combines itself", "name another scheme")
-
-
-def _all_forms(data: dict[str, Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
-    holders = [((), data), *((place, each) for _, place, each in affordances(data))]
-    for place, holder in holders:
-        for number, form in enumerate(as_array(holder.get("forms"))):
-            if is_object(form):
-                yield (*place, "forms", number), form
+        for number, name in enumerate(texts_of(value)):
+            where = (*place, number) if is_array(value) else place
+            if name not in defined:
+                fix = f"define it there, or use {some_of(defined)}"
+                yield Finding(where, f"securityDefinitions has no {name!r}{near(name, defined)}", fix)
+            elif place[:2] == ("securityDefinitions", name):
+                yield Finding(where, f"{name!r} combines itself", "name another scheme")
 
 
 # --- affordances and their forms
