@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from ._messages import Message
 
-_LONGEST = 2_000
 _UUID4: Final = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE
 )
@@ -59,4 +58,4 @@ def _own(message: Message) -> Iterator[str]:
 
 
 def _is(pattern: re.Pattern[str], text: str) -> bool:
-    return len(text) <= _LONGEST and pattern.fullmatch(text) is not None
+    return len(text) <= 2_000 and pattern.fullmatch(text) is not None

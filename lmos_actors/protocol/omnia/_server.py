@@ -82,12 +82,6 @@ if TYPE_CHECKING:
 MAX_WAITING: Final = 8
 """Turns of one connection that may wait behind the one in progress."""
 
-SHOWN_KEPT: Final = 256
-"""Shown calls that are remembered, so that answers to them are passed over."""
-
-_DIGITS: Final = 32
-"""Characters of a message of a client that an error repeats."""
-
 
 @attrs.frozen(kw_only=True)
 class ServerOptions:
@@ -393,7 +387,7 @@ class ServerConnection:
             result = None if answer.result is UNSET and answer.error is None else answer.result
             return CallAnswered(answer.call_id, result, answer.error)
         if answer.call_id not in self._shown:
-            self._refuse(INVALID_MESSAGE, f"no pending tool call {answer.call_id[:_DIGITS]!r}")
+            self._refuse(INVALID_MESSAGE, f"no pending tool call {answer.call_id[:32]!r}")
         return None
 
     def _refuse(self, code: str, message: str) -> None:
@@ -477,7 +471,7 @@ class ServerConnection:
     def shown(self, call: Call) -> ToolCall:
         """Return the frame that only shows a call, and remember it: an answer to it is passed over."""
         self._shown[call.id] = None
-        if len(self._shown) > SHOWN_KEPT:
+        if len(self._shown) > 256:  # calls that are remembered
             del self._shown[next(iter(self._shown))]
         return ToolCall(tool_call=replace(call, shown=True))
 

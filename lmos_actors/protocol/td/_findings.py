@@ -25,7 +25,6 @@ Severity: TypeAlias = Literal["error", "warning"]
 
 MAX_SHOWN: Final = 60  # characters of a value in a message
 MAX_LISTED: Final = 12  # words listed in one sentence
-MAX_COMPARED: Final = 100  # words compared for a hint: a hostile description may define thousands
 _KINDS: Final = {
     "string": "a text", "object": "an object", "array": "an array", "boolean": "true or false",
     "number": "a number", "integer": "a whole number", "null": "null",
@@ -74,7 +73,7 @@ class Finding:
 
 def near(word: str, known: Iterable[str]) -> str:
     """Return ", did you mean ..." if a known word is similar, else an empty text."""
-    return hint_at(word, islice(known, MAX_COMPARED))
+    return hint_at(word, islice(known, 100))  # a hostile description may define thousands
 
 
 def some_of(known: Iterable[str]) -> str:

@@ -48,8 +48,6 @@ TOOL_TYPE: Final = "lmos:Tool"
 AGENT_TYPES: Final = (AGENT_TYPE, "Agent")
 TOOL_TYPES: Final = (TOOL_TYPE, "Tool")
 
-MAX_REASONS: Final = 3  # mistakes that one error repeats
-
 OFFERS: Final = (
     "acks", "gaps", "streams", "deadlines", "exited", "retries", "tells", "keys", "waits", "questions",
 )  # fmt: skip
@@ -348,9 +346,9 @@ class Description:
         return feature in (self.offers or ())
 
     def why_unusable(self, kind: str, name: str) -> str:
-        """Return the mistakes in an affordance, "" for none; `kind` is the member it stands in."""
+        """Return the first three mistakes in an affordance, "" for none; `kind` is the member it is in."""
         found = [each for each in self.faults if each.place[:2] == (kind, name)]
-        return "; ".join(f"{pointer(each.place[2:])} {each.message}".lstrip() for each in found[:MAX_REASONS])
+        return "; ".join(f"{pointer(each.place[2:])} {each.message}".lstrip() for each in found[:3])
 
     def progress_of(self, action: str) -> Schema | None:
         """Return the data schema of an action's progress, from the thing or else from the action."""

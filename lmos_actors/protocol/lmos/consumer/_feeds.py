@@ -10,7 +10,7 @@ A value goes to the feed whose correlation it carries. Else
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ._connection import ConsumerConnection
     from ._outcomes import Outcomes
 
-FORMER: Final = 256  # ids of feeds that have ended, and of stops, that are known
-
 
 class Feeds:
     """The feeds of one connection: live ones by key and by correlation, and those being stopped."""
@@ -50,7 +48,7 @@ class Feeds:
         self._by_key: dict[Key, Feed] = {}
         self._by_id: dict[str, Feed] = {}
         self._stopping: dict[str, Feed] = {}
-        self._former: Bounded[str, Feed] = Bounded(FORMER)
+        self._former: Bounded[str, Feed] = Bounded(256)  # by the ids of ended feeds and of their stops
 
     def __len__(self) -> int:
         return len(self._by_key)

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=ConsumerRequest)
 
-GUESSABLE: Final = 64
 _WINDOW: Final = "window"  # the key in the outbox of the last one that is to be confirmed
 MAX_QUERIES: Final = 16  # open ones of one run
 ASIDES: Final = MAX_QUERIES + 1  # and a cancel
@@ -175,9 +174,9 @@ class Requests:
     def guess(self, fits: Callable[[ConsumerRequest], bool]) -> ConsumerRequest | None:
         """Return the only open request that fits an answer that does not say what it answers.
 
-        None where two would, where more than `GUESSABLE` are open, and from peers that always say it.
+        None where two would, where more than 64 are open, and from peers that always say it.
         """
-        if self._connection.ours or self._connection.kotlin or len(self._open) > GUESSABLE:
+        if self._connection.ours or self._connection.kotlin or len(self._open) > 64:
             return None
         found = [pending for pending in self._open.values() if fits(pending)]
         return found[0] if len(found) == 1 else None

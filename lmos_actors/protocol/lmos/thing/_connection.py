@@ -51,11 +51,6 @@ if TYPE_CHECKING:
     from .._tells import CreditGrants
     from ._answers import AnswerMemory
 
-COPIES: Final = 2
-"""The objects of a request are there as it was read, and once more as its agent takes them."""
-
-SHORT: Final = 512  # characters in which there are too few objects to be counted
-
 _ABOUT_RUNS: Final = (QueryAction, CancelAction)
 
 
@@ -137,7 +132,9 @@ class ThingConnection:
     ) -> IncomingRequest:
         """Make a request that is not open yet; `text` is what it was read from."""
         size = len(text)
-        weight = size + REQUEST + (COPIES * weight_of(text) if size > SHORT else 0)
+        # In 512 characters there are too few objects to be counted. Objects count twice: they are there as
+        # they were read, and once more as the agent takes them.
+        weight = size + REQUEST + (2 * weight_of(text) if size > 512 else 0)
         correlation = message.correlation_id or message.message_id  # as `correlation_of`, without the call
         verb = VERBS[type(message)]
         return IncomingRequest(message, verb, correlation, size, weight, self, listening=listening)

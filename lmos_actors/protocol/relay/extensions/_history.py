@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from .._extension import ExtensionStore, Fate, HubControl, HubFrame, Records
     from .._frames import Members
 
-DEFAULT: Final = 50
 MOST: Final = 500
 """Messages of one answer."""
 
@@ -139,7 +138,7 @@ class History(HubExtension):
         name = asked.get("command")
         if name not in ("history", "replay", "search"):
             return False
-        limit = asked.get("limit", DEFAULT)
+        limit = asked.get("limit", 50)
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise HubRefusal("invalid_message", "`limit` is a number above 0")
         self.when_settled(partial(self._answered, frame, name, asked, min(limit, MOST)))

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 AGENTS: Final = 10_000
 """Agents whose discovery message is kept, those that sent one last."""
 
-DEFAULT: Final = 10
 MOST: Final = 50
 KEYWORDS: Final = 64
 LONGEST: Final = 64
@@ -107,7 +106,7 @@ class Semantic(HubExtension):
 
     def _query(self, frame: HubFrame, payload: Any) -> None:
         asked = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {"query": payload}
-        query, limit = asked.get("query"), asked.get("limit", DEFAULT)
+        query, limit = asked.get("query"), asked.get("limit", 10)
         if not isinstance(query, str):
             raise HubRefusal("invalid_message", "the payload of a query is a text, or {query, limit}")
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
