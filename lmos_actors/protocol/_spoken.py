@@ -1,4 +1,4 @@
-"""Recognition of a protocol by one frame of it: which one a server speaks that was taken for another."""
+"""Recognition of a protocol by one of its frames, for a server that was taken for another kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SIGNS: Final[dict[str, Callable[[_Members], bool]]] = {
 
 
 def spoken_in(frame: str | bytes) -> str | None:
-    """Return the name of the protocol that a frame belongs to, None where it is not known."""
+    """Return the name of the protocol that a frame belongs to, None if it is not known."""
     try:
         found: Any = msgspec.json.decode(frame)
     except (ValueError, RecursionError):

@@ -2,13 +2,14 @@
 
 Relays differ, and an agent has to get on with all of them:
 
-- Some send no welcome, an old one sends it flat; what comes right behind it counts. **An agent's id is that
-  of the welcome**, else the one it was given.
-- **Only what is `from` the relay is the relay's.** A welcome, an error or an acknowledgement that another
+- Some send no welcome, and an old one sends it without an envelope; frames right behind it count. **The
+  welcome names the agent's id**; without one the agent keeps the id that it was given.
+- **Only frames `from` the relay are the relay's own.** A welcome, an error or an acknowledgement that another
   agent has written is a message like any other.
-- The oldest refuses frames without `from`, the newest accept one's own: so it is written once it is known.
-- A follower of one relay hears a broadcast twice, and after a reconnection some come again: **an id is heard
-  once**.
+- The oldest refuses frames without `from`, and the newest accept the sender's own id there: so it is written
+  once it is known.
+- On one relay a follower hears a broadcast twice, and after a reconnection some messages come again: **an id
+  is heard once**.
 - A frame that cannot be read is counted, and nothing more.
 """
 
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SEEN: Final = 1_024
-"""Ids of messages that are remembered."""
+"""Number of message ids that are remembered."""
 
 DEPTH: Final = 1_000
-"""Levels of arrays and objects in a frame that is read."""
+"""Limit on the levels of arrays and objects in a frame that is read."""
 
 
 @attrs.frozen
@@ -54,7 +55,7 @@ class Welcomed:
 
 @attrs.frozen
 class RelayMessage:
-    """A message of another agent, or of oneself. `members` are private ones, by name."""
+    """A message from another agent, or from this one. `members` holds the private members by name."""
 
     id: str
     sender: str
@@ -71,17 +72,17 @@ class RelayMessage:
         return EVERYBODY in self.to
 
     def is_for(self, agent: str) -> bool:
-        """Return whether it is meant for an agent: by its name, or as one of everybody.
+        """Return whether the message is meant for an agent: it names the agent, or is meant for everybody.
 
-        Names beside the `*` are those of the agents that it is meant for, on a relay without direct messages;
-        that of the sender, which asks for an echo, is none of them.
+        On a relay without direct messages, names beside the `*` are the agents that the message is meant for.
+        The sender's own name among them only asks for an echo.
         """
         return agent in self.to or not set(self.to) - {EVERYBODY, self.sender}
 
 
 @attrs.frozen
 class RelayFault:
-    """The relay has refused something. `receipt` is that of the frame, where the relay repeats it."""
+    """The relay has refused something. `receipt` is its receipt, if the relay repeats it."""
 
     code: str
     message: str
@@ -102,9 +103,9 @@ RelayEvent: TypeAlias = Welcomed | RelayMessage | RelayFault | RelayAnswer
 
 
 class RelayClient:
-    """One agent on a relay, over all its connections. `id` is the agent's, as far as it is known.
+    """One agent on a relay, over all its connections. `id` is the agent's id, None while it is not known.
 
-    `names_itself`: its own id is written into its messages, which the oldest relay demands.
+    With `names_itself` its messages carry its own id, as the oldest relay demands.
     """
 
     def __init__(self, id: str | None = None, *, names_itself: bool = True) -> None:
@@ -112,7 +113,7 @@ class RelayClient:
         self.unread = 0
         """Frames that could not be read."""
         self.repeated = 0
-        """Messages that came again, and were passed over."""
+        """Messages that came again and were ignored."""
         self._names_itself = names_itself
         self._seen: Bounded[str, None] = Bounded(SEEN)
 
@@ -129,8 +130,8 @@ class RelayClient:
     ) -> bytes:
         """Return the frame of a message.
 
-        Raise ValueError for no targets, or members that are not for senders; TypeError for what is no plain
-        data.
+        Raise ValueError without targets, and for members that senders may not set; TypeError for a value that
+        is not plain data.
         """
         if not to:
             raise ValueError("a message has targets")

@@ -1,11 +1,11 @@
 """The hook by which a hub does more than pass messages on. No socket, no clock.
 
-An extension is one object of one hub. It is called about each frame, in the order in which it was named, and
-answers by the methods of the hub: `answer` to one agent, `announce` to all. It must not block. What it keeps
-goes through its `ExtensionStore`, and is handed to `start` again after a restart.
+An extension is one object of one hub. The hub calls its extensions about each frame, in the order in which
+they were named; they answer by methods of the hub: `answer` to one agent, `announce` to all. An extension
+must not block. It keeps data through its `ExtensionStore`, and gets it back in `start` after a restart.
 
-Messages are passed on before anything of them is kept: no delivery waits for a disk. So an extension shows
-what it keeps only once it is kept, and the sender learns it by `HubFrame.when_kept`.
+Messages are passed on before anything about them is kept: no delivery waits for a disk. So an extension shows
+data only once it is kept; `HubFrame.when_kept` is how the sender learns of it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Outcome: TypeAlias = Literal["passed", "command", "refused"]
 
 @attrs.frozen
 class Fate:
-    """Outcome of a frame. `delivered` counts recipients, `code` is that of the error of a refusal.
+    """Outcome of a frame. `delivered` counts recipients; `code` is the error code of a refusal.
 
-    `unknown` are targets that are not there.
+    `unknown` lists targets that are not connected.
     """
 
     outcome: Outcome
@@ -56,8 +56,8 @@ class HubRefusal(Exception):
 class HubFrame:
     """A frame of an agent that the hub has accepted.
 
-    `id` and `ts` (Unix time in milliseconds) are the hub's, `data` is the frame as it is passed on; for a
-    command it stays empty. `type` and `ref` are "" where they are no text.
+    The hub sets `id` and `ts` (Unix time in milliseconds). `data` is the frame as it is passed on; for a
+    command it stays empty. `type` and `ref` are "" if they are not texts.
     """
 
     id: str
@@ -81,7 +81,7 @@ class HubFrame:
         return EVERYBODY in self.to
 
     def value(self, member: str) -> Any:
-        """Return the value of a member, None where there is none. Raise HubRefusal for what is no JSON."""
+        """Return the value of a member, None if it is absent. Raise HubRefusal if it is not JSON."""
         if member in self._values:
             return self._values[member]
         try:
@@ -93,16 +93,16 @@ class HubFrame:
     # ---- what extensions keep of it
 
     def when_kept(self, kept: Callable[[], object], lost: Callable[[], object]) -> bool:
-        """Call `kept` once all is kept that extensions have written about it; return whether it was, at once.
+        """Call `kept` once everything that extensions have written about the frame is kept.
 
-        `lost` is called in its place where some of it could not be kept.
+        Call `lost` instead if some of it could not be kept. Return whether one of them was called at once.
         """
         self._waits.append((kept, lost))
         self._tell()
         return not self._waits
 
     def keeping(self) -> None:
-        """Note that something of it is being written."""
+        """Note that something about the frame is being written."""
         self._open += 1
 
     def settled(self, *, is_kept: bool) -> None:
@@ -153,7 +153,7 @@ class HubControl(Protocol):
         ...
 
     def announce(self, type: str, payload: Any, ref: str | None = None, *, id: str | None = None) -> None:
-        """Send a frame of the relay to all agents; it may be dropped for those that do not read."""
+        """Send a frame of the relay to all agents; it may be dropped for agents that do not read."""
         ...
 
 
@@ -171,10 +171,10 @@ class ExtensionStore(Protocol):
         then: Callable[[], object] | None = None,
         failed: Callable[[], object] | None = None,
     ) -> None:
-        """Keep values by their keys, None to forget one: all or nothing. `then` is called once it is kept.
+        """Keep values by their keys, all or nothing; None forgets a key. `then` is called once they are kept.
 
-        Where the store fails nothing is kept, and `failed` is called in its place. Without changes it waits
-        for what all extensions of the hub have written before.
+        If the store fails nothing is kept, and `failed` is called instead. Without changes it waits for
+        everything that all extensions of the hub have written before.
         """
         ...
 
@@ -217,8 +217,8 @@ class _NotedStore:
 class HubExtension:
     """An extension of a hub: subclass it, and override the hooks that matter.
 
-    A hook may raise HubRefusal in `command` and `check`: the frame is refused with an error. `name` and
-    `version` are in the hub's welcome. The members that `echoed` names are repeated in errors about a frame.
+    `command` and `check` may raise HubRefusal: the frame is refused with an error. `name` and `version` are
+    in the hub's welcome. The members that `echoed` names are repeated in errors about a frame.
     """
 
     name: ClassVar[str]
@@ -229,25 +229,25 @@ class HubExtension:
     store: ExtensionStore
 
     def start(self, hub: HubControl, store: ExtensionStore, records: Records) -> None:
-        """Begin, with what was kept before."""
+        """Begin with the records that were kept before."""
         self.hub = hub
         self.store = self._noted = _NotedStore(hub, store)
 
     def when_settled(self, call: Callable[[], object]) -> None:
-        """Call a function once all is kept, or lost, that it is writing; at once if nothing is."""
+        """Call a function once all writes of this extension are kept or lost, at once if there are none."""
         if self._noted.writing:
             self.store.write({}, call, call)
         else:
             call()
 
     def joined(self, agent: str) -> None:
-        """Note that an agent has connected that was not."""
+        """Note that an agent has connected that was not connected before."""
 
     def left(self, agent: str) -> None:
         """Note that an agent is no longer connected."""
 
     def command(self, frame: HubFrame) -> bool:
-        """Carry a command out; return False if it is none of this extension."""
+        """Carry out a command; return False if it does not belong to this extension."""
         return False
 
     def check(self, frame: HubFrame) -> None:
@@ -260,7 +260,8 @@ class HubExtension:
     def done(self, frame: HubFrame, fate: Fate) -> None:
         """Note that a message was passed on, or a command carried out.
 
-        It is too late to refuse it: a HubRefusal, as of a member that cannot be read, ends the hook alone.
+        It is too late to refuse it: a HubRefusal, such as for a member that cannot be read, ends only this
+        hook.
         """
 
     def acknowledge(self, frame: HubFrame, fate: Fate) -> None:

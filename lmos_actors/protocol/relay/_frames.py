@@ -1,10 +1,9 @@
 """The frames of an AgentRelay: JSON objects whose members pass as the bytes that came.
 
-A relay has no business with what agents tell each other. So of a frame only the members of the protocol are
-read; the payload and all private members are checked as JSON, and are sent on byte for byte: a number of
-twenty digits stays what it is. Of a frame's own member that stands twice the last one counts, as in all
-relays that were recorded; it is sent on once. What is read of the others is refused where a member in it
-stands twice.
+A relay has no business with what agents tell each other. So it reads only the members of the protocol; it
+checks the payload and all private members as JSON, and sends them on byte for byte: a number of twenty digits
+stays what it is. If a frame has a member twice, the last one counts, as in all relays that were recorded, and
+is sent on once. A value that the relay reads is refused if a member inside it stands twice.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ EVERYBODY: Final = "*"
 """The target of a broadcast."""
 
 OWN: Final = ("id", "from", "ts")
-"""Members that the relay gives, whatever a sender has written there."""
+"""Members that the relay sets itself, whatever a sender has written there."""
 
 Members = dict[str, Raw]
 
@@ -43,7 +42,7 @@ class Unreadable(Struct, frozen=True):
 
 
 def read_members(data: bytes, depth: int) -> Members | Unreadable:
-    """Return the members of a frame, with at most so many levels of arrays and objects in them."""
+    """Return the members of a frame with at most `depth` levels of arrays and objects."""
     if data.count(b"[") + data.count(b"{") > depth and _depth_of(data) > depth:
         return Unreadable(f"it is nested deeper than {depth} levels")
     try:
@@ -53,7 +52,7 @@ def read_members(data: bytes, depth: int) -> Members | Unreadable:
 
 
 def _depth_of(data: bytes) -> int:
-    """Return how deep arrays and objects are nested in a text, which need be no JSON."""
+    """Return how deep arrays and objects are nested in a text, which need not be JSON."""
     deepest = now = 0
     for byte in _STRING.sub(b"", data):
         if byte in b"[{":
@@ -65,7 +64,7 @@ def _depth_of(data: bytes) -> int:
 
 
 def value_of(members: Mapping[str, Raw], name: str) -> Any:
-    """Return the value of a member, None where there is none. Raise ValueError for what is no JSON."""
+    """Return the value of a member, None if it is absent. Raise ValueError if it is not JSON."""
     raw = members.get(name)
     if raw is None:
         return None
@@ -76,7 +75,7 @@ def value_of(members: Mapping[str, Raw], name: str) -> Any:
 
 
 def text_of(members: Mapping[str, Raw], name: str) -> str | None:
-    """Return a member that is a text, None for any other."""
+    """Return the text of a member, None if it is absent, unreadable or not a text."""
     try:
         value = value_of(members, name)
     except ValueError:
@@ -90,5 +89,5 @@ def write_members(members: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def write_value(value: Any) -> bytes:
-    """Return a value as JSON. Raise TypeError for what is no plain data."""
+    """Return a value as JSON. Raise TypeError if it is not plain data."""
     return _write(value)

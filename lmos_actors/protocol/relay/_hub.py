@@ -1,17 +1,18 @@
 """The hub of an AgentRelay: who is there, and what becomes of each frame. No socket, no clock.
 
-The host authenticates, and opens a connection for an agent; its frames come in by `receive`, what is to be
-sent to it waits in its outbox. The rules:
+The host authenticates agents, and opens a connection for each. An agent's frames come in by `receive`; frames
+for it wait in its outbox. The rules:
 
 - **Every frame has one fate**: it is passed on, carried out as a command, or refused with an error. The
   counts of `statistics` add up.
 - **Identity is the hub's word.** `from` is the agent of the connection; a frame that names another is
-  refused. `id` and `ts` are the hub's, whatever was written there.
+  refused. The hub sets `id` and `ts`, whatever was written there.
 - **Each recipient has a message once**, however often it is named. A broadcast goes to all but its sender.
 - **`relay` among the targets makes a command**, which nobody else sees.
 - **An agent has one connection.** A newer one takes over, and the older is closed with 4009.
-- **Limits**: of size, nesting, targets, and rates by agent, which outlive its connections. Errors do not
-  amplify: beyond a rate there is one error a second, and after a minute the end.
+- **Limits** hold for size, nesting and targets, and for the rates of an agent, which outlive its connections.
+  Errors do not amplify: beyond a rate the agent gets one error a second, and after a minute its connection
+  ends.
 
 Decisions have the numbers of `docs/reference/relay-dialects.md`. Instants are seconds of the host's clock.
 """
@@ -65,23 +66,23 @@ CLOSED: Final = "closed"
 """The code of a fate, not of an error: a frame that came while the connection was being closed."""
 
 PATIENCE: Final = 60.0
-"""Seconds that an agent may go on beyond its rate."""
+"""Seconds for which an agent may exceed its rate."""
 
 CALM: Final = 10.0
-"""Seconds within its rate after which they begin anew."""
+"""Seconds within its rate after which `PATIENCE` begins anew."""
 
 CAPABILITIES: Final = ("broadcast", "direct", "subscribe")
 
 
 @attrs.frozen(kw_only=True)
 class HubOptions:
-    """The limits of a hub, and how it calls itself.
+    """The limits of a hub, its name and its version.
 
-    `max_message` is the bytes of a frame, `max_depth` the levels of arrays and objects in it. Rates are by
-    agent: so many frames in so many seconds, which may also come at once. Of what waits for an agent the
-    broadcasts go beyond `outbox_bytes`, the connection beyond `outbox_most`. With `broadcasts` "followed" an
-    agent that follows anybody hears the broadcasts of those alone; who follows whom is kept `resume_seconds`
-    after an agent has left.
+    `max_message` limits the bytes of a frame, `max_depth` its levels of arrays and objects. Each of the
+    `rates` allows an agent so many frames in so many seconds, which may also come at once. If more than
+    `outbox_bytes` wait for an agent, broadcasts are dropped; beyond `outbox_most` its connection is closed.
+    With `broadcasts` "followed" an agent that follows others hears only their broadcasts; its follows are
+    kept for `resume_seconds` after it has left.
     """
 
     name: str = RELAY
@@ -101,9 +102,10 @@ class HubOptions:
 
 @attrs.frozen
 class HubStatistics:
-    """Counts of what there was: `frames` is the sum of `passed`, `commands` and `refused`.
+    """Counts since the hub began: `frames` is the sum of `passed`, `commands` and `refused`.
 
-    `deliveries` is the sum over the messages that were passed on; `dropped` of these were not read in time.
+    `deliveries` counts the recipients of all messages that were passed on; `dropped` counts broadcasts that
+    were not read in time.
     """
 
     connected: int
@@ -116,7 +118,7 @@ class HubStatistics:
 
 
 class _Allowance:
-    """So many frames in so many seconds: a bucket that refills."""
+    """An allowance of so many frames in so many seconds: a bucket that refills."""
 
     __slots__ = ("_at", "_burst", "_left", "_rate")
 
@@ -149,9 +151,9 @@ class _Agent:
 class Hub:
     """The agents of a relay.
 
-    `new_id` makes the ids of messages, `now` is Unix time in milliseconds. The extensions are to be started
-    by the host, before the first connection, with what they have kept. `shared` makes of a broadcast what the
-    host sends to each recipient: it is called once for all of them.
+    `new_id` makes the ids of messages, `now` is Unix time in milliseconds. The host must start the
+    extensions, with their kept records, before the first connection. `shared` turns a broadcast into the
+    bytes that the host sends to each recipient: it is called once for all of them.
     """
 
     def __init__(
@@ -171,7 +173,7 @@ class Hub:
         self.on_change: Callable[[], object] = lambda: None
         """Called when `due_at` may have changed."""
         self.passing: Callable[[Members], AbstractContextManager[Members]] | None = None
-        """Entered while a message is passed on; returns the members that it is passed on with."""
+        """Entered while a message is passed on; returns the members to pass on."""
         self.handled: HubFrame | None = None
         """The frame whose hooks are being called."""
         self._new_id = new_id
@@ -183,9 +185,9 @@ class Hub:
         self._dropped = 0  # of connections that have ended
 
     def connect(self, agent: str, at: float, wake: Callable[[], object] = lambda: None) -> HubConnection:
-        """Open a connection of an agent, and welcome it; an older one is closed.
+        """Open a connection of an agent, and welcome the agent; an older connection is closed.
 
-        `wake` is called when there is something to send where there was nothing.
+        `wake` is called when the outbox gets something to send.
         """
         known = self._known(agent, at)
         is_new = known.connection is None
@@ -228,7 +230,7 @@ class Hub:
         }
 
     def disconnect(self, connection: HubConnection, at: float) -> None:
-        """Forget a connection that has ended; it does nothing for one that has been replaced."""
+        """Forget a connection that has ended; an agent with a newer one stays connected."""
         self._dropped += connection.outbox.dropped
         connection.is_gone = True
         agent = connection.known
@@ -293,13 +295,13 @@ class Hub:
             found.answer(type, payload, ref)
 
     def announce(self, type: str, payload: Any, ref: str | None = None, *, id: str | None = None) -> None:
-        """Send a frame of the relay to all agents; it may be dropped for those that do not read."""
+        """Send a frame of the relay to all agents; it may be dropped for agents that do not read."""
         data = self._shared(self.own_frame(EVERYBODY, type, payload, ref, id=id))
         for each in self._open.values():
             each.outbox.put(data, is_broadcast=True)
 
     def statistics(self) -> HubStatistics:
-        """Count what there was."""
+        """Return the counts since the hub began."""
         counts = self._counts
         return HubStatistics(
             len(self._open),
@@ -322,7 +324,7 @@ class Hub:
     def own_frame(
         self, to: str, type: str, payload: Any = None, ref: str | None = None, *, id: str | None = None
     ) -> bytes:
-        """Return a frame of the relay itself, with the time, and an id if none is given."""
+        """Return a frame of the relay itself, with the time, and with a new id unless one is given."""
         members: list[tuple[str, Any]] = [("id", id or self._new_id()), ("from", RELAY), ("to", [to])]
         members.append(("type", type))
         if payload is not None:
@@ -350,7 +352,7 @@ class Hub:
     ) -> Fate:
         """Pass a message on to its recipients, each of which gets it once. Raise HubRefusal.
 
-        `frame` is for the extensions, None where there are none.
+        `frame` is for the extensions, None if there are none.
         """
         id, now = (self._new_id(), self.now()) if frame is None else (frame.id, frame.ts)
         head = (("id", write_value(id)), ("from", write_value(sender.agent)))
@@ -406,7 +408,7 @@ class HubConnection:
         self._wake = wake
 
     def end(self, code: int, reason: str) -> None:
-        """Have the connection closed; what waits is sent before."""
+        """Have the connection closed; the frames that wait are sent before."""
         if self.closing is None:
             self.closing = code, reason
             self._wake()
@@ -418,7 +420,7 @@ class HubConnection:
         return self.outbox.frames(room)
 
     def quota(self, at: float) -> list[tuple[int, int, float]]:
-        """Return for each rate how many frames may come at once, of how many in how many seconds."""
+        """Return for each rate how many frames may come now, and its frames and seconds."""
         rates = zip(self.known.allowances, self._hub.options.rates, strict=True)
         return [(max(0, int(each.refill(at))), most, seconds) for each, (most, seconds) in rates]
 
@@ -430,7 +432,7 @@ class HubConnection:
     # ---- frames of the agent
 
     def receive(self, data: str | bytes, at: float) -> Fate:
-        """Take a text frame, or a binary one that holds a text; return what has become of it."""
+        """Take a text frame, or a binary one that holds a text; return its fate."""
         return self._hub.count(self._fate_of(data, at))
 
     def _fate_of(self, data: str | bytes, at: float) -> Fate:
@@ -536,7 +538,7 @@ class HubConnection:
     # ---- commands
 
     def _command(self, members: Members, frame: HubFrame | None) -> None:
-        """Carry a command out. Raise HubRefusal."""
+        """Carry out a command. Raise HubRefusal."""
         type, payload = value_of(members, "type"), value_of(members, "payload")
         if type == "ping":
             self.answer("pong")

@@ -1,7 +1,7 @@
-"""Outbox of an agent on a relay: bounded, with the least loss where the agent does not read.
+"""Outbox of an agent on a relay: bounded, with the least loss if the agent does not read.
 
-Direct messages and answers of the relay stay; of the broadcasts the oldest are dropped, and how many is
-reported once, in front of what comes next. Beyond a second bound the connection is to be closed.
+Direct messages and the relay's answers stay. The oldest broadcasts are dropped, and one frame in front of the
+next ones reports how many. Beyond a second bound the connection must be closed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 STEP: Final = 32 << 10
-"""Bytes that wait are accounted for in such steps: `wake` is called for each."""
+"""Waiting bytes are accounted for in steps of this size: `wake` is called at each step."""
 
 
 class _Waiting:
@@ -41,7 +41,7 @@ class Outbox:
         self.taken = 0
         """Frames that were taken."""
         self.is_too_full = False
-        """More waits than may: the connection is to be closed."""
+        """More bytes wait than are allowed: the connection must be closed."""
         self._soft, self._hard = soft, hard
         self._gap = gap
         self._wake = wake

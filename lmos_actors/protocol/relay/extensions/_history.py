@@ -1,4 +1,4 @@
-"""History: what was said on a relay, for those who may know it.
+"""History: the messages of a relay, for agents that may read them.
 
 A command of the type `command` with one of the payloads
 
@@ -7,12 +7,13 @@ A command of the type `command` with one of the payloads
 - `{"command": "search", "query": TEXT, "limit": N}`: the newest messages with all these words
 
 is answered with `command_result`, whose payload is `{"command", "messages", "more"}`: frames as they were
-passed on, oldest first, and whether there are more. Who asks gets broadcasts, and what it has sent or was
-sent. A message with `"no_store": true` is not kept. What is kept is bounded by number, bytes and age.
+passed on, oldest first, and whether there are more. An agent gets broadcasts, and messages that it has sent
+or received. A message with `"no_store": true` is not kept. The history is bounded by number, bytes and age.
 
-Nobody is shown a message before it is kept. An answer waits for what is being written as the question comes,
-so whoever asks finds what it has said before. A message that could not be kept is not there, and its receipt
-says so. A hub without a store keeps nothing that outlives it: its answers have the member `"kept": false`.
+Nobody is shown a message before it is kept. An answer waits for everything that is being written when the
+question comes, so an agent finds what it has said before. A message that could not be kept is not in the
+history, and its receipt says so. Without a store the hub keeps nothing that outlives it: its answers have the
+member `"kept": false`.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ if TYPE_CHECKING:
     from .._frames import Members
 
 MOST: Final = 500
-"""Messages of one answer."""
+"""Limit on the messages of one answer."""
 
 ANSWER_BYTES: Final = 48 << 10
-"""Bytes of the messages of one answer: it fits a frame of 64 KiB."""
+"""Limit on the bytes of the messages in one answer, which so fits a frame of 64 KiB."""
 
 FOUND: Final = 2_000
-"""Messages that a search looks at, the newest."""
+"""Limit on the messages that one search of the index returns."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -56,7 +57,7 @@ class Kept(msgspec.Struct, frozen=True):
     frame: Raw
 
     def is_for(self, agent: str) -> bool:
-        """Return whether an agent may know it."""
+        """Return whether an agent may read it."""
         return EVERYBODY in self.to or agent == self.sender or agent in self.to
 
 
@@ -130,7 +131,7 @@ class History(HubExtension):
     # ---- asking
 
     def command(self, frame: HubFrame) -> bool:
-        """Answer a question about what was said."""
+        """Answer a question about the history."""
         payload = frame.value("payload")
         if frame.type != "command" or not isinstance(payload, dict):
             return False
@@ -211,7 +212,7 @@ def _fitting(messages: Iterator[Kept], limit: int) -> tuple[list[Kept], bool]:
 
 
 def _text_in(kept: Kept) -> str:
-    """Return what a message says, nothing for a payload that is JSON and cannot be read: a huge number."""
+    """Return the text of a message, "" for a payload that cannot be read, such as a huge number."""
     members: Members = msgspec.json.decode(kept.frame, type=dict[str, Raw])
     try:
         return text_of(value_of(members, "payload"))

@@ -1,4 +1,4 @@
-"""Presence: who follows an agent hears when it comes and goes."""
+"""Presence: the followers of an agent hear when it comes and goes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .._extension import HubExtension
 class Presence(HubExtension):
     """The extension `presence`: `joined` and `left`, with `{"agent": ID}`.
 
-    A newer connection that takes over from an older one is neither.
+    Neither is sent when a newer connection takes over from an older one.
     """
 
     name = "presence"

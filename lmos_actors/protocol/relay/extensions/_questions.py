@@ -1,4 +1,4 @@
-"""Questions to people: agents of this package tell each other over the hub while they wait for a person."""
+"""Questions to people: agents of this package tell each other over the hub that they wait for a person."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ WAITING: Final = "waiting"
 
 
 class Questions(HubExtension):
-    """The extension `questions`: the word of the hub that `waiting` is no answer, and nothing else.
+    """The extension `questions`: it only announces that a `waiting` message is no answer.
 
-    While the answer to a question waits for a person, who asked gets messages of the type `waiting` with the
-    `ref` of that answer: `{"id", "key", "expires"}`, every 10 s, and null once it waits no longer. On hubs
-    without the extension a client would take them for the answer, so there they are not sent.
+    While an answer waits for a person, the asking agent gets messages of the type `waiting` with the `ref` of
+    that answer: `{"id", "key", "expires"}` every 10 s, and null once it no longer waits. They are not sent on
+    hubs without the extension, where a client would take them for the answer.
     """
 
     name = "questions"

@@ -1,13 +1,13 @@
-"""Receipts: who sends a message learns its id, and how many got it.
+"""Receipts: the sender of a message learns its id, and how many agents got it.
 
 A relay gives messages their ids and does not tell them to the sender, so an answer's `ref` says nothing to
-the one who asked. A member `receipt`, a text of the sender's, is answered with a message of the type
-`receipt` whose `ref` is the id. Errors about a frame repeat the member.
+the agent that asked. A member `receipt`, a text that the sender chooses, is answered with a message of the
+type `receipt` whose `ref` is the id. Errors about a frame repeat the member.
 
-A receipt comes once everything is kept that the hub keeps of the frame, or an error `unavailable` if it could
-not be. Delivery does not wait for that, so an answer might come before the receipt. Where there is something
-to wait for, a message is answered with `passed` at once, which has the same content: it comes before any
-answer, and says that the message was passed on, not that anything of it is kept.
+The receipt comes once the hub has kept everything that it keeps of the frame; if it could not, an error
+`unavailable` comes. Delivery does not wait for that, so an answer might come before the receipt. If there is
+something to wait for, a message of the type `passed` with the same content comes at once, before any answer:
+it says that the message was passed on, not that anything of it is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .._extension import Fate, HubFrame
 
 LONGEST: Final = 256
-"""Characters of a receipt."""
+"""Limit on the characters of a receipt."""
 
 
 class Receipts(HubExtension):
@@ -30,7 +30,7 @@ class Receipts(HubExtension):
     echoed = ("receipt",)
 
     def command(self, frame: HubFrame) -> bool:
-        """Check the member; the command is another's."""
+        """Check the member; the command itself belongs to another extension."""
         self.check(frame)
         return False
 

@@ -1,12 +1,12 @@
-"""Semantic queries: who knows something about it, and what was said about it.
+"""Semantic queries: which agents know about a subject, and which messages were about it.
 
 - A message of the type `query` to the relay, its payload a text or `{"query": TEXT, "limit": N}`, is answered
   with `query_result`: `{"agents": [{"agent", "score"}], "messages": [{"score", "message"}]}`, best first.
   Agents are found by their newest `discovery` message, messages in the history if the hub keeps one and the
-  asker may know them. Scores are BM25: larger is better, and they compare within one answer only.
+  asking agent may read them. Scores are BM25: larger is better; they compare only within one answer.
 - `{"command": "semantic_subscribe", "keywords": [WORDS]}`, as a `command`, asks for keywords: a broadcast
-  with a member `keywords` goes to those alone who have asked for one of its words. They are kept until
-  the agent leaves, and replace those of before.
+  with a member `keywords` goes only to agents that have asked for one of its words. An agent's keywords are
+  kept until it leaves, and replace its former ones.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from .._extension import ExtensionStore, Fate, HubControl, HubFrame, Records
 
 AGENTS: Final = 10_000
-"""Agents whose discovery message is kept, those that sent one last."""
+"""Limit on the agents whose discovery message is kept: those that sent one last."""
 
 MOST: Final = 50
 KEYWORDS: Final = 64
 LONGEST: Final = 64
-"""Characters of a keyword."""
+"""Limit on the characters of a keyword."""
 
 ANSWER_BYTES: Final = 40 << 10
 
@@ -65,7 +65,7 @@ class Semantic(HubExtension):
     # ---- discovery messages
 
     def done(self, frame: HubFrame, fate: Fate) -> None:
-        """Note the description of itself that an agent has sent to everybody."""
+        """Keep the description of itself that an agent has sent to everybody."""
         if frame.type != "discovery" or fate.outcome != "passed" or not frame.is_broadcast:
             return
         found = _Discovery(frame.sender, f"{frame.sender} {text_of(frame.value('payload'))}")
@@ -74,7 +74,7 @@ class Semantic(HubExtension):
         self.store.write({_key(number): msgspec.json.encode(found)}, partial(self._written, number, found))
 
     def _written(self, number: int, found: _Discovery) -> None:
-        """Have a description that is kept found, in the place of its agent's older one."""
+        """Add a description that is kept to the index, in place of the agent's older one."""
         self._next = max(self._next, number + 1)
         self._remove(found.agent)
         self._known[found.agent] = number
@@ -150,13 +150,13 @@ class Semantic(HubExtension):
         self.hub.answer(frame.sender, "command_result", answer, frame.ref or None)
 
     def hears(self, frame: HubFrame, agent: str) -> bool:
-        """Return whether an agent has asked for a keyword of a broadcast; True where it has none."""
+        """Return whether an agent has asked for a keyword of a broadcast; True if the broadcast has none."""
         words = _keywords_in(frame.value("keywords")) if "keywords" in frame.members else None
         return not words or not words.isdisjoint(self._keywords.get(agent, ()))
 
 
 def _keywords_in(value: Any) -> frozenset[str] | None:
-    """Return keywords, None for what is no array of texts."""
+    """Return the keywords, None for anything but an array of texts of 1 to `LONGEST` characters."""
     if not isinstance(value, list):
         return None
     found: list[Any] = value  # pyright: ignore[reportUnknownVariableType]

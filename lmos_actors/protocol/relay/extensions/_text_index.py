@@ -12,11 +12,11 @@ import msgspec
 from lmos_actors.errors import ConfigError
 
 WORDS: Final = 32
-"""Words of a query that count."""
+"""Limit on the words of a query: the first ones count."""
 
 LONGEST_WORD: Final = 64
 LONGEST_TEXT: Final = 16 << 10
-"""Characters of a text that are indexed."""
+"""Limit on the characters of a text: the first ones count."""
 
 _WORD: Final = re.compile(r"\w+")
 
@@ -45,7 +45,7 @@ class TextIndex:
     def search(self, query: str, *, every: bool, limit: int) -> list[tuple[int, float]]:
         """Return the numbers of the best texts and their scores, the highest first.
 
-        `every`: all words of the query are in them; else one of them at least.
+        With `every` a text must have all words of the query, otherwise at least one.
         """
         words = [word[:LONGEST_WORD] for word in _WORD.findall(query[:LONGEST_TEXT])[:WORDS]]
         if not words:
@@ -60,7 +60,7 @@ class TextIndex:
 
 
 def text_of(value: Any) -> str:
-    """Return texts and numbers of a payload as one text, names of members included."""
+    """Return a payload as one text, with the names of its members."""
     if isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode("utf-8", "replace").replace("\\n", " ")

@@ -1,21 +1,21 @@
 """Votes on a relay: `proposal`, `vote`, `vote_result`.
 
-- A broadcast of the type `proposal` opens a vote. Its own members: `deadline` (Unix time in milliseconds;
-  by default, and at the latest, seven days from now), and `quorum`, which may only raise that of the hub.
-- `vote` with `{"approve": true | false}`, whose `ref` is the id of the proposal, to `relay` or to the
-  proposer. An agent's newer vote replaces its older one. A vote about nothing, or that comes too late, is
-  refused.
+- A broadcast of the type `proposal` opens a vote. Its own members: `deadline` (Unix time in milliseconds; by
+  default, and at the latest, seven days from now), and `quorum`, which may only raise the hub's quorum.
+- `vote` with `{"approve": true | false}` goes to `relay` or to the proposer; its `ref` is the id of the
+  proposal. An agent's newer vote replaces its older one. A vote that is about no proposal, or comes too late,
+  is refused.
 - `vote_result` with `{"status", "votes": {"approve", "reject"}, "quorum"}`, by `ref`, goes to everybody,
   once.
 
-The quorum is what the agents weigh that were active in the last seven days, as the vote begins. A proposal
-has passed as soon as approvals are more than half of it and more than rejections; it is rejected as soon as
-rejections are more than half of it. At its deadline it is rejected if more than half of the quorum has voted,
-else it has expired.
+The quorum is the total weight of the agents that were active in the seven days before the vote begins. A
+proposal has passed as soon as approvals are more than half of it and more than rejections; it is rejected as
+soon as rejections are more than half of it. At its deadline it is rejected if more than half of the quorum
+has voted, else it has expired.
 
 Votes, deadlines and results are kept. An end is kept before it is announced, and the announcement has the
-same id after a restart: a result is never heard as two. After a restart nothing ends by its deadline for
-`GRACE` seconds, so that agents can come back to hear it; votes are late all the same.
+same id after a restart: nobody hears one result as two. After a restart nothing ends by its deadline for
+`GRACE` milliseconds, so that agents can come back to hear it; votes after the deadline are late all the same.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ AGAIN: Final = 5_000
 """Milliseconds after which an end that could not be kept is tried again."""
 
 OPEN: Final = 1_000
-"""Votes that are open at once."""
+"""Limit on the votes that are open at once."""
 
 OPEN_OF_ONE: Final = 20
-"""Votes of one proposer that are open at once."""
+"""Limit on the votes of one proposer that are open at once."""
 
 ENDED: Final = 1_000
-"""Votes that have ended and are remembered, so that late voters learn it."""
+"""Limit on the ended votes that are remembered, so that late voters learn the outcome."""
 
 ACTIVE: Final = 100_000
-"""Agents whose activity is remembered."""
+"""Limit on the agents whose activity is remembered."""
 
 RENEWED: Final = 3_600_000
-"""Milliseconds after which activity is kept anew."""
+"""Milliseconds after which an agent's activity is stored again."""
 
 
 class Vote(msgspec.Struct):
-    """A vote: of whom, until when, and how it stands."""
+    """A vote: its proposer, its deadline, and how it stands."""
 
     proposer: str
     deadline: int
@@ -73,7 +73,7 @@ class Vote(msgspec.Struct):
 
 
 class Voting(HubExtension):
-    """The extension `voting`. `weights` are those of agents whose vote does not weigh 1."""
+    """The extension `voting`. `weights` has the weights of agents whose vote does not weigh 1."""
 
     name = "voting"
 
@@ -136,7 +136,7 @@ class Voting(HubExtension):
     # ---- proposals
 
     def check(self, frame: HubFrame) -> None:
-        """Refuse a proposal or a vote that means nothing, before others see it."""
+        """Refuse an invalid proposal or vote before others see it."""
         if frame.type == "proposal" and frame.is_broadcast:
             self._checked = frame.id, *self._terms(frame)
         elif frame.type == "vote" and self._is_of_proposer(frame):
@@ -186,12 +186,12 @@ class Voting(HubExtension):
         return True
 
     def _is_of_proposer(self, frame: HubFrame) -> bool:
-        """Return whether a message goes to the one who has proposed what it is about."""
+        """Return whether a message goes to the proposer of the vote that it is about."""
         found = self._open.get(frame.ref) or self._ended.get(frame.ref)
         return found is not None and found.proposer in frame.to
 
     def _vote_in(self, frame: HubFrame) -> tuple[Vote, bool]:
-        """Return which vote a frame is about, and whether it approves. Raise HubRefusal."""
+        """Return the vote that a frame is about, and whether the frame approves. Raise HubRefusal."""
         payload = frame.value("payload")
         approve = cast("dict[str, Any]", payload).get("approve") if isinstance(payload, dict) else None
         if not isinstance(approve, bool):
@@ -218,7 +218,7 @@ class Voting(HubExtension):
             self._keep(frame.ref, vote)
 
     def _tally(self, vote: Vote) -> tuple[int, int]:
-        """Return what approvals and rejections weigh."""
+        """Return the weight of the approvals and of the rejections."""
         sums = {True: 0, False: 0}
         for agent, approves in vote.votes.items():
             sums[approves] += self._weight(agent)
@@ -265,7 +265,7 @@ class Voting(HubExtension):
         return self._quiet_until if vote.status is not None else max(vote.deadline, self._quiet_until)
 
     def due(self) -> None:
-        """End the votes whose deadline has passed."""
+        """End the votes whose deadline has passed, and retry ends that could not be kept."""
         now = self.hub.now()
         for id, vote in tuple(self._open.items()):
             if self._due_of(id, vote) > now:
