@@ -3,13 +3,14 @@
 A call begins with a binary frame of a client and ends with a frame that is flagged as the last one, or with a
 `hangup`. The rules of its frames stand here, for both ends:
 
-- **Numbers.** Each direction counts its frames over all connections of the call. A number beyond the next
-  one means that frames were *lost*. After a resumption frames that were there before are *late*: they are
-  dropped. On one connection none is late, as TCP keeps their order and not every client counts. A client
-  that begins with 0 again after a resumption counts anew.
-- **Format.** A client proposes one with its first frame, and the agent's own takes its place, part by part:
-  the server answers with what is agreed on. Frames that name another format are dropped, as they would
-  sound wrong, until the client has changed; one that does not within `CHANGE_SECONDS` cannot be served.
+- **Numbers.** Each direction counts its frames over all connections of the call. A number beyond the next one
+  means that frames were *lost*. After a resumption, frames with earlier numbers are *late*: they are dropped.
+  On one connection none is late, as TCP keeps their order and not every client counts. A client that begins
+  with 0 again after a resumption counts anew.
+- **Format.** A client proposes a format with its first frame, and the agent's own format overrides it part by
+  part: the server answers with the agreed format. Frames that name another format are dropped, as they would
+  sound wrong, until the client has changed; a client that does not change within `CHANGE_SECONDS` cannot be
+  served.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ._media import MediaFrame, MediaInfo
 
 SOUND: Final = "audio/"
-"""With what the media types of sound begin."""
+"""The beginning of the media types of sound."""
 
 CHANGE_SECONDS: Final = 5.0
 """Seconds that a client has to send sound in the format that was agreed on."""
@@ -48,7 +49,7 @@ class FrameOrder:
         self._is_resumed = True
 
     def take(self, number: int) -> bool:
-        """Count a frame; return False for one that is late."""
+        """Count a frame; return False if it is late."""
         expected, self.next = self.next, number + 1
         if expected is None or number == expected:
             return True
@@ -62,7 +63,7 @@ class FrameOrder:
 
 
 def proposed_format(info: MediaInfo) -> AudioFormat | None:
-    """Return the format that a client proposes with its first frame; None if that is no sound."""
+    """Return the format that a client proposes with its first frame; None if the frame is not sound."""
     if info.mime_type and not info.mime_type.startswith(SOUND):
         return None
     named = AudioFormat(codec=info.codec or "", sample_rate=info.sample_rate, channels=info.channels)
@@ -70,7 +71,7 @@ def proposed_format(info: MediaInfo) -> AudioFormat | None:
 
 
 def agreed_format(proposed: AudioFormat, wanted: AudioFormat | None) -> AudioFormat:
-    """Return the proposed format with those parts of the wanted one that are given."""
+    """Return the wanted format, completed by the proposed one."""
     return proposed if wanted is None else _merged(proposed, wanted)
 
 
@@ -94,7 +95,7 @@ class CallIn:
     _wrong_since: float | None = None
 
     def take(self, frame: MediaFrame, at: float) -> bool:
-        """Count a frame; return whether its sound is to be heard."""
+        """Count a frame; return whether its sound may be used."""
         if not self.order.take(frame.sequence):
             return False
         info, format = frame.info, self.format
@@ -110,5 +111,5 @@ class CallIn:
         return True
 
     def is_unsatisfiable(self, at: float) -> bool:
-        """Return whether the client has not changed its format in time."""
+        """Return whether the client has failed to change its format in time."""
         return self._wrong_since is not None and at - self._wrong_since >= CHANGE_SECONDS

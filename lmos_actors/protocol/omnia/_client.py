@@ -2,15 +2,15 @@
 
 Facades differ, and a client has to talk to all of them (`docs/explanation/omnia.md`):
 
-- The oldest sends nothing until it is spoken to, the newest announces a session at once. So nothing is
-  waited for before the first message, and **the newest `session_id` of any frame is the session**; but an
-  announcement does not take the place of a session that is to go on, as the newest announces one anyway.
-- The newest asks clients to carry out calls of tools; for the oldest any frame of a client is a message, an
-  answer to a call too. So **calls are answered only where a session was announced that nobody had asked
-  for**: the oldest announces one in answer to each message without a session, and no other. Calls that are
-  marked as shown, as ours are, need no answer.
-- The newest refuses a message that is sent in the instant in which the turn before ends. Such a refusal is
-  no failure: **that turn has never begun**, and may be asked for again.
+- The oldest sends nothing until it is spoken to, the newest announces a session at once. So the first message
+  waits for nothing, and **the newest `session_id` of any frame is the session**. But an announcement does not
+  replace a session that the client resumes, as the newest facade announces one anyway.
+- The newest asks clients to carry out calls of tools; the oldest takes every frame of a client for a message,
+  even an answer to a call. So **a client answers calls only after a session was announced unasked**: the
+  oldest announces one only in answer to a message without a session. Calls that are marked as shown, as ours
+  are, need no answer.
+- The newest refuses a message that is sent just as the turn before ends. Such a refusal is no failure: **that
+  turn has never begun**, and may be asked for again.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ End: TypeAlias = Literal["done", "failed", "refused"]
 """The end of a turn: an answer, an error; or it was refused before it began, so it may be asked for again."""
 
 OF_NO_TURN: Final = (Connected, UploadReady, UploadComplete)
-"""The frames of a server that belong to no turn, but errors."""
+"""The frames of a server, except errors, that belong to no turn."""
 
 _REFUSALS: Final = (RATE_LIMITED, INVALID_MESSAGE)
 
 
 @attrs.frozen
 class ServerSaid:
-    """A frame of the server. `ends`: the turn has ended so. `asks`: it is a call that is to be answered."""
+    """A frame of the server. `ends` is how it ends the turn, if it does. `asks`: it is a call to answer."""
 
     message: ServerMessage | UnknownFrame | Unreadable
     ends: End | None = None
@@ -76,8 +76,7 @@ class ServerSaid:
 class ClientConnection:
     """One connection to an agent.
 
-    `session_id` is the session that is to go on. `wake` is called when there are frames to send where there
-    were none.
+    `session_id` is the session to resume. `wake` is called when a frame waits to be sent and none did before.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class ClientConnection:
         self._wake = wake
         self._unasked = 0  # announcements, without those that messages ask for
         self.is_announced = False
-        """The server has announced a session that nobody had asked for."""
+        """The server has announced a session that the client had not asked for."""
         self._resumes = session_id is not None  # until a frame of a turn shows what has become of it
         self._waiting: deque[tuple[bytes, bool]] = deque()
 
@@ -133,7 +132,7 @@ class ClientConnection:
         self._put(ToolCallAck(session_id=self.session_id, tool_call_ack=CallId(call_id=call_id)))
 
     def answer_call(self, call_id: str, result: Any | UnsetType = UNSET, error: str | None = None) -> None:
-        """Send the result of a call, or else the error. Raise TypeError for a result that is no JSON."""
+        """Send the result of a call, or its error. Raise TypeError for a result without a JSON form."""
         answer = ToolAnswer(call_id=call_id, result=result, error=error)
         self._put(ClientToolResult(session_id=self.session_id, tool_result=answer))
 
@@ -148,7 +147,7 @@ class ClientConnection:
         self._put(UploadRequest(session_id=self.session_id, upload_request=order))
 
     def send_sound(self, data: bytes, number: int, format: AudioFormat, *, is_last: bool = False) -> None:
-        """Send a frame of sound, which begins a call or goes on with it; the last one ends the call."""
+        """Send a frame of sound, which begins or continues a call; the last one ends the call."""
         info = MediaInfo(
             session_id=self.session_id,
             mime_type=f"audio/{format.codec}",

@@ -1,8 +1,8 @@
 """Text frames to messages and back.
 
-What a peer sends never raises: what cannot be read comes out as `Unreadable`, with a reason that names the
-member. A server refuses such a frame and goes on; a client counts it. A text that is too long, or no UTF-8,
-never comes here: the connection is closed over it.
+Nothing that a peer sends raises: a text that cannot be read comes out as `Unreadable`, with a reason that
+names the member. A server refuses such a frame and goes on; a client counts it. A text that is too long, or
+not UTF-8, never gets here: the connection is closed over it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Unreadable(Struct, kw_only=True, frozen=True):
 
 
 class UnknownFrame(Struct, kw_only=True, frozen=True):
-    """A frame of a server whose type is not known: clients pass it over."""
+    """A frame of a server whose type is not known: clients ignore it."""
 
     type: str
 
@@ -79,13 +79,13 @@ def read_server_frame(text: str | bytes) -> ServerMessage | UnknownFrame | Unrea
 def write_frame(message: ClientMessage | ServerMessage) -> bytes:
     """Return the UTF-8 of a message's text frame.
 
-    Raise TypeError, ValueError and the like for a value inside that JSON has no form for.
+    Raise TypeError, ValueError and the like for a value in it that has no JSON form.
     """
     return _write(message)
 
 
 def _why(text: str | bytes, error: Exception, types: Sequence[str]) -> Unreadable:
-    """Name what is wrong with a text that no struct could take."""
+    """Return why a text could not be read."""
     try:
         raw = _read_plain(text)
     except RecursionError:

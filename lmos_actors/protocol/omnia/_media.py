@@ -1,4 +1,4 @@
-"""Binary frames: media without base64, cut into pieces where they are large.
+"""Binary frames: media without base64, cut into pieces if they are large.
 
 A frame is a header of 32 bytes, metadata in JSON, and the payload:
 
@@ -14,7 +14,7 @@ A frame is a header of 32 bytes, metadata in JSON, and the payload:
 | 20 | 12 | id of the medium, padded with zero bytes |
 
 Numbers are big-endian. A payload of more than 1 MiB is cut into pieces of 64 KiB, as the newest facade does:
-each piece is a frame of its own, flagged as one, with the number of all in its metadata.
+each piece is a frame of its own, flagged as a piece, with the number of all pieces in its metadata.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ WHOLE: Final = 1 << 20
 """Limit in bytes of a payload that is sent in one frame."""
 
 PIECE_BYTES: Final = 64 << 10
-"""Bytes of a piece of a larger one."""
+"""Bytes of one piece of a larger payload."""
 
 MAX_METADATA: Final = 64 << 10
 """Limit in bytes of the metadata of a frame that is read."""
 
 
 class BinaryFrame(bytes):
-    """A binary frame that is to be sent; other bytes are the UTF-8 of a text frame."""
+    """A binary frame to send; other bytes are the UTF-8 of a text frame."""
 
     __slots__ = ()
 
@@ -141,9 +141,10 @@ def write_media_frame(frame: MediaFrame) -> bytes:
 
 
 def media_frames(frame: MediaFrame) -> Iterator[bytes]:
-    """Yield the bytes of a frame: those of its pieces where the payload is large.
+    """Yield the bytes of a frame, or of each of its pieces if the payload is large.
 
-    The pieces count from the sequence of the frame on. Raise ValueError for an id of more than 12 bytes.
+    The numbers of the pieces begin with the frame's `sequence`. Raise ValueError for an id of more than 12
+    bytes.
     """
     payload = frame.payload
     if len(payload) <= WHOLE:

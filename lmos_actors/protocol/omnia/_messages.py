@@ -1,11 +1,11 @@
 """The frames of Omnia's chat protocol, one struct each; text frames are JSON, binary ones in `_media.py`.
 
-Wire names stand here and nowhere else. They are those of the newest facade that was recorded; older ones
-send fewer of them. What is optional and absent is None; a tool's result that is absent is UNSET, as null is
-a result. Nothing is written for an empty text or list: facades write none, and clients expect none.
+Wire names stand here and nowhere else. The newest facade that was recorded uses them; older ones send fewer
+of them. An optional member that is absent is None; an absent result of a tool is UNSET, as null is a result.
+Empty texts and lists are not written: facades write none, and clients expect none.
 
-A member named as a frame's type has what is particular to it: `{"type": "upload_ready", "upload_ready":
-{...}}`. Frames that carry text have it beside the type: `content`, `parts`.
+A member with the name of the frame's type holds the data of that type: `{"type": "upload_ready",
+"upload_ready": {...}}`. Frames that carry text have it beside the type: `content`, `parts`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Annotated, Any, Final, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 PROTOCOL_VERSION: Final = 1
-"""The only version there is; of the announcement, and of binary frames."""
+"""The only version of the protocol; announcements and binary frames name it."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 
 
 class _Value(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A value inside of frames. Members that it does not know are passed over."""
+    """A value inside of frames. Unknown members are ignored."""
 
 
 # ---- content
@@ -75,7 +75,7 @@ class UserMessage(ClientFrame, tag="message", frozen=True):
 
 
 class UploadOrder(_Value, frozen=True):
-    """A file that is to be uploaded."""
+    """A file to upload."""
 
     filename: str
     mime_type: str
@@ -89,7 +89,7 @@ class UploadRequest(ClientFrame, tag="upload_request", frozen=True):
 
 
 class ToolAnswer(_Value, frozen=True):
-    """The outcome of a tool call: a result, or an error; neither is the result null."""
+    """The outcome of a tool call: a result, or an error; without both the result is null."""
 
     call_id: str
     result: Any | UnsetType = UNSET
@@ -103,7 +103,7 @@ class ClientToolResult(ClientFrame, tag="tool_result", frozen=True):
 
 
 class CallId(_Value, frozen=True):
-    """Which tool call is meant."""
+    """The id of a tool call."""
 
     call_id: str
 
@@ -115,7 +115,7 @@ class ToolCallAck(ClientFrame, tag="tool_call_ack", frozen=True):
 
 
 class Refusal(_Value, frozen=True):
-    """Which tool call is not carried out, and why."""
+    """A tool call that is not carried out, and why."""
 
     call_id: str
     reason: str | None = None
@@ -142,7 +142,7 @@ ClientMessage: TypeAlias = (
 class ServerFrame(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="type"):
     """A frame of a server. One without `session_id` is about a frame that could not be understood.
 
-    `timestamp` is RFC 3339 text in UTC, with up to nine digits of the second: kept as it came.
+    `timestamp` is RFC 3339 text in UTC, with up to nine decimals of the second; it is kept as it came.
     """
 
     session_id: str | None = None
@@ -171,7 +171,7 @@ class Connected(ServerFrame, tag="connected", frozen=True):
 
 
 class Chunk(ServerFrame, tag="chunk", frozen=True):
-    """A piece of the answer; with `role` "user", of what was understood of the user's speech."""
+    """A piece of the answer; with `role` "user", a piece of the transcript of the user's speech."""
 
     content: str | None = None
     parts: list[Part] | None = None
@@ -186,9 +186,9 @@ class Done(ServerFrame, tag="done", frozen=True):
 
 
 class Call(_Value, frozen=True):
-    """A call of a tool. `arguments` are an object in all that was recorded; any JSON is taken.
+    """A call of a tool. All recorded `arguments` are objects; any JSON is accepted.
 
-    `shown` is of our own: the call is not to be answered. In other facades it depends on the version.
+    `shown` is our own addition: the call must not be answered. In other facades that depends on the version.
     """
 
     id: str
@@ -220,7 +220,7 @@ class ToolResult(ServerFrame, tag="tool_result", frozen=True):
 
 
 class Fault(_Value, frozen=True, omit_defaults=False):
-    """Why something was refused, or failed; `code` is one of `CODES` or of somebody else's."""
+    """Why something was refused, or failed; `code` is one of `CODES`, or another server's own."""
 
     code: str
     message: str
@@ -279,11 +279,11 @@ class MediaChunk(ServerFrame, tag="media_chunk", frozen=True):
 
 
 class Interrupt(ServerFrame, tag="interrupt", frozen=True):
-    """The user has begun to speak: what waits to be played is to be dropped."""
+    """The user has begun to speak: sound that waits to be played must be dropped."""
 
 
 class CallEnded(ServerFrame, tag="hangup", frozen=True):
-    """The agent has ended the call. Of our own: other facades end calls without a word."""
+    """The agent has ended the call. This is our own addition: other facades end calls without a message."""
 
 
 class AudioFormat(_Value, frozen=True):
@@ -330,7 +330,7 @@ MEDIA_NOT_ENABLED: Final = "MEDIA_NOT_ENABLED"
 UNSATISFIABLE_FORMAT: Final = "UNSATISFIABLE_FORMAT"
 
 OUTCOME_UNKNOWN: Final = "OUTCOME_UNKNOWN"
-"""Of our own: the agent ended in the turn, and may go on with it. To other clients an error as any."""
+"""Our own code: the agent ended during the turn, and may go on with it. To other clients it is any error."""
 
 CODES: Final = (
     INVALID_MESSAGE,

@@ -1,17 +1,17 @@
 """The server's end of one connection: frames in to events, turns out to frames. No socket, no clock.
 
-A connection has a session from its first moment on, whose id its first frame names. A frame that names no
-session belongs to it; the first message that names none is answered by that announcement once more, as older
-facades do. What is asked of the agent is the host's work; here stand the rules of the wire:
+A connection has a session from the beginning, and the server's first frame names its id. A frame that names
+no session belongs to it; the first message that names none is answered by the same announcement again, as
+older facades do. The host carries out what clients ask for; this file has the rules of the wire:
 
 - **A turn has one end.** `ServerTurn` writes chunks and calls until `done` or `fail`; afterwards it refuses.
-- **Turns of a connection come one after the other.** The host is handed all of them at once, and carries
-  them out in order; of those that wait, the ninth is refused with RATE_LIMITED.
+- **Turns of a connection come one after the other.** The host gets each of them at once, and carries them out
+  in order. Eight may wait; one more is refused with RATE_LIMITED.
 - **A fault of a frame belongs to no session**: its error has no `session_id`, and the connection goes on.
 - **A medium** goes out in binary frames, or as text to a client that takes none.
-- **Calls of tools** that only tell what the agent does are *shown*, and what a client answers to them is
-  passed over. Calls that the client is asked to carry out are *open* until it has answered. An answer to
-  neither is a fault.
+- **Calls of tools** that only show what the agent does are *shown*, and a client's answers to them are
+  ignored. Calls that the client is asked to carry out are *open* until it has answered. An answer to any
+  other call is a fault.
 
 Instants come in as seconds of the host's clock; the dates on frames are from `now`.
 """
@@ -87,7 +87,7 @@ MAX_WAITING: Final = 8
 class ServerOptions:
     """The limits of a connection. Rates are per second; a burst is how much may come at once.
 
-    `max_payload` is the bytes of a frame that are read, as they are announced. `binary`: the client takes
+    `max_payload` limits the bytes of a frame, and is announced to the client. `binary`: the client takes
     binary frames.
     """
 
@@ -129,7 +129,7 @@ class CallAccepted:
 
 @attrs.frozen
 class CallAnswered:
-    """The result of an open call: a value, or else why there is none. `refused`: it was not carried out."""
+    """The outcome of an open call: a result, or an error. `refused`: it was not carried out."""
 
     call_id: str
     result: Any | UnsetType = UNSET
@@ -139,7 +139,7 @@ class CallAnswered:
 
 @attrs.frozen
 class MediaReceived:
-    """A frame of sound. It belongs to the session of the connection, whatever its metadata name."""
+    """A frame of sound. It belongs to the session of the connection, whatever session its metadata name."""
 
     frame: MediaFrame
 
@@ -153,7 +153,7 @@ ServerEvent: TypeAlias = MessageReceived | UploadWanted | CallAccepted | CallAns
 
 
 class ServerTurn:
-    """The answer to one message. `session_id` is its session, which may be another than was asked for."""
+    """The answer to one message. `session_id` is its session, which may differ from the wanted one."""
 
     __slots__ = ("_connection", "_sent", "_text", "has_ended", "session_id")
 
@@ -170,7 +170,7 @@ class ServerTurn:
         return "".join(self._text)
 
     def chunk(self, text: str = "", *, parts: list[Part] | None = None, role: str | None = None) -> None:
-        """Send a piece of the answer; with `role` "user", of what was understood of the user's speech."""
+        """Send a piece of the answer; with `role` "user", of the transcript of the user's speech."""
         if role is None:
             self._text.append(text)
         self._send(Chunk(content=text or None, parts=parts, role=role))
@@ -213,11 +213,11 @@ class ServerTurn:
         self._send(ToolCall(tool_call=call))
 
     def give_up(self, call_id: str) -> None:
-        """Wait no longer for the result of a call: one that comes is a fault."""
+        """Stop waiting for the result of a call: a later result is a fault."""
         self._connection.open_calls.pop(call_id, None)
 
     def done(self, text: str | None = None, *, parts: list[Part] | None = None) -> None:
-        """End the turn with the whole answer; None: the text of all chunks."""
+        """End the turn with the whole answer; without a text it is the text of all chunks."""
         self._end(Done(content=(self.text if text is None else text) or None, parts=parts))
 
     def fail(self, code: str, message: str) -> None:
@@ -260,8 +260,8 @@ class _Rate:
 class ServerConnection:
     """One connection of a client, from its first frame on: `begin` sends the announcement.
 
-    `new_id` makes the ids of sessions, `now` returns the date for frames. `wake` is called when there are
-    frames to send where there were none, `copy` with each frame of a turn and its session.
+    `new_id` makes the ids of sessions, `now` returns the date for frames. `wake` is called when a frame waits
+    to be sent and none did before, `copy` with each frame of a turn and its session.
     """
 
     def __init__(
@@ -299,16 +299,16 @@ class ServerConnection:
         self.send(Connected(connected=Announcement(capabilities=known, resumed=resumed)), self.session_id)
 
     def adopt(self, session_id: str, *, resumed: bool = False) -> None:
-        """Have another session from now on, and announce it."""
+        """Switch to another session, and announce it."""
         self.session_id, self._is_used = session_id, True
         self.begin(resumed=resumed)
 
     def is_unused(self, session_id: str) -> bool:
-        """Return whether a session is that of the connection, and has had no message."""
+        """Return whether a session is the connection's own, and has had no message."""
         return session_id == self.session_id and not self._is_used
 
     def use(self) -> bool:
-        """Use the session of the connection; return whether that is for the first time."""
+        """Use the session of the connection; return whether this is its first use."""
         is_new, self._is_used = not self._is_used, True
         return is_new
 
@@ -320,7 +320,7 @@ class ServerConnection:
     # ---- frames of the client
 
     def receive(self, text: str, at: float) -> ServerEvent | None:
-        """Take a text frame; return what the host is to do, None if that is nothing."""
+        """Take a text frame; return what the host must do, None if there is nothing to do."""
         if not self._texts.take(1, at):
             self._refuse(RATE_LIMITED, "rate limit exceeded")
             return None
@@ -331,7 +331,7 @@ class ServerConnection:
         return self._take(message)
 
     def receive_binary(self, data: bytes, at: float) -> ServerEvent | None:
-        """Take a binary frame, as `receive` a text frame."""
+        """Take a binary frame; see `receive`."""
         if not self._media.take(len(data), at):
             self._refuse(RATE_LIMITED, "media rate limit exceeded")
             return None
@@ -408,7 +408,7 @@ class ServerConnection:
         self.send(UploadComplete(upload_complete=stored), session_id)
 
     def send_media(self, frame: MediaFrame) -> int:
-        """Send a medium, in pieces where it is large; return how many frames that are.
+        """Send a medium, in pieces if it is large; return the number of frames.
 
         Raise LocalProtocolError without binary frames, ValueError for an id of more than 12 bytes.
         """
@@ -428,7 +428,7 @@ class ServerConnection:
         )
 
     def interrupt(self, session_id: str) -> None:
-        """Have the client drop what waits to be played; what waits here is dropped."""
+        """Have the client drop the sound that waits to be played; drop the sound that waits here."""
         kept = deque(frame for frame in self._waiting if not isinstance(frame, SoundFrame))
         self._waiting, self.waiting_bytes = kept, sum(map(len, kept))
         self.send(Interrupt(), session_id)
@@ -447,7 +447,7 @@ class ServerConnection:
         self._copy(message, session_id)
 
     def send(self, message: ServerMessage, session_id: str | None) -> None:
-        """Send a message with the date, of a session or of none."""
+        """Send a message with the date, and with the id of its session, if any."""
         date = self._now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self._put(write_frame(replace(message, session_id=session_id, timestamp=date)))
 
