@@ -7,14 +7,14 @@ Reading a frame is most of what a short request costs, so there are three reader
 - A second quick reader, made once the peer has shown what it needs: `lenient_reader` for peers that add
   members of their own, `_make_respelling_reader` for peers that write `Id` (kotlin-wot).
 - `_read` takes everything else: limits first (a hostile text is measured before it is built), then both
-  spellings at once, then what is missing or null. It is the only reader that names what is wrong.
+  spellings at once, then members that are missing or null. It is the only reader that names what is wrong.
 
 A quick reader never answers: it raises for whatever it does not fully understand, and `_read` decides. So all
 readers agree on what a frame means, and the dialect learns only from frames that show something new.
 
-What a peer sends never raises out of `decode`; what cannot be read comes out as `Unreadable`. The readers are
-closures that are replaced when the dialect has learnt something (`tune`): a branch on the dialect for every
-frame, or a method's call, costs a third of what reading a short message costs.
+Nothing that a peer sends raises out of `decode`: a text that cannot be read comes out as `Unreadable`. The
+readers are closures that are replaced when the dialect has learnt something (`tune`): a branch on the dialect
+for every frame, or a method's call, costs a third of what reading a short message costs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 def lenient_reader(*, named: bool) -> Callable[[str | bytes], Message]:
-    """Make a reader of messages in the usual spelling that ignores unknown members.
+    """Return a reader of messages in the usual spelling that ignores unknown members.
 
     It raises KeyError for a frame that needs the slow path: one with another spelling beside the usual one
     and, unless `named`, one that shows how its peer spells properties. It also raises what msgspec does.
@@ -90,7 +90,7 @@ MAX_REFUSALS: Final = 8  # messages refused by the strict decoder, until it is t
 
 
 class Unreadable(Struct, kw_only=True, frozen=True):
-    """A text that is no message: the problem to answer with, and what of the envelope was readable.
+    """A text that is no message: the problem to answer with, and the readable members of its envelope.
 
     `type` is its `messageType`. `oversize`: it was longer than the limit, and was not parsed.
     """
@@ -119,12 +119,12 @@ _encode: Final = msgspec.json.Encoder().encode
 class Codec:
     """Reads and writes the text frames of one connection, in the spelling and by the habits of its peer.
 
-    `decode(text)` returns the message that a text, or its UTF-8, is, or `Unreadable`; it never raises for
-    what is in it. The dialect learns from what is read. A message whose `thingID` is absent, null or empty
-    is for `thing`, if there is one and the limits are not strict. `encode(message)` returns the UTF-8 of its
-    JSON, `messageType` first; it raises LocalProtocolError for a payload that JSON has no form for, numbers
-    that are not finite among them, and for a message of more than `longest` bytes: a peer would end the
-    whole connection over it. Neither blocks.
+    `decode(text)` returns the message in a text or its UTF-8, or `Unreadable`; no text makes it raise. The
+    dialect learns from every message. A message whose `thingID` is absent, null or empty is for `thing`, if
+    there is one and the limits are not strict. `encode(message)` returns the UTF-8 of its JSON, `messageType`
+    first; it raises LocalProtocolError for a payload without a JSON form, such as a number that is not
+    finite, and for a message of more than `longest` bytes: a peer would end the whole connection over it.
+    Neither blocks.
     """
 
     __slots__ = ("_refused", "_tune", "decode", "dialect", "encode", "limits", "thing")
@@ -149,7 +149,7 @@ class Codec:
         self._tune = (tune_reading, tune_writing)
 
     def learn(self, ids: Ids | None, names: Names | None, kind: str) -> None:
-        """Learn from what a frame shows: see `Dialect.learn`. New readers and a new writer follow."""
+        """Learn from a frame: see `Dialect.learn`. If anything was new, readers and writer are made anew."""
         if self.dialect.learn(ids, names, kind):
             for tune in self._tune:
                 tune()
@@ -158,12 +158,12 @@ class Codec:
     def has_extra_members(self) -> bool:
         """Whether the peer's frames are in the usual spelling and have members of its own.
 
-        The strict decoder refuses those, which costs more than all the rest, so it is tried no more.
+        The strict decoder refuses such frames, which costs more than all the rest, so it is no longer tried.
         """
         return self._refused >= MAX_REFUSALS
 
     def count_refusal(self) -> None:
-        """Count a message that the strict decoder has refused though it was one."""
+        """Count a valid message that the strict decoder has refused."""
         self._refused += 1
         if self._refused == MAX_REFUSALS:
             self._tune[0]()
@@ -214,9 +214,9 @@ def _not_applicable(_: Any) -> Any:
 
 
 def _make_respelling_reader(dialect: Dialect) -> Decode:
-    """Make a reader for the frames of a peer that is known to write `Id`.
+    """Return a reader for the frames of a peer that is known to write `Id`.
 
-    Raises one of `_NOT_APPLICABLE` for a frame that is not as they usually are, or shows something new.
+    It raises one of `_NOT_APPLICABLE` for an unusual frame, or one that shows something new.
     """
     properties = dialect.names is not None
     watched = dialect.is_thing and dialect.habits == "spec"
@@ -280,7 +280,7 @@ def _writer(dialect: Dialect, longest: int | None) -> tuple[Encode, Callable[[],
 
 
 def _read(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Unreadable:
-    """Read what the fast path has not; `tried`: the strict decoder has refused it already."""
+    """Read a text that the fast path has not; `tried`: the strict decoder has refused it already."""
     limits = codec.limits
     if len(text) > SHORT or len(text) > limits.max_bytes // 4:
         problem = beyond(text, limits)
@@ -341,7 +341,7 @@ def _read_tolerantly(text: str | bytes, codec: Codec, *, tried: bool) -> Message
 def _refuse_repeated(
     text: str | bytes, written: dict[str, Any], found: Message | Unreadable
 ) -> Message | Unreadable:
-    """Refuse a message in whose text a member stands twice; `written` is what was read of the text."""
+    """Refuse a message whose text has a member twice; `written` is the data that was read from the text."""
     if isinstance(found, Unreadable):
         return found
     try:

@@ -72,15 +72,15 @@ class Dialect:
 
     @classmethod
     def of_thing(cls, offered: bool) -> Dialect:
-        """Make that of a server's side: `offered` is whether the peer offered `lmosprotocol`.
+        """Return a server's dialect: `offered` is whether the peer offered `lmosprotocol`.
 
-        If it did not, its first frame decides about the habits.
+        If it did not, its first frame decides the habits.
         """
         return cls("spec", decided=offered, is_thing=True)
 
     @classmethod
     def of_consumer(cls, selected: bool, habits: Literal["auto", "spec", "kotlin-wot"] = "auto") -> Dialect:
-        """Make that of a client's side: `auto` is `spec` if the server selected `lmosprotocol`.
+        """Return a client's dialect: `auto` is `spec` if the server selected `lmosprotocol`.
 
         Raises ValueError for other habits.
         """
@@ -92,22 +92,22 @@ class Dialect:
 
     @property
     def written_ids(self) -> Ids:
-        """The spelling of ids: that of the peer or, before it has shown one, that of its habits."""
+        """The spelling of ids: the peer's own or, before it has shown one, the one of its habits."""
         return self.ids or ("ID" if self.habits == "spec" else "Id")
 
     @property
     def written_names(self) -> Names:
-        """The spelling of properties: that of the peer or, before it has shown one, that of its habits."""
+        """The spelling of properties: the peer's own or, before it has shown one, the one of its habits."""
         return self.names or ("name" if self.habits == "spec" else "property")
 
     def literal(self, message: Message) -> str:
-        """Return the `messageType` of a message as the peer writes it: what an acknowledgement repeats."""
+        """Return the `messageType` of a message as the peer writes it; acknowledgements repeat it."""
         if isinstance(message, SubscribeEvent):
             return self.subscribing
         return message_type(message)
 
     def learn(self, ids: Ids | None, names: Names | None, kind: str) -> bool:
-        """Learn from a frame of type `kind`; None for what it does not show. Return whether it was new."""
+        """Learn the spellings that a frame of type `kind` shows, if any; return whether anything was new."""
         before = (self.ids, self.names, self.habits, self.subscribing)
         if self.ids is None:
             self.ids = ids
@@ -182,7 +182,7 @@ NUMBERS = (int, float)
 
 
 def spelling_of(raw: dict[str, Any], shape: Shape | None) -> tuple[Ids | None, Names | None]:
-    """Return which spellings a frame shows; where it shows both, that of the specification's tables."""
+    """Return the spellings that a frame shows; of two, the one of the specification's tables."""
     ids: Ids | None = None
     if "thingID" in raw or "messageID" in raw or "correlationID" in raw:
         ids = "ID"
@@ -207,7 +207,7 @@ def normalize_spelling(raw: dict[str, Any], shape: Shape) -> Problem | None:
 
 
 def normalize(raw: dict[str, Any], shape: Shape) -> dict[str, Any] | Problem:
-    """Return the members of a frame's struct, without those that are null where null is no value."""
+    """Return the members for a frame's struct, without nulls that are no value; else a problem."""
     members, payloads = shape.members, shape.payloads
     fields = {
         key: value for key, value in raw.items() if key in members and (value is not None or key in payloads)
@@ -229,7 +229,7 @@ def normalize(raw: dict[str, Any], shape: Shape) -> dict[str, Any] | Problem:
 
 
 def make_speller(dialect: Dialect) -> Callable[[Message], dict[str, Any]]:
-    """Make a function from messages to plain data, `messageType` first, in the dialect as it is now."""
+    """Return a function from messages to plain data, `messageType` first, in the dialect as it is now."""
     kotlin = dialect.habits == "kotlin-wot"
     low, by_property = dialect.written_ids == "Id", dialect.written_names == "property"
     habitual = (ActionStatus,) if dialect.is_thing else (ActionStatus, SubscribeEvent)
@@ -271,7 +271,7 @@ def _builtins(message: Message) -> dict[str, Any]:
 
 
 def unsupported(kind: str, known: Iterable[str] = ()) -> Problem:
-    """Make the problem of a type of message that is not among the known ones, or not supported here."""
+    """Return the problem of a message type that is unknown, or not supported here."""
     return Problem(
         type=UNSUPPORTED,
         title="Unsupported Message Type",

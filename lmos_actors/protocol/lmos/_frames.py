@@ -24,7 +24,7 @@ _LAYOUT: Final = Layout(">BBHII")
 
 
 class Binary(bytes):
-    """A binary frame as it goes out; what is plain `bytes` among frames is the UTF-8 of a text frame."""
+    """A binary frame to send; plain `bytes` among frames are the UTF-8 of a text frame."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ class Frame:
 
 @attrs.frozen
 class BadFrame:
-    """A binary frame in another format, and why. `stream` is None if not even that can be read."""
+    """A binary frame in another format, and what is wrong. `stream` is None if it cannot be read."""
 
     detail: str
     stream: int | None = None

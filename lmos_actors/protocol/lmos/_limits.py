@@ -23,15 +23,15 @@ _OTHERS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _DIGITS: Final = bytes(0x30 if chr(byte) in "0123456789.eE+-" else 0x20 for byte in range(256))
 
 REQUEST: Final = 2048
-"""Bytes of memory that a request or a listening takes beside what it was asked with, about."""
+"""About how many bytes of memory a request or a listening takes besides its frame."""
 
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """The most that is read: bytes of UTF-8, levels of nesting, characters of one number.
+    """Limits on a text that is read: bytes of UTF-8, levels of nesting, characters of one number.
 
-    Nesting is looked at in texts of more than 512 characters, numbers in texts longer than their limit.
-    `strict` also refuses what is readable but not by the letter: see `irregularities`.
+    Nesting is checked in texts of more than 512 characters, numbers in texts longer than their limit.
+    `strict` also refuses readable messages that deviate from the specification: see `irregularities`.
     """
 
     max_bytes: int = 4 << 20
@@ -41,7 +41,7 @@ class Limits:
 
 
 def beyond(text: str | bytes, limits: Limits) -> Problem | None:
-    """Return which limit a text is beyond, None if it is within all."""
+    """Return the problem of a text that is beyond a limit, None if it is within all."""
     if len(text) > limits.max_bytes:
         return _oversize(limits)
     data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
@@ -69,7 +69,7 @@ def _oversize(limits: Limits) -> Problem:
 def _deeper(outside: bytes, depth: int) -> bool:
     """Return whether brackets are nested deeper, or do not match.
 
-    Each round takes the innermost level away.
+    Each round removes the innermost level.
     """
     brackets = outside.translate(_BRACKETS, _OTHERS)
     if b"[" * (depth + 1) in brackets:
@@ -90,7 +90,7 @@ PAYLOADS: Final = ("input", "data", "value", "output", "progress", "about")
 def check_finite(message: Message) -> None:
     """Raise LocalProtocolError for a message whose payload has a number that is not finite.
 
-    To be called where its JSON has a null: such a number is written as one.
+    Call it if the message's JSON has a null: such a number is written as null.
     """
     if any(_has_infinite(getattr(message, name, None)) for name in PAYLOADS):
         name = message_type(message)
@@ -98,7 +98,7 @@ def check_finite(message: Message) -> None:
 
 
 def written(value: Any) -> bytes:
-    """Return the JSON of a value. Raises LocalProtocolError for one that JSON has no form for."""
+    """Return the JSON of a value. Raises LocalProtocolError for a value without a JSON form."""
     try:
         text = _encode(value)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
@@ -109,7 +109,10 @@ def written(value: Any) -> bytes:
 
 
 def _has_infinite(payload: Any) -> bool:
-    """Look through a payload that has been written, so that it neither ends nowhere nor is odd."""
+    """Return whether a payload has a number that is not finite.
+
+    It has been encoded before, so it has no cycles, and only types that JSON has a form for.
+    """
     if payload is None or payload is msgspec.UNSET or isinstance(payload, str | int | msgspec.Raw):
         return False
     todo: list[object] = [msgspec.to_builtins(payload)]

@@ -1,8 +1,8 @@
-"""The messages of LMOS, one struct each, and those of our own extension.
+"""The messages of LMOS and of our own extension, one struct each.
 
 Wire names stand here and nowhere else, in the spelling of the specification's tables (`thingID`, `name`,
-`value`); other spellings are folded into it before a message is made (`_dialects.py`). What is optional and
-absent is None; a payload that is absent is UNSET, because null is a value.
+`value`); other spellings are folded into it before a message is made (`_dialects.py`). An optional member
+that is absent is None; an absent payload is UNSET, because null is a value.
 
 Members marked *extension* are not in the specification; docs/reference/lmos-extensions.md defines them. A
 peer that does not know them ignores them, as it ignores every unknown member.
@@ -40,7 +40,7 @@ class Base(
     tag_field="messageType",
     rename=_WIRE,
 ):
-    """The members of every message. `thing_id` is a URI, the ids are UUIDs; accepted is any text but none."""
+    """The members of every message. Its ids are a URI and UUIDs; any non-empty text is accepted."""
 
     thing_id: Id
     message_id: Id
@@ -128,7 +128,7 @@ class Credit(Struct, kw_only=True, frozen=True, gc=False):
 
 
 class StreamOffer(Struct, kw_only=True, frozen=True, gc=False, rename=_WIRE, omit_defaults=True):
-    """A stream that an invocation opens: its number on this connection, what its items are. Extension."""
+    """A stream that an invocation opens: its number on this connection, and its media type. Extension."""
 
     stream: Count
     content_type: str = "application/json"
@@ -137,9 +137,9 @@ class StreamOffer(Struct, kw_only=True, frozen=True, gc=False, rename=_WIRE, omi
 class InvokeAction(Base, tag="invokeAction", frozen=True):
     """Asks for a run of an action.
 
-    Extension: `remaining` seconds until the caller gives up; `attempt` counts from 1 the attempts made under
-    one `messageID`; `credit` is the room for items of the answer; `streams` are the input streams by
-    parameter; `binary`: items of bytes may come in binary frames; `tell` is the number of a one-way
+    Extension: `remaining` are the seconds until the caller gives up; `attempt` counts from 1 the attempts
+    made under one `messageID`; `credit` is the room for items of the answer; `streams` are the input streams
+    by parameter; `binary`: items of bytes may come in binary frames; `tell` is the number of a one-way
     message, which has no answer but an error; `key` names the request, so that its answer is kept.
     """
 
@@ -157,8 +157,8 @@ class InvokeAction(Base, tag="invokeAction", frozen=True):
 class QueryAction(Base, tag="queryAction", frozen=True):
     """Asks for the latest status of a run: the one whose `messageID` is the correlation, else the newest.
 
-    Extension: with `asked` it asks what the run, or another request, waits for; these are the ids of those of
-    which that was asked on the way here, this one last.
+    Extension: with `asked` it asks what the run, or another request, waits for; `asked` has the ids of the
+    requests about which that was asked on the way here, this one last.
     """
 
     action: str
@@ -175,9 +175,9 @@ class CancelAction(Base, tag="cancelAction", frozen=True):
 class ActionStatus(Base, tag="actionStatus", frozen=True):
     """The status of a run: `pending`, `in progress`, `completed`, `failed`; other words are passed on.
 
-    Extension: `progress` of a run, `in_reply_to` the query or cancel that this answers, `cancelled` with
-    `reason` for a run that was cancelled, `waits` what it waits for: in the answer to a query that has asked,
-    and else the question to a person whose answer the run waits for.
+    Extension: `progress` of a run; `in_reply_to` names the query or cancel that this answers; `cancelled`
+    with `reason` marks a run that was cancelled; `waits` is what the run waits for, in the answer to a query
+    that has asked, otherwise the question to a person that the run waits for.
     """
 
     action: str
@@ -222,7 +222,7 @@ class UnsubscribeAllEvents(Base, tag="unsubscribeAllEvents", frozen=True):
 
 
 class Event(Base, tag="event", frozen=True):
-    """An event; the correlation is that of the subscription."""
+    """An event; it has the correlation of its subscription."""
 
     event: str
     data: Any
@@ -233,10 +233,11 @@ class Event(Base, tag="event", frozen=True):
 
 
 class Error(Base, tag="error", frozen=True):
-    """A request could not be answered. The first five are those of the specification, all text.
+    """A request could not be answered. The first five members are the specification's, all text.
 
-    Extension: `path` to the wrong value in the input, `started` whether a run had begun, `retry_in` seconds,
-    `in_reply_to` the query or cancel that this answers, `about` what the exception knows besides.
+    Extension: `path` leads to the wrong value in the input; `started` is whether a run had begun; `retry_in`
+    is in seconds; `in_reply_to` names the query or cancel that this answers; `about` has further data of the
+    exception.
     """
 
     type: str
@@ -254,7 +255,7 @@ class Error(Base, tag="error", frozen=True):
 class Acknowledgement(Base, tag="acknowledgement", frozen=True):
     """A confirmation that a request was accepted; `message` is its type.
 
-    For peers of kotlin-wot's habits; for others where `ack` was asked for.
+    Peers of kotlin-wot's habits get it; others if they asked with `ack`, or the thing always sends it.
     """
 
     message: str
@@ -286,7 +287,7 @@ class StreamItem(Base, tag="streamItem", frozen=True):
 
 
 class StreamEnd(Base, tag="streamEnd", frozen=True):
-    """The last word on a stream: `sequence` items it had; `reason` is why it broke off. Extension."""
+    """The end of a stream: it had `sequence` items; `reason` is why it broke off. Extension."""
 
     stream: Count
     sequence: Count
@@ -302,7 +303,7 @@ class StreamCredit(Base, tag="streamCredit", frozen=True):
 
 
 class TellCredit(Base, tag="tellCredit", frozen=True):
-    """Credit of one-way messages: `begun` are their numbers, as pairs of first and last. Extension."""
+    """Credit that goes back: `begun` numbers one-way messages, as pairs of first and last. Extension."""
 
     begun: list[tuple[Count, Count]]
 
@@ -310,7 +311,7 @@ class TellCredit(Base, tag="tellCredit", frozen=True):
 class TellWindow(Base, tag="tellWindow", frozen=True):
     """The window of one-way messages on this connection, in messages and bytes. Extension.
 
-    A consumer says the same of a window that is lower than the one before, from which on it holds.
+    A consumer repeats a window that is lower than the one before: from then on it holds.
     """
 
     messages: Count
@@ -371,7 +372,7 @@ _NAMED: Final[dict[type[Base], str]] = {
 
 
 def name_in(request: Base) -> str:
-    """Return the name of the property, action or event that a request is about, "" where it names none."""
+    """Return the name of the property, action or event that a request is about, "" if it names none."""
     member = _NAMED.get(type(request))
     name: str = "" if member is None else getattr(request, member)
     return name

@@ -1,7 +1,7 @@
 """Outgoing frames of one connection, in order.
 
-Messages become text at once, so that what waits is known in bytes. Of some only the newest counts (progress,
-readings): a newer one takes the place of the one that waits.
+Messages are encoded at once, so that the bytes that wait are known. For some kinds (progress, readings) only
+the newest message counts: it takes the place of an older one that waits.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Sendable: TypeAlias = bytes | Binary
 class Outbox:
     """A bounded queue of outgoing frames, first in, first out.
 
-    `encode` makes the text of a message; `taken` is called with the key of each frame that `take` returns.
+    `encode` returns the text of a message; `taken` is called with the key of each frame that `take` returns.
 
-    `wake` is called when something waits where nothing did. A key is anything hashable but an int. Of what
-    may be replaced, a message of more than `max_frame` bytes is refused.
+    `wake` is called when a frame waits and none did before. A key is anything hashable except an int.
+    `put_latest` refuses a message of more than `max_frame` bytes.
     """
 
     __slots__ = (
@@ -66,11 +66,11 @@ class Outbox:
         return self.bytes > self.max_bytes or len(self._waiting) > self.max_waiting
 
     def put(self, message: Message, key: Hashable | None = None) -> int:
-        """Add a message, as text; return its bytes. Its `key`, if any, is not among those that wait."""
+        """Add a message; return the bytes of its text. No frame that waits may have its `key`."""
         return self.put_frame(self._encode(message), key)
 
     def put_frame(self, frame: Sendable, key: Hashable | None = None) -> int:
-        """Add an encoded frame; return its bytes."""
+        """Add an encoded frame; return its size in bytes."""
         if key is None:
             key = self._number = self._number + 1
         self._waiting[key] = frame
@@ -81,9 +81,9 @@ class Outbox:
         return size
 
     def put_latest(self, key: Hashable, message: Message) -> None:
-        """Add a message, or let it take the place of the one of this key that waits.
+        """Add a message, in place of the one with this key that waits, if any.
 
-        Raises LocalProtocolError for one that cannot be encoded or is too long; the other one stays then.
+        Raises LocalProtocolError if it cannot be encoded or is too long; the one that waits stays then.
         """
         frame = within(self._encode(message), self._max_frame)
         before = self._waiting.get(key)

@@ -24,7 +24,7 @@ TOO_BIG: Final = 1009
 
 
 def _at_least(least: int) -> Any:
-    """A validator of whole numbers."""
+    """Return a validator for whole numbers of at least `least`."""
 
     def check(_: object, attribute: attrs.Attribute[int], value: object) -> None:
         if type(value) is not int or value < least:
@@ -46,12 +46,13 @@ def _known_offers(_: object, attribute: attrs.Attribute[tuple[str, ...]], value:
 class SessionOptions:
     """Limits and switches of one session.
 
-    `max_bytes` of one text frame, or binary one; `max_open` requests without an answer and `max_listening`
-    observations and subscriptions per connection, which a thing takes until their frames have
-    `max_open_bytes`; `max_waiting` frames, or `max_waiting_bytes`, in the outbox before the session is
-    `full`; `remembered_runs` finished runs that can still be queried; `credit` that a thing gives the sender
-    of an input stream at first; `acks` to acknowledge subscriptions in `spec` habits unasked, too; `strict`
-    to refuse ids that are not by the letter; `offers` of our extension, out of `OFFERS`.
+    `max_bytes` limits one text or binary frame; `max_open` limits requests without an answer, and
+    `max_listening` observations and subscriptions, of one connection; a thing takes no more of either once
+    their frames have `max_open_bytes`. With more than `max_waiting` frames or `max_waiting_bytes` in the
+    outbox the session is `full`. `remembered_runs` finished runs can still be queried. `credit` is what a
+    thing gives the sender of an input stream at first. `acks` acknowledges subscriptions in `spec` habits
+    unasked, too; `strict` refuses messages that deviate from the letter of the specification; `offers` are
+    the extensions that it knows, out of `OFFERS`.
 
     Raises:
         ValueError: a limit is no whole number, or below 1 (0 for `max_open`, `max_listening` and
@@ -73,7 +74,7 @@ class SessionOptions:
 
 @attrs.frozen
 class Close:
-    """The connection is to be closed with this WebSocket code; nothing that comes after is looked at."""
+    """The connection must be closed with this WebSocket code; later frames are ignored."""
 
     code: int
     reason: str

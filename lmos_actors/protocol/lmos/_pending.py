@@ -32,11 +32,11 @@ class TraceMembers(TypedDict, total=False):
 
 
 class RunStatus(Struct, frozen=True):
-    """The status of a run when it was asked for: the value of a query and of a cancel.
+    """The status of a run at the time of a query or a cancel, whose value it is.
 
     `status` is `pending`, `in progress`, `completed`, `failed`, `cancelled` or a word of the peer's own;
-    `progress` and `output` are UNSET where none is known; `cancelled`, with `reason`, that it was cancelled;
-    `waits` what it waits for, where that was asked for.
+    `progress` and `output` are UNSET if none is known; `cancelled` is whether it was cancelled, for `reason`;
+    `waits` is what it waits for, if the query asked.
     """
 
     status: str
@@ -51,7 +51,7 @@ class ConsumerRequest(Struct, eq=False):  # made for every request, without a ca
     """A request to a thing and its outcome; equal only to itself.
 
     `sent`: its frame was taken from the session. `done`: it has ended, with `value`, or with `error` if that
-    is not None. `forgotten`: its answer is not waited for any more. `request` is the message. `host` belongs
+    is not None. `forgotten`: nobody waits for its answer any more. `request` is the message. `host` belongs
     to the caller: the session never reads it.
     """
 
@@ -90,9 +90,9 @@ class ConsumerRequest(Struct, eq=False):  # made for every request, without a ca
 
 
 class SplitRequest(ConsumerRequest, eq=False):
-    """One request of the host that goes out as several: answered when all are, failed with the first.
+    """One request of the host that is sent as several: answered when all are, failed when one fails.
 
-    Its own `request` is the one message that would say the same, and is not sent.
+    Its own `request` is the single message with the same meaning, and is not sent.
     """
 
     parts: dict[str, ConsumerRequest] = {}  # open ones
@@ -102,9 +102,9 @@ class SplitRequest(ConsumerRequest, eq=False):
 class PendingRun(ConsumerRequest, eq=False):
     """An invocation of an action: its run, as the consumer knows it.
 
-    `status`, `progress`, `output`, `cancelled` and `reason` are its latest known status; `waited`: its
-    thing has said that it has to wait; `asks`: its last status was that a person is asked. `inputs` are its
-    input streams by parameter; `answer` is the stream of its items, None where none was asked for.
+    `status`, `progress`, `output`, `cancelled` and `reason` are its latest known status; `waited`: its thing
+    has reported that it has to wait; `asks`: its latest status reported a question to a person. `inputs` are
+    its input streams by parameter; `answer` is the stream of its items, None if none was asked for.
     """
 
     if TYPE_CHECKING:  # at run time the field would move behind the others
@@ -126,7 +126,7 @@ class PendingRun(ConsumerRequest, eq=False):
 
 
 class OneWayMessage(ConsumerRequest, eq=False):
-    """A one-way message: its `number` on the connection, 0 where the peer knows none, and `size` in bytes."""
+    """A one-way message: its `number` on the connection, 0 if the peer knows none, and `size` in bytes."""
 
     if TYPE_CHECKING:
         request: InvokeAction  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -135,16 +135,16 @@ class OneWayMessage(ConsumerRequest, eq=False):
 
 
 class RunControl(ConsumerRequest, eq=False, kw_only=True):
-    """A query or a cancel of a run; a query of what it waits for may be of another request."""
+    """A query or a cancel of a run; a query for what a request waits for may be about any request."""
 
     run: ConsumerRequest
 
 
 class Feed:
-    """An observation (`property`), a subscription (`event`), or one to all events (`events`); an identity.
+    """An observation (`property`) or a subscription to an event (`event`) or to all (`events`).
 
-    `name` is "" for all events. `established`: the thing has confirmed it, or does not confirm; `ended`: no
-    value will come any more, because of `error` if that is not None.
+    `name` is "" for all events. It is equal only to itself. `established`: the thing has confirmed it, or
+    does not confirm; `ended`: no value will come any more, because of `error` if that is not None.
     """
 
     __slots__ = ("ended", "error", "established", "kind", "name", "request", "sent")
@@ -171,7 +171,7 @@ class Feed:
 
     @property
     def message_id(self) -> str:
-        """The `messageID` of the request that made it last, under which its values come."""
+        """The `messageID` of its latest request, under which its values come."""
         return self.request.message_id
 
     @property

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=LmosActorsError)
 
 LMOS: Final = "https://eclipse.dev/lmos/protocol/v1"
-"""Before the problem types that kotlin-wot has, and before `/errors/<id>` of every `instance`."""
+"""The prefix of kotlin-wot's problem types, and of `/errors/<id>` in every `instance`."""
 
 OURS: Final = "urn:lmos-actors:errors#"
-"""Before the problem types that it has not."""
+"""The prefix of the problem types that kotlin-wot does not have."""
 
 NOT_FOUND: Final = f"{LMOS}/errors#not-found"
 NOT_ALLOWED: Final = f"{LMOS}/errors#operation-not-allowed"
@@ -61,15 +61,15 @@ WOULD_DEADLOCK: Final = f"{OURS}would-deadlock"
 
 DETAIL = 2_000  # characters
 LONGEST = 1e12
-"""Seconds; of more than that nothing is said. There are integers that are no floats."""
+"""Limit on the seconds in a peer's error; more count as 0. Some integers do not fit a float."""
 
 
 class Problem(Struct, kw_only=True, frozen=True):
     """A failure of a request, as an `error` message reports it.
 
-    `type` is a URI, `status` as of HTTP. `path` is the place in the input, as in `$.city`; `started`
-    whether the run had begun, None where that is not known; `retry_in` seconds; `about` what the
-    exception knows besides, as plain data.
+    `type` is a URI, `status` an HTTP status. `path` is the place in the input, as in `$.city`; `started` is
+    whether the run had begun, None if that is not known; `retry_in` is in seconds; `about` has further data
+    of the exception, as plain data.
     """
 
     type: str
@@ -85,7 +85,7 @@ class Problem(Struct, kw_only=True, frozen=True):
 def problem_of(error: BaseException) -> Problem:
     """Return the problem that reports an exception to a peer.
 
-    Of one that the table does not know (a mistake in the program) nothing but that there was one.
+    For one that is not in the table (a mistake in the program) it says only that there was one.
     """
     if isinstance(error, RemoteProtocolError) and isinstance(error.problem, Problem):
         return error.problem
@@ -98,17 +98,17 @@ def problem_of(error: BaseException) -> Problem:
 
 
 def error_of(message: Error, request: Message | None = None) -> LmosActorsError:
-    """Make the exception that an `error` message stands for, as the answer to `request`.
+    """Return the exception that an `error` message stands for, as the answer to `request`.
 
-    Types that the table does not know are taken by their status: 400, 401, 403, 404, 405, 429, 503, and 409
-    and 500 where an action was asked for; RemoteProtocolError for the rest.
+    For a type that is not in the table the status decides: 400, 401, 403, 404, 405, 429, 503, and 409 and 500
+    as the answer about an action; for the rest it is RemoteProtocolError.
     """
     make = _MAKE.get(message.type) or _BY_STATUS.get(message.status, _unknown)
     return make(message, request)
 
 
 def invalid(detail: str, path: str = "$") -> Problem:
-    """Make the problem of a message, or of a part of one, that cannot be read."""
+    """Return the problem of a message, or of a part of one, that cannot be read."""
     return Problem(type=INVALID, title="Invalid Input", status=400, detail=detail[:DETAIL], path=path)
 
 
@@ -121,7 +121,7 @@ def error_message(
     correlation_id: str | None = None,
     in_reply_to: str | None = None,
 ) -> Error:
-    """Make the `error` message for a problem. `instance_id` is a new id, for this occurrence."""
+    """Return the `error` message for a problem. `instance_id` is a new id, for this occurrence."""
     return Error(
         thing_id=thing_id,
         message_id=message_id,
@@ -381,7 +381,7 @@ def _known(message: Error, key: str, kind: type[Any] | tuple[type[Any], ...]) ->
 
 
 def _with_detail(cls: type[E], text: str, **attributes: Any) -> E:
-    """Make an exception with its own text, where the constructor would word it anew."""
+    """Return an exception with the peer's text, which the constructor would replace."""
     error = cls.__new__(cls, text)
     error.args = (text,)
     vars(error).update(attributes)

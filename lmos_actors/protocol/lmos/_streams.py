@@ -1,10 +1,10 @@
 """Credit: how many items, and bytes of items, a sender may still send. Pure counting, one object per stream.
 
-An item may be sent while the credit in items and in bytes is both above zero; its bytes may take the latter
-below zero. So no item is too large for a window, no sender has to know a size beforehand, and what a receiver
-holds is at most its window and one item. The bytes of an item are those of the WebSocket message that carries
-it (UTF-8 of the text, or binary frame with its header), so both ends count the same.
-Extension: docs/reference/lmos-extensions.md, "Credit".
+An item may be sent while the credit in items and in bytes is both above zero; its bytes may take the credit
+in bytes below zero. So no item is too large for a window, no sender has to know a size beforehand, and a
+receiver holds at most its window and one item. The bytes of an item are the bytes of the WebSocket message
+that carries it (UTF-8 of the text, or binary frame with its header), so both ends count the same. Extension:
+docs/reference/lmos-extensions.md, "Credit".
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ DEFAULT_CREDIT: Final = Credit(items=16, bytes=262_144)
 
 
 def wire_size(text: str | bytes) -> int:
-    """Return the bytes of a WebSocket message: those of a binary one, or of a text in UTF-8."""
+    """Return the size of a WebSocket message in bytes, for a text in UTF-8."""
     if isinstance(text, bytes) or text.isascii():
         return len(text)
     return len(text.encode("utf-8", "surrogatepass"))
 
 
 class SendWindow:
-    """The sender's side of one stream: what is left of the credit, and how many items were numbered.
+    """The sender's side of one stream: the credit that is left, and the number of the next item.
 
     Without credit (None: the peer knows no credit) there is always room.
     """
@@ -58,18 +58,18 @@ class SendWindow:
         return self.items is None or (self.items > 0 and self.bytes > 0)
 
     def number(self) -> int:
-        """Return the next item its number, from 0, modulo 2**32."""
+        """Return the number for the next item, from 0, modulo 2**32."""
         number, self.sequence = self.sequence, (self.sequence + 1) % WRAP
         return number
 
     def spend(self, size: int) -> None:
-        """Count an item of so many bytes as sent; the caller has seen that there is room."""
+        """Count an item of `size` bytes as sent; the caller has checked that there is room."""
         if self.items is not None:
             self.items -= 1
             self.bytes -= size
 
     def grant(self, items: int, size: int) -> bool:
-        """Add credit; whether that made room where there was none. Ignored where no credit is counted."""
+        """Add credit; return whether that made room where there was none. Ignored if none is counted."""
         if self.items is None:
             return False
         before = self.room
@@ -79,9 +79,9 @@ class SendWindow:
 
 
 class ReceiveWindow:
-    """The receiver's side of one stream: checks what arrives, and determines when to grant how much credit.
+    """The receiver's side of one stream: it checks items, and decides when to grant how much credit.
 
-    `window` is the room that it keeps open; credit is given back by halves. Holds at most `window.items`
+    `window` is the room that it keeps open; credit is given back by halves. It holds at most `window.items`
     numbers. With `granted` the peer has the first credit already (it stood in the invocation). Without a
     window (None: the peer knows no credit) only the numbers are checked.
     """
@@ -106,7 +106,7 @@ class ReceiveWindow:
         return len(self._held)
 
     def arrive(self, size: int, sequence: int | None = None) -> str | None:
-        """Count an item that has come; what is wrong with it, None if nothing.
+        """Count an item that has come; return what is wrong with it, None if nothing is.
 
         `sequence` is its number, None for items that are not numbered.
         """
@@ -124,7 +124,7 @@ class ReceiveWindow:
         return None
 
     def consume(self) -> Credit | None:
-        """Take the oldest item as consumed; the credit to be given now, if any. Ignored when none is held."""
+        """Count the oldest item, if one is held, as consumed; return the credit to give now, if any."""
         if self.window is None or not self._held:
             return None
         size = self._held.popleft()
@@ -135,7 +135,7 @@ class ReceiveWindow:
         return self.due() if half else None
 
     def due(self) -> Credit | None:
-        """Return all the credit that is to be given, such as the first; None if there is none."""
+        """Return all the credit that has to be given, such as the first; None if there is none."""
         if not self._back and not self._back_bytes:
             return None
         credit = Credit(items=self._back, bytes=self._back_bytes)
@@ -159,7 +159,7 @@ BYTES: Final = "application/octet-stream"
 
 
 class Run(Protocol):
-    """An invocation, as its streams know it: what a thing was asked, what is pending for a consumer.
+    """An invocation, as its streams know it: a request to a thing, or a consumer's pending run.
 
     Compared by identity.
     """
@@ -176,13 +176,13 @@ class Run(Protocol):
 
     @property
     def correlation(self) -> str:
-        """The correlation id of its messages: a thing's as in all its answers, a consumer's `messageID`."""
+        """The correlation id of its messages: a thing's as in all answers, a consumer's `messageID`."""
         ...
 
 
 @attrs.define(eq=False)
 class Incoming:
-    """A stream that comes in: an input by the name of its parameter, or the answer (None).
+    """An incoming stream: an input, with its parameter as `name`, or the answer, with None.
 
     `number` is None while an answer has no binary frames. `open` is False once it has ended, was stopped, or
     its run is over. `binary`: its items are bytes in binary frames.
@@ -197,7 +197,7 @@ class Incoming:
     open: bool = True
     stopped: bool = False
     host: Any = None
-    """The object that the host hands its items to; it sets this itself."""
+    """The object to which the host passes the items; the host sets it."""
 
     def __repr__(self) -> str:
         return _shown(self)
@@ -205,10 +205,11 @@ class Incoming:
 
 @attrs.define(eq=False)
 class Outgoing:
-    """A stream that goes out: an input by the name of its parameter, or the answer (None).
+    """An outgoing stream: an input, with its parameter as `name`, or the answer, with None.
 
-    `open` is False once it has ended, the peer stopped it, or its run is over; items sent then go nowhere, as
-    the peer may do so at any time. `binary`: its items are bytes in binary frames, of an answer: may be.
+    `open` is False once it has ended, the peer stopped it, or its run is over; items that are sent then go
+    nowhere, as the peer may stop it at any time. `binary`: its items are bytes in binary frames; an answer's
+    may be.
     """
 
     run: Run
@@ -233,7 +234,7 @@ Stream: TypeAlias = Incoming | Outgoing
 
 
 def _shown(stream: Stream) -> str:
-    """Show a stream without its run, which has it too."""
+    """Return a stream as text without its run, which refers to it in turn."""
     what = "answer" if stream.name is None else f"input {stream.name!r}"
     number = "" if stream.number is None else f" {stream.number}"
     return f"<{what} of {stream.run.message_id}, stream{number} {'open' if stream.open else 'closed'}>"
@@ -250,7 +251,7 @@ class ItemArrived:
 
 @attrs.frozen
 class StreamFinished:
-    """The stream has ended: as it should (None), or broken off by its sender, who says why."""
+    """The stream has ended: normally (`reason` is None), or its sender has broken it off."""
 
     run: Run
     stream: Incoming
@@ -259,7 +260,7 @@ class StreamFinished:
 
 @attrs.frozen
 class CreditArrived:
-    """Credit for a stream that had no room left."""
+    """Credit has come for a stream that had no room left."""
 
     run: Run
     stream: Outgoing
@@ -276,7 +277,7 @@ class StreamStopped:
 
 @attrs.frozen
 class StreamViolation:
-    """The peer broke the rules of a stream: its streams are closed, the run is to end, no more than that."""
+    """The peer broke the rules of a stream: the run's streams are closed, and the run alone must end."""
 
     run: Run
     detail: str
@@ -286,8 +287,8 @@ class StreamTable:
     """The part of a stream table that both sides share.
 
     `first` is the first number of our own streams, `window` the credit that input streams are given here.
-    `encode` makes the text of a message, so that its size is known; what is given as a frame is to be sent at
-    once, in that order. Nothing a peer sends raises.
+    `encode` returns the text of a message, so that its size is known. The host must send the returned frames
+    at once, in order. Nothing that a peer sends raises.
     """
 
     def __init__(
@@ -320,7 +321,7 @@ class StreamTable:
     def take_frame(
         self, data: bytes
     ) -> tuple[ItemArrived | StreamFinished | StreamViolation, ...] | BadFrame:
-        """Take a binary frame. A BadFrame has another format: the connection is to be closed with 1003."""
+        """Take a binary frame. A BadFrame has another format: the connection must be closed with 1003."""
         frame = parse_frame(data)
         if isinstance(frame, BadFrame):
             stream = None if frame.stream is None else self._numbered.get(frame.stream)
@@ -332,7 +333,7 @@ class StreamTable:
         return () if news is None else (news,)
 
     def take_item(self, message: StreamItem, size: int) -> ItemArrived | StreamViolation | None:
-        """Take an item of JSON; `size` are the bytes of the message (`wire_size`)."""
+        """Take an item of JSON; `size` is the size of the message in bytes (`wire_size`)."""
         stream = self._numbered.get(message.stream)
         if stream is None:
             return self._unknown(message.stream, message.correlation_id)
@@ -356,7 +357,7 @@ class StreamTable:
         return self._finished(stream, message.reason)
 
     def take_credit(self, message: StreamCredit) -> CreditArrived | None:
-        """Take credit for one of our streams, by its number, or for the answer of the run that is meant."""
+        """Take credit for one of our streams, by its number, or for the answer of the run that it names."""
         run = self._named.get(message.correlation_id or "")
         if message.stream is not None:
             stream = self._numbered.get(message.stream)
@@ -390,7 +391,7 @@ class StreamTable:
         return ItemArrived(stream.run, stream, item)
 
     def _unknown(self, number: int, correlation: str | None) -> StreamViolation | None:
-        """A stream that never was breaks the rules of the run that the message names; others are gone."""
+        """Take a message for no stream: one that never was breaks the rules of the run that is named."""
         run = self._named.get(correlation or "")
         ours = number % 2 == self._next % 2
         if run is not None and (number >= self._next if ours else number > self._highest):
@@ -412,7 +413,7 @@ class StreamTable:
         """Return the frame of an item of an input stream; None, and nothing is sent, if it is not open.
 
         Raises:
-            LocalProtocolError: there is no room, or the item of a stream of bytes is none.
+            LocalProtocolError: there is no room, or an item of a stream of bytes is not bytes.
         """
         if not self._goes_on(stream):
             return None
@@ -457,7 +458,7 @@ class StreamTable:
         return frame
 
     def _goes_on(self, stream: Stream) -> bool:
-        """Whether a stream is open; LocalProtocolError if it is one of another connection."""
+        """Return whether a stream is open. Raise LocalProtocolError if another connection has it."""
         if stream.open and stream.run not in self._runs:
             raise LocalProtocolError("this stream belongs to another connection")
         return stream.open
@@ -477,7 +478,7 @@ class StreamTable:
         return self._credit(stream, stream.window.due()) if self._goes_on(stream) else None
 
     def consumed(self, stream: Incoming) -> bytes | None:
-        """Count the oldest item that the host holds as used up; the frame with new credit, if it is time."""
+        """Count the oldest item that the host holds as used up; return the frame with new credit, if due."""
         goes_on = self._goes_on(stream)
         if stream.run not in self._runs:  # it is over: nothing of it is held any more
             return None
@@ -512,7 +513,7 @@ class StreamTable:
             self._numbered[stream.number] = stream
 
     def drop(self, run: Run) -> None:
-        """Forget the streams of a run that has its final answer; what still comes for them is late."""
+        """Forget the streams of a run that has its final answer; later messages for them are late."""
         held = self._runs.pop(run, None)
         if held is None:
             return

@@ -21,11 +21,12 @@ _WORDS: Final = ("pending", "in progress", "completed", "failed")
 
 
 def irregularities(message: Message) -> tuple[str, ...]:
-    """Name what in a message is not by the letter of the specification, each as `$.member: what`.
+    """Return how a message deviates from the letter of the specification, each as `$.member: what`.
 
-    Often nothing. Looked at are: ids that are no UUID of version 4, a `thingID` that is no URI, a reading or
-    event without a time, an event without a correlation, a status of a run that is not listed, a status of an
-    error that is not of HTTP, a `traceparent` that W3C Trace Context does not allow.
+    Deviations are: ids that are no UUID of version 4, a `thingID` that is no URI, a reading or event without
+    a time, an event without a correlation, a status of a run that is not listed, a status of an error that
+    HTTP does not have, an error with an empty type or instance, a `traceparent` that W3C Trace Context does
+    not allow.
     """
     return tuple(_found(message))
 

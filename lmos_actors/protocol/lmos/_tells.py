@@ -1,32 +1,32 @@
-"""One-way messages under credit: what a consumer may still send, and what a thing returns.
+"""One-way messages under credit: what a consumer may still send, and the credit that a thing returns.
 
 A one-way message has no answer, so its sender would not notice that the agent is slow. Credit shows it. It is
 not a seat of a mailbox: it is room at the receiver for messages that wait, with a seat or without.
 
-- A message spends credit when it is put into the outbox, and has it back when it begins or is refused. So
-  what waits at a thing is bounded for the connection by its window, and for each agent by half of that (all
-  of the first window). Slow agents take nothing from others until they have used up the window.
+- A message spends credit when it is put into the outbox; the credit comes back when the message begins or is
+  refused. So the messages that wait at a thing are bounded: for the connection by its window, for each agent
+  by half of it (by all of the first window). Slow agents take nothing from others until they have used up the
+  window.
 - The first window (`FIRST`) is a part of the extension, so the first message needs no round trip. It cannot
-  be refused, and any connection may use it at any time. So it is small: all grants have half of the memory
-  of a node at most, and in the other half there is room for the first windows of all connections that a node
+  be refused, and any connection may use it at any time. So it is small: all grants have half of the memory of
+  a node at most, and in the other half there is room for the first windows of all connections that a node
   takes (12 KiB each as the objects that messages become; 10,000 connections, 256 MiB).
 - When half of the window of the connection or of an agent is spent, the thing raises it, up to `MOST`, if
-  memory is granted for that: credit that is not used yet counts as memory that is taken. Where none is left,
+  memory is granted for that: credit that is not used yet counts as memory that is taken. If none is left,
   senders wait.
-- Credit that was given cannot be taken back by word alone: messages may be on their way. So a lower window
-  holds at the thing when the consumer has confirmed it; until then it is not raised. The thing takes only
-  what is not used, such as that of a connection that has said nothing for long.
-- As with streams, a message goes out while there is credit left in number and in bytes; its bytes may take
-  the latter below zero.
+- Credit that was given cannot be taken back at once: messages may be on their way. So a lower window holds at
+  the thing when the consumer has confirmed it; until then it is not raised. The thing takes back only unused
+  credit, such as the credit of a connection that has long been silent.
+- As with streams, a message may be sent while credit is left in messages and in bytes; its bytes may take the
+  credit in bytes below zero.
 - Messages have numbers, and credit comes back by number: messages begin in any order (a pool, an action that
-  waits for its concurrency), and both ends must count the same bytes. What was sent and has not come back is
-  exactly what the sender has to worry about when the connection breaks.
-- Credit comes back by halves, of one agent or of the connection: a frame for each message would cost what
-  answers cost. `due` gives the rest back at any time.
+  waits for its concurrency), and both ends must count the same bytes. The messages that were sent and whose
+  credit has not come back are exactly the ones in doubt when the connection breaks.
+- Credit goes back once it is half of a window, of an agent or of the connection: a frame for each message
+  would cost what answers cost. `due` returns the rest at any time.
 
 A peer without the extension answers every message; there each final answer gives the credit back, and the
-window is `MOST` from the first.
-Extension: docs/reference/lmos-extensions.md, "One-way messages".
+window is `MOST` from the beginning. Extension: docs/reference/lmos-extensions.md, "One-way messages".
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def size_of(window: Credit) -> int:
 
 
 def _each(window: Credit) -> Credit:
-    """Return the window of one thing on a connection with this one: half of it, but for the first."""
+    """Return one thing's window on a connection with this window: half of it, but all of the first."""
     return Credit(
         items=max(FIRST.items, min(window.items // 2, TELLS.items)),
         bytes=max(FIRST.bytes, min(window.bytes // 2, TELLS.bytes)),
@@ -97,15 +97,15 @@ class CreditGrants(Protocol):
         ...
 
     def grant(self, size: int) -> bool:
-        """Grant `size` bytes in place of the previous grant; return whether it is granted. Less always is."""
+        """Replace the previous grant by `size` bytes; return whether they are granted. Fewer always are."""
         ...
 
 
 class _UsedCredit:
-    """Credit that is spent: messages, and their bytes.
+    """Spent credit: messages, and their bytes.
 
-    Where a message is sent or arrives it is counted in place: two calls of `add`, and two more to ask for
-    room, would be a tenth of what the message takes.
+    Messages that are sent or arrive are counted in place: two calls of `add`, and two more to ask for room,
+    would be a tenth of what a message costs.
     """
 
     __slots__ = ("bytes", "messages")
@@ -142,7 +142,7 @@ class SentTells:
 
     def __init__(self, *, numbered: bool) -> None:
         self.next_number: int | None = 1 if numbered else None
-        """The number of the next message, None where messages have none."""
+        """The number of the next message, None if messages have none."""
         self._by_id: dict[str, OneWayMessage] = {}
         self._by_number: dict[int, OneWayMessage] = {}
         self._things: dict[str, _UsedCredit] = {}
@@ -160,7 +160,7 @@ class SentTells:
         return self._total.as_credit()
 
     def room(self, thing: str) -> bool:
-        """Whether a message may be sent to a thing now; if not, ask `has_come` when to look again."""
+        """Return whether a message may be sent to a thing now; if not, `has_come` tells when to ask again."""
         total, window = self._total, self.window
         if total.messages < window.items and total.bytes < window.bytes:
             used, each = self._things.get(thing), self.each
@@ -170,12 +170,12 @@ class SentTells:
         return False
 
     def has_come(self) -> bool:
-        """Whether credit may have come back since `room` was False; asking resets it."""
+        """Return whether credit may have come back since `room` was False; asking resets it."""
         missed, self._missed = self._missed, False
         return missed
 
     def resize(self, window: Credit) -> bool:
-        """Take another window, as far as it is allowed; return whether it is lower, to be confirmed."""
+        """Apply another window, as far as it is allowed; return whether it is lower and must be confirmed."""
         before, self.window = self.window, _within_bounds(window)
         self.each = _each(self.window)
         return self.window.items < before.items or self.window.bytes < before.bytes
@@ -201,7 +201,7 @@ class SentTells:
         return self._by_id.get(message_id)
 
     def oldest(self, thing: str, action: str | None = None) -> OneWayMessage | None:
-        """Return the oldest open message to a thing, or to an action of it: for answers that name none."""
+        """Return the oldest open message to a thing, or to one action: for answers that name no message."""
         for message in self._by_id.values():
             if message.request.thing_id == thing and action in (None, message.request.action):
                 return message
@@ -276,7 +276,7 @@ class ReceivedTells:
     def wider(self) -> Credit | None:
         """Return the next window of which less than half is spent, else the widest.
 
-        None where there is none, or a lower one is not confirmed yet.
+        None if there is none, or a lower one is not confirmed yet.
         """
         if self._narrower is not None or not self._may_grow:
             return None
@@ -295,7 +295,7 @@ class ReceivedTells:
     def narrow(self) -> Credit | None:
         """Return the lowest window of which less than half is spent; it holds when it is confirmed.
 
-        None where that is no lower, or another is not confirmed yet.
+        None if that is no lower, or another is not confirmed yet.
         """
         window = FIRST
         while window != MOST and _is_half(self._total, window):
@@ -315,14 +315,14 @@ class ReceivedTells:
         return True
 
     def size_of(self, window: Credit, held: int) -> int:
-        """Return about how many bytes a window takes if its messages are as those that hold `held` now."""
+        """Return about how many bytes a window takes; the messages that wait now hold `held` bytes."""
         size, spent = size_of(window), REQUEST * self._total.messages + self._total.bytes
         return size + size * (held - spent) // spent if held > spent > 0 else size
 
     # ---- messages
 
     def arrive(self, thing: str, number: int, size: int) -> InvalidInput | None:
-        """Take a message in; return what is wrong with it, in which case it is not counted."""
+        """Count a message that arrives; if it breaks the rules, return the error and do not count it."""
         if number <= self._highest:
             return InvalidInput("the number of a one-way message is higher than all before", "$.tell")
         self._highest = number
@@ -347,7 +347,7 @@ class ReceivedTells:
         return None
 
     def refused(self, thing: str, size: int) -> None:
-        """Return the credit of a message with the error that answers it."""
+        """Note that an error answers a message, and so returns its credit."""
         self.waiting -= 1
         held = self._things[thing]
         held.take(size)
@@ -389,7 +389,7 @@ class ReceivedTells:
 
 
 def _ranges(numbers: list[int]) -> Ranges:
-    """Return numbers as ranges, in order; they usually are one."""
+    """Return numbers as ranges, in order; usually there is one."""
     found: Ranges = []
     for number in sorted(numbers):
         if found and found[-1][1] == number - 1:

@@ -25,11 +25,11 @@ _LEAP = re.compile(r"(?<=:[0-9]{2}:)60(?=[.Zz+-])")
 def parse_time(value: object) -> datetime:
     """Read a time: RFC 3339 text with `Z` or an offset, RFC 9557 text, or a number.
 
-    A number is seconds since 1970, or milliseconds where it is beyond `MILLISECONDS`. A leap second is the
-    second after it; a fraction is rounded to microseconds; RFC 9557 suffixes are read past. Returns UTC.
+    A number is seconds since 1970, or milliseconds if it is beyond `MILLISECONDS`. A leap second is the
+    second after it; a fraction is rounded to microseconds; RFC 9557 suffixes are ignored. Returns UTC.
 
-    Raises ValueError for anything else: no offset, out of the years 1 to 9999, and a suffix that is marked
-    as critical (`[!...]`), since no suffix is acted upon.
+    Raises ValueError for anything else: a time without an offset, or outside of the years 1 to 9999, and a
+    suffix that is marked as critical (`[!...]`), since no suffix is acted upon.
     """
     if isinstance(value, str):
         try:
@@ -47,7 +47,7 @@ def parse_time(value: object) -> datetime:
 
 
 def format_time(time: datetime) -> str:
-    """Write a time as RFC 3339 in UTC with `Z`, with microseconds where there are any.
+    """Write a time as RFC 3339 in UTC with `Z`, with microseconds if there are any.
 
     Raises ValueError for a time that has no time zone.
     """
@@ -55,7 +55,10 @@ def format_time(time: datetime) -> str:
 
 
 def in_utc(time: datetime) -> datetime:
-    """Return the same instant in UTC, as which it is written. Raises ValueError as `format_time`."""
+    """Return the same instant in UTC.
+
+    Raises ValueError for a time without a time zone, or that is out of the years 1 to 9999 in UTC.
+    """
     if time.tzinfo is UTC:
         return time
     if time.utcoffset() is None:
