@@ -1,4 +1,4 @@
-"""The connection as the parts of a consumer's session share it: outbox, extensions of the peer, counters."""
+"""The connection that the parts of a consumer's session share: outbox, extensions of the peer, counters."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ConsumerConnection:
 
         Raises:
             LocalProtocolError: the session is closed, or no thing is named.
-            MailboxFull: too many are there, or too much waits to be sent.
+            MailboxFull: too many are open, or too much waits to be sent.
         """
         if self.closed:
             self.check_open()  # raises
@@ -92,7 +92,7 @@ class ConsumerConnection:
         return (StrayMessage(message, why),)
 
     def come_late(self) -> Outcomes:
-        """Count a frame that was on its way when its request or feed had ended here."""
+        """Count a frame that comes after its request or feed has ended here."""
         self.late += 1
         return ()
 

@@ -4,7 +4,7 @@ A value goes to the feed whose correlation it carries. Else
 
     a reading without correlation             to the observation of that property; by kotlin-wot's habits only
                                               once its first, correlated reading has come
-    an event without, or with a foreign one   to the subscription of that event, else to that of all events
+    an event without, or with a foreign one   to the subscription of that event, else to the one of all
     with the correlation of a former feed     nowhere: it was on its way
 """
 
@@ -113,7 +113,7 @@ class Feeds:
         return self._connection.kotlin or self._acks
 
     def stop(self, feed: Feed) -> None:
-        """Listen no more; nothing is done if it has ended, or is being stopped, already."""
+        """Stop listening; ignored if the feed has ended, or is being stopped, already."""
         self._connection.check_open()
         if self._by_key.get(feed.key) is not feed:
             return
@@ -144,7 +144,7 @@ class Feeds:
         return UnsubscribeAllEvents(thing_id=thing, message_id=new_id, correlation_id=new_id, ack=ack)
 
     def _renew(self, thing: str) -> None:
-        """Subscribe again to single events, which a peer may have ended with those to all."""
+        """Subscribe again to single events: a peer may have ended them with the subscription to all."""
         for feed in self._by_key.values():
             if feed.kind != "event" or feed.thing_id != thing:
                 continue
@@ -171,7 +171,7 @@ class Feeds:
         return (FeedEnded(feed, error),)
 
     def close(self) -> list[Feed]:
-        """End everything, as the connection is gone; what was live, oldest first."""
+        """End everything, as the connection is gone; return the live feeds, oldest first."""
         found = list(self._by_key.values())
         for feed in (*found, *self._stopping.values()):
             feed.ended = True
@@ -182,18 +182,18 @@ class Feeds:
     # -- what comes in
 
     def find(self, correlation: str | None) -> Feed | None:
-        """Return the live feed of this correlation, or of which it was that before it was renewed."""
+        """Return the live feed that has this correlation, or had it before it was renewed."""
         if correlation is None:
             return None
         feed = self._by_id.get(correlation) or self._former.get(correlation)
         return feed if feed is not None and self._by_key.get(feed.key) is feed else None
 
     def is_former(self, correlation: str | None) -> bool:
-        """Whether this is the correlation of one that has ended, or of a stop."""
+        """Return whether this is the correlation of a feed that has ended, or of a stop."""
         return correlation is not None and correlation in self._former
 
     def take_reading(self, message: PropertyReading) -> Outcomes | None:
-        """Take a reading; None if it is for none of the feeds."""
+        """Take a reading; return None if it is for no feed."""
         feed = self.find(message.correlation_id)
         if feed is None:
             if message.correlation_id is not None:
@@ -228,14 +228,14 @@ class Feeds:
         return (FeedEstablished(feed), value)
 
     def take_gap(self, message: Gap) -> Outcomes:
-        """Take word that values are missing."""
+        """Take the report that values are missing."""
         feed = self.find(message.correlation_id)
         if feed is None:
             return self._unclaimed(message)
         return (ValuesMissed(feed, message.reason, message.missed),)
 
     def take_acknowledgement(self, message: Acknowledgement) -> Outcomes:
-        """Take the confirmation of a subscription or of a stop; one that was not waited for is fine."""
+        """Take the confirmation of a subscription or of a stop; a repeated one is ignored."""
         stopped = self._stopping.pop(message.correlation_id or "", None)
         if stopped is not None:
             return self._end(stopped, None)
@@ -248,7 +248,7 @@ class Feeds:
         return (FeedEstablished(feed),)
 
     def awaits(self, thing: str) -> bool:
-        """Whether something that was asked for there is not confirmed yet."""
+        """Return whether a feed of this thing is not confirmed yet."""
         return any(feed.thing_id == thing and not feed.established for feed in self._by_id.values())
 
     def take_error(self, message: Error) -> Outcomes:
@@ -259,7 +259,7 @@ class Feeds:
         return self._unclaimed(message) if found is None else found
 
     def refuse(self, correlation: str | None, error: LmosActorsError) -> Outcomes | None:
-        """End what has this correlation: a feed with the error, a stop without; None if there is neither."""
+        """End the feed with this correlation by the error, or the stop without; None if there is neither."""
         stopped = self._stopping.pop(correlation or "", None)
         if stopped is not None:
             return self._end(stopped, None)

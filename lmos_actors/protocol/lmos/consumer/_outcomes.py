@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class RequestAnswered(Struct, frozen=True):
-    """A request has its value.
+    """A request was answered with a value.
 
-    Of a read, or a write, the property's; of several properties, values by name; of a run, the output, UNSET
-    where there is none; of a query or a cancel, a `RunStatus`.
+    A read or a write has the property's value; a request for several properties their values by name; a run
+    its output, UNSET if there is none; a query or a cancel a `RunStatus`.
     """
 
     pending: ConsumerRequest
@@ -31,7 +31,7 @@ class RequestAnswered(Struct, frozen=True):
 
 
 class RequestFailed(Struct, frozen=True):
-    """A request was refused, or failed: with an exception."""
+    """A request was refused or has failed, with an exception."""
 
     pending: ConsumerRequest
     error: LmosActorsError
@@ -40,7 +40,7 @@ class RequestFailed(Struct, frozen=True):
 class RunProgressed(Struct, frozen=True):
     """A run has another status, or new progress (UNSET if there is none), or asks a person.
 
-    `waits` is the question as its thing tells it, None if no person is asked, or no longer.
+    `waits` is the question as its thing sent it, None if no person is asked, or no longer.
     """
 
     pending: PendingRun
@@ -92,7 +92,7 @@ class EventOccurred(Struct, frozen=True, repr_omit_defaults=True):
 
 
 class ValuesMissed(Struct, frozen=True):
-    """Values are missing here: `missed` of them, None where the number is unknown."""
+    """Values are missing here: `missed` of them, None if the number is unknown."""
 
     feed: Feed
     reason: str

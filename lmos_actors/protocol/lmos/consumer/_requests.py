@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=ConsumerRequest)
 
-_WINDOW: Final = "window"  # the key in the outbox of the last one that is to be confirmed
-MAX_QUERIES: Final = 16  # open ones of one run
-ASIDES: Final = MAX_QUERIES + 1  # and a cancel
+_WINDOW: Final = "window"  # the key in the outbox of the latest window to confirm
+MAX_QUERIES: Final = 16  # open queries about one run
+ASIDES: Final = MAX_QUERIES + 1  # and one cancel
 
 
 class Requests:
     """The requests of one connection, by `messageID`, from the asking to the end.
 
-    `asked = answered + failed + forgotten + unanswered + len(self)`, counted by messages. Of those that the
-    host has forgotten the last `max_open` are known, so that their answers are no strays.
+    `asked = answered + failed + forgotten + unanswered + len(self)`, counted by messages. The last `max_open`
+    forgotten requests are remembered, so that their answers are no strays.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class Requests:
         """Send a request of the host.
 
         Raises:
-            LocalProtocolError: its id is that of an open one, or it cannot be written.
+            LocalProtocolError: an open request has its id, or it cannot be written.
             MailboxFull: too many are open, or too much waits to be sent.
         """
         request, connection, opened = pending.request, self._connection, self._open
@@ -104,7 +104,7 @@ class Requests:
         return pending
 
     def tell(self, message: OneWayMessage) -> None:
-        """Send a one-way message. Raises as `ask` does; MailboxFull also where there is no credit."""
+        """Send a one-way message. Raises as `ask` does; MailboxFull also without credit."""
         request, connection, tells = message.request, self._connection, self.tells
         thing, outbox = request.thing_id, connection.outbox
         if connection.closed or not thing or outbox.full:
@@ -123,7 +123,7 @@ class Requests:
             raise LocalProtocolError(f"the request {request.message_id!r} is still open")
 
     def ask_several(self, whole: SplitRequest, requests: list[Request]) -> SplitRequest:
-        """Send several requests as one of the host's: all, or none (no room, one that cannot be written)."""
+        """Send several requests as one of the host: all, or none without room or if one cannot be written."""
         self.check_room(whole, len(requests))
         frames = [self._connection.encode(request) for request in requests]
         for request, frame in zip(requests, frames, strict=True):
@@ -137,10 +137,10 @@ class Requests:
         return whole
 
     def ask_control(self, control: RunControl) -> None:
-        """Send a query or a cancel: there is room for `ASIDES` of every run that may be open.
+        """Send a query or a cancel: there is room for `ASIDES` about every run that may be open.
 
         Raises:
-            MailboxFull: more are open, as those of ended runs are that a peer does not answer.
+            MailboxFull: more are open; a peer may leave those of ended runs unanswered.
         """
         limit = ASIDES * self._connection.options.max_open
         if len(self._controls) >= limit:
@@ -162,7 +162,7 @@ class Requests:
         return None if message_id is None else self._controls.get(message_id)
 
     def controls_of(self, pending: ConsumerRequest) -> list[RunControl]:
-        """Return the open queries of a request that keeps none itself, as it is no run."""
+        """Return the open queries about a request that keeps none itself, as it is no run."""
         return [control for control in self._controls.values() if control.run is pending]
 
     def find_forgotten(self, correlation: str | None) -> ConsumerRequest | None:
@@ -172,9 +172,9 @@ class Requests:
         return self.tells.get(correlation) or self._forgotten.get(correlation)
 
     def guess(self, fits: Callable[[ConsumerRequest], bool]) -> ConsumerRequest | None:
-        """Return the only open request that fits an answer that does not say what it answers.
+        """Return the only open request that fits an answer without a correlation.
 
-        None where two would, where more than 64 are open, and from peers that always say it.
+        None if two fit, if more than 64 are open, and for peers that always send a correlation.
         """
         if self._connection.ours or self._connection.kotlin or len(self._open) > 64:
             return None
@@ -200,7 +200,7 @@ class Requests:
         return (RequestAnswered(whole, whole.values),)
 
     def fail(self, pending: ConsumerRequest, error: LmosActorsError) -> Outcomes:
-        """End a request with an error; if it is a part of one, that one and its other parts."""
+        """End a request with an error; a part ends its whole request, and the other parts."""
         self._take_out(pending)
         self.failed += 1
         whole = pending.whole
@@ -218,7 +218,7 @@ class Requests:
             self._controls.pop(message_id, None)
 
     def forget(self, pending: ConsumerRequest) -> None:
-        """Stop waiting for a request; of what comes for it only errors are reported, as `ForgottenFailed`."""
+        """Stop waiting for a request; only an error for it is still reported, as `ForgottenFailed`."""
         pending.forgotten = True
         if isinstance(pending, SplitRequest):
             self._forget_parts(pending)
@@ -235,13 +235,13 @@ class Requests:
         whole.parts.clear()
 
     def expect_late(self, pending: ConsumerRequest) -> None:
-        """Know a request that has ended here before its answer came."""
+        """Remember a request that has ended here before its answer came."""
         self._forgotten[pending.request.message_id] = pending
         if len(self._forgotten) > self._connection.options.max_open:
             self._forgotten.popitem(last=False)
 
     def drop(self, pending: ConsumerRequest) -> bool:
-        """Take a request out of the outbox, if it still is there; whether it was."""
+        """Remove a request from the outbox; return whether it was still there."""
         return self._connection.outbox.drop(pending)
 
     def come_for_forgotten(self, pending: ConsumerRequest, error: LmosActorsError | None) -> Outcomes:
@@ -266,7 +266,7 @@ class Requests:
         return self._room()
 
     def take_window(self, message: TellWindow) -> Outcomes:
-        """Take another window of one-way messages, and confirm one that is lower."""
+        """Apply another window of one-way messages, and confirm one that is lower."""
         if self.tells.next_number is None:
             return self._connection.stray(message, "one-way messages have no numbers here")
         if self.tells.resize(Credit(items=message.messages, bytes=message.bytes)):
@@ -280,13 +280,13 @@ class Requests:
         return self._room()
 
     def take_unnamed(self, thing: str, action: str | None) -> ConsumerRequest | None:
-        """Return the one-way message that an answer is for which names no request; None of our own peers."""
+        """Return the one-way message for an answer that names none; None if the peer always names it."""
         return None if self._connection.ours else self.tells.oldest(thing, action)
 
     def close(self) -> list[ConsumerRequest]:
-        """End everything, as the connection is gone; what was open, as the host knows it, oldest first.
+        """End everything, as the connection is gone; return the host's open requests, oldest first.
 
-        Forgotten ones are among it if they were never sent, one-way messages if they are not known to have
+        Forgotten ones are included if they were never sent, one-way messages if they are not known to have
         begun.
         """
         unsent = [p for p in self._forgotten.values() if not p.sent and not p.done and p.whole is None]
@@ -331,7 +331,7 @@ class Requests:
 
 
 def value_in(request: Request, message: PropertyReading | PropertyReadings) -> Any:
-    """Return what a reading answers to this request, in either form; UNSET if it is no answer to it."""
+    """Return the value of a reading, in either form, for this request; UNSET if it is no answer to it."""
     one = isinstance(message, PropertyReading)
     values = {message.name: message.value} if isinstance(message, PropertyReading) else message.data
     if isinstance(request, ReadProperty | WriteProperty):

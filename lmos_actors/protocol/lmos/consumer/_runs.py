@@ -3,9 +3,9 @@
 The subject of a status, by the members it carries (a control is an open query or cancel):
 
     inReplyTo of a query     that query
-    inReplyTo of a cancel    that cancel and, if it is a final one, its run
-    the run's correlation    the run; of a peer that does not know inReplyTo, its oldest control as well, and
-                             all of them if it is a final one
+    inReplyTo of a cancel    that cancel and, if the status is final, its run
+    the run's correlation    the run; from a peer that does not know inReplyTo its oldest control as well, and
+                             all of them if the status is final
     the control's own id     that control and, if it says that the run was ended, its run
 """
 
@@ -63,7 +63,7 @@ class Runs:
     def ask_streaming(
         self, run: PendingRun, credit: Credit | None, kinds: Mapping[str, str], *, binary: bool
     ) -> PendingRun:
-        """Ask for a run with streams, as far as the peer knows any; NotAllowed if it takes no inputs."""
+        """Ask for a run with streams, if the peer knows any. Raise NotAllowed if it takes no inputs."""
         if "streams" not in self._connection.known:
             if kinds:
                 raise NotAllowed("this peer takes no input streams")
@@ -80,9 +80,9 @@ class Runs:
             raise
 
     def query(self, run: ConsumerRequest, asked: list[str] | None = None) -> RunControl:
-        """Query the status of a run: of the peer, or as known here if there is no peer to ask.
+        """Query the status of a run at the peer; it is the one known here if the peer cannot be asked.
 
-        With `asked` it may be another request, which has no status. Raises MailboxFull: too many queries of
+        With `asked` it may be another request, which has no status. Raises MailboxFull if too many queries of
         this run are open.
         """
         self._check(run)
@@ -109,13 +109,13 @@ class Runs:
         return self._known(control)
 
     def _check(self, run: ConsumerRequest) -> None:
-        """Raise LocalProtocolError if the session is closed, or the run is one of another."""
+        """Raise LocalProtocolError if the session is closed, or the run belongs to another."""
         self._connection.check_open()
         if not run.done and not run.forgotten and self._requests.find(run.message_id) is not run:
             raise LocalProtocolError("this run belongs to another connection")
 
     def _about(self, run: ConsumerRequest) -> dict[str, str]:
-        """The members that a query and a cancel have in common."""
+        """Return the members that a query and a cancel have in common."""
         return {
             "thing_id": run.thing_id,
             "message_id": self._connection.new_id(),
@@ -124,7 +124,7 @@ class Runs:
         }
 
     def _can_ask(self, run: ConsumerRequest) -> bool:
-        """A peer of kotlin-wot's habits closes the connection at a type that it does not know."""
+        """Return whether the peer can be asked: kotlin-wot closes the connection at an unknown type."""
         return not self._connection.kotlin and not run.done
 
     def _send(self, control: RunControl) -> RunControl:
@@ -156,7 +156,7 @@ class Runs:
     # -- statuses
 
     def take_status(self, message: ActionStatus, text: str | bytes) -> Outcomes:
-        """Take a status of a run; `text` is what it was read from."""
+        """Take a status of a run; `text` is its frame."""
         if message.in_reply_to is not None:
             return self._take_reply(message)
         found = self._requests.find(message.correlation_id) or self._guess_of(message)
@@ -212,7 +212,7 @@ class Runs:
         )
 
     def _moved(self, run: PendingRun, message: ActionStatus, text: str | bytes) -> Outcomes:
-        """The run itself has a status; a peer that knows no `inReplyTo` answers by it what was asked, too."""
+        """Take a status of the run itself; a peer that knows no `inReplyTo` answers controls by it, too."""
         final = is_final(message)
         controls = run.controls[: None if final else 1] if run.controls and not self._connection.ours else ()
         found = self._ended(run, message) if final else self._went_on(run, message, text)
@@ -249,7 +249,7 @@ class Runs:
         return self._requests.fail(run, ActionFailed(output))
 
     def _control_outcomes(self, control: RunControl, message: ActionStatus) -> Outcomes:
-        """A query or cancel is answered; one that says the run was ended is the end of the run as well."""
+        """Answer a query or cancel; if a cancel has ended its run, the run ends here as well."""
         standing = standing_in(message)
         run = control.run
         self._leave(control)
@@ -278,7 +278,7 @@ class Runs:
         return self.fail_control(control, error_of(message, control.request))
 
     def fail(self, run: PendingRun, error: LmosActorsError) -> Outcomes:
-        """End a run with an error; and what was asked about it, where the peer answers that by it, too."""
+        """End a run with an error, and its controls as well if the peer answers them by the same error."""
         self._streams.drop(run)
         found = self._requests.fail(run, error)
         for control in () if self._connection.ours else tuple(run.controls):
@@ -303,7 +303,7 @@ class Runs:
         return (news,) if isinstance(news, CreditArrived | StreamStopped) else ()
 
     def _broken(self, news: StreamViolation) -> Outcomes:
-        """The peer broke the rules of a stream: the run has failed here, and is to end there."""
+        """Fail a run whose stream rules the peer has broken, and cancel it there."""
         run = news.run
         if not isinstance(run, PendingRun) or run.done:
             return ()
@@ -315,17 +315,17 @@ class Runs:
 
 
 def controls_of(run: ConsumerRequest) -> list[RunControl]:
-    """Return the open queries and cancels of a run; of another request none are kept."""
+    """Return the open queries and cancels of a run; another request keeps none."""
     return run.controls if isinstance(run, PendingRun) else []
 
 
 def is_final(message: ActionStatus) -> bool:
-    """Whether this is the last status that a run has."""
+    """Return whether this is the last status of a run."""
     return canonical_status(message.status) in FINAL
 
 
 def standing_in(message: ActionStatus) -> RunStatus:
-    """Return where a run stands, by the words of the peer."""
+    """Return the status of a run, as the peer reports it."""
     status = canonical_status(message.status)
     cancelled = message.cancelled or status == "cancelled"
     return RunStatus(status, message.progress, message.output, cancelled, message.reason, message.waits)

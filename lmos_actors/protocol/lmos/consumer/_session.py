@@ -64,9 +64,10 @@ if TYPE_CHECKING:
 class ConsumerStatistics:
     """Counts of one session: `asked = answered + failed + forgotten + unanswered + open`, in messages.
 
-    `unanswered` were open when the session was closed. `remembered` are ended and forgotten ones, and feeds,
-    that are still known; `waiting` frames in the outbox; `strays` answered nothing; `late` came for what had
-    ended here; `unreadable` were no messages.
+    `unanswered` requests were open when the session was closed. `remembered` counts forgotten requests,
+    one-way messages and ended feeds that are still known; `waiting` frames are in the outbox; `strays`
+    answered nothing; `late` frames came for something that had ended here; `unreadable` frames were no
+    messages.
     """
 
     asked: int
@@ -85,7 +86,7 @@ class ConsumerStatistics:
 
 @attrs.frozen
 class UnfinishedWork:
-    """The unfinished work at the end of a connection: open requests, each with whether sent, and feeds."""
+    """The unfinished work at the end of a connection: requests, each with whether it was sent, and feeds."""
 
     pendings: tuple[tuple[ConsumerRequest, bool], ...]
     feeds: tuple[Feed, ...]
@@ -95,16 +96,16 @@ class ConsumerSession:
     """The client's side of one LMOS connection.
 
     `selected` is whether the server selected the subprotocol `lmosprotocol`, from which `auto` takes its
-    habits; `new_id` returns UUIDv4 texts; `offers` are the extensions that the peer's description
-    announces. `wake` is called, in the midst of a method, when frames wait where none did; it must not call
-    the session.
+    habits; `new_id` returns UUIDv4 texts; `offers` are the extensions that the peer's description announces.
+    `wake` is called from within a method when a frame waits and none did before; it must not call the
+    session.
 
-    The methods that ask put a message into the outbox and return an object, equal only to itself. Its
-    outcome comes from `receive`; if it ends at once, the returned object says so. `frames` returns the
-    frames to send. Nothing blocks, and nothing that a peer sends raises. Every method that asks raises
-    LocalProtocolError once the session is closed, for an empty thing, for a payload that JSON has no form
-    for, and for a message of more than `max_bytes`; and MailboxFull where the options allow no more open
-    ones, or the outbox is full.
+    The methods that ask put a message into the outbox and return an object, equal only to itself. Its outcome
+    comes from `receive`; if it ends at once, the returned object says so. `frames` returns the frames to
+    send. Nothing blocks, and nothing that a peer sends raises. Every method that asks raises
+    LocalProtocolError once the session is closed, for an empty thing, for a payload without a JSON form, and
+    for a message of more than `max_bytes`; and MailboxFull if the options allow no more open requests, or the
+    outbox is full.
     """
 
     __slots__ = ("_connection", "_feeds", "_receiver", "_requests", "_runs", "_streams", "outbox")
@@ -142,7 +143,7 @@ class ConsumerSession:
         return self._requests.ask(ConsumerRequest(request))
 
     def read_many(self, thing: str, names: Iterable[str], **trace: Unpack[TraceMembers]) -> ConsumerRequest:
-        """Ask for several properties, one message each: all values by name are the answer, or an error."""
+        """Ask for several properties, one message each; the answer is all values by name, or an error."""
         new_id, known = self._connection.new_id, list(dict.fromkeys(names))
         request = ReadMultipleProperties(thing_id=thing, message_id=new_id(), properties=known)
         reads: list[Request] = []
@@ -154,8 +155,8 @@ class ConsumerSession:
     def read_all(self, thing: str, **trace: Unpack[TraceMembers]) -> ConsumerRequest:
         """Ask for the values of all properties.
 
-        The message is kotlin-wot's and not in the specification: where the names are known, `read_many` is
-        understood by every peer.
+        The message is kotlin-wot's and not in the specification: if the names are known, use `read_many`,
+        which every peer understands.
         """
         new_id = self._connection.new_id()
         request = ReadAllProperties(thing_id=thing, message_id=new_id, correlation_id=new_id, **trace)
@@ -208,16 +209,16 @@ class ConsumerSession:
     ) -> PendingRun:
         """Ask for a run of an action; `input` is absent by default, which is not null.
 
-        By kotlin-wot's habits it is null then: its server refuses a request without the member.
+        By kotlin-wot's habits null is sent for it: its server refuses a request without the member.
 
-        `remaining` seconds until the caller gives up, and `attempt` from 1, are sent to peers that offer
-        `deadlines` and `retries`; a retry repeats the `message_id`. `credit` is given for a stream of items
-        as the answer, of bytes in binary frames if `binary`, to peers that offer `streams`; others send what
-        they like. `streams` opens input streams: their content types by parameter.
+        `remaining` (the seconds until the caller gives up) and `attempt` (from 1) are sent to peers that
+        offer `deadlines` and `retries`; a retry repeats the `message_id`. `credit` asks peers that offer
+        `streams` for a stream of items as the answer, with bytes in binary frames if `binary`; others send as
+        many items as they like. `streams` opens input streams: it has their content types by parameter.
 
-        `key` names the request: the thing keeps its answer, and gives it to later ones of the same key.
+        `key` names the request: the thing keeps its answer, and gives it to later requests with the same key.
 
-        Raises NotAllowed: input streams or a key, and the peer does not offer them.
+        Raises NotAllowed for input streams or a key that the peer does not offer.
         """
         connection = self._connection
         if key is not None and "keys" not in connection.known:
@@ -242,9 +243,9 @@ class ConsumerSession:
     def tell(
         self, thing: str, action: str, input: Any = UNSET, *, host: Any = None, **trace: Unpack[TraceMembers]
     ) -> ConsumerRequest:
-        """Send a one-way message; its `host` is set. `receive` returns `ForgottenFailed` unless it begins.
+        """Send a one-way message with this `host`; `ForgottenFailed` comes if it does not begin.
 
-        Raises MailboxFull where there is no credit, see `may_tell`; `TellRoom` comes when there may be some.
+        Raises MailboxFull without credit, see `may_tell`; `TellRoom` comes when there may be some.
         """
         new_id = self._connection.new_id()
         number = self._requests.tells.next_number
@@ -262,43 +263,43 @@ class ConsumerSession:
         return message
 
     def may_tell(self, thing: str) -> bool:
-        """Whether there is credit for a one-way message to a thing now; if not, `TellRoom` comes later.
+        """Return whether a one-way message may be sent to a thing now; if not, `TellRoom` comes later.
 
-        Messages that have not begun are at most 2 of 2 KiB for the connection, until the thing says
-        otherwise, and then 1,024 of 1 MiB; half of that for each thing, and 256 of 256 KiB at most. Peers
-        that do not offer `tells` give credit back by their final answers.
+        The connection has credit for 2 messages of 2 KiB in all that have not begun, until the thing raises
+        it, for up to 1,024 messages of 1 MiB. Each thing has half of that, at least the first 2 and at most
+        256 messages of 256 KiB. Peers that do not offer `tells` give credit back by their final answers.
         """
         return self._requests.tells.room(thing)
 
     @property
     def tell_credit(self) -> tuple[Credit, Credit]:
-        """The window of one-way messages to all things of the connection, and what is spent of it."""
+        """The window of one-way messages to all things of the connection, and its spent part."""
         return self._requests.tells.window, self._requests.tells.spent
 
     def query(self, pending: ConsumerRequest, asked: list[str] | None = None) -> ConsumerRequest:
-        """Ask where a run stands; the answer is a `RunStatus`, with `asked` also of what it waits for.
+        """Query the status of a run; the answer is a `RunStatus`, with `asked` also what the run waits for.
 
-        What another request waits for, such as a read, may be asked too. A peer that does not tell that
-        answers by an error.
+        With `asked` the query may be about another request, such as a read. A peer that does not report what
+        it waits for answers by an error.
 
-        A peer of kotlin-wot's habits knows no such question, and of a run that has ended everything is known:
-        then it is done when this returns. Raises MailboxFull: 16 queries of this run are open.
+        A peer of kotlin-wot's habits knows no queries, and the status of an ended run is known here: in both
+        cases the query is done when this returns. Raises MailboxFull if 16 queries of this run are open.
         """
         return self._runs.query(pending, asked)
 
     def cancel(self, pending: PendingRun, reason: str | None = None) -> ConsumerRequest:
-        """Ask to end a run; the answer is a `RunStatus`. While one is open, return the same again.
+        """Ask to end a run; the answer is a `RunStatus`. While a cancel is open, return it again.
 
-        A run that is still in the outbox is taken out of it, and one that a peer of kotlin-wot's habits has
-        is given up here: both have failed with ActionCancelled when this returns; no `RequestFailed` follows.
-        Raises MailboxFull: of queries and cancels 17 times `max_open` are open, unanswered.
+        A run that is still in the outbox is removed from it, and a run at a peer of kotlin-wot's habits is
+        given up here: both have failed with ActionCancelled when this returns; no `RequestFailed` follows.
+        Raises MailboxFull if 17 times `max_open` queries and cancels are unanswered.
         """
         return self._runs.cancel(pending, reason)
 
     def forget(self, pending: ConsumerRequest) -> None:
-        """Wait no more for an answer: it is dropped, but an error comes as `ForgottenFailed`.
+        """Stop waiting for an answer: it is dropped, but an error comes as `ForgottenFailed`.
 
-        Of the forgotten the last `max_open` are known. To end a run, cancel it before.
+        The last `max_open` forgotten requests are remembered. To end a run, cancel it before.
         """
         if pending.done or pending.forgotten:
             return
@@ -311,14 +312,14 @@ class ConsumerSession:
     # -- streams
 
     def room(self, stream: Outgoing) -> bool:
-        """Whether an item may be sent on this input stream now; if not, `CreditArrived` comes later."""
+        """Return whether an item may be sent on a stream now; if not, `CreditArrived` comes later."""
         return stream.room
 
     def send(self, stream: Outgoing, item: Any) -> bool:
-        """Send an item of an input stream; False if the stream is over; its run reports why.
+        """Send an item of an input stream; return False if the stream is over: its run reports why.
 
-        Raises LocalProtocolError: there is no room, the item of a stream of bytes is none, or it is too long.
-        A stream that was given such an item cannot go on: break it off.
+        Raises LocalProtocolError without room, for an item that is too long, and for one of a stream of bytes
+        that is not bytes. A stream that was given such an item cannot go on: break it off.
         """
         self._connection.check_open()
         frame = self._streams.send(stream, item)
@@ -343,38 +344,38 @@ class ConsumerSession:
     # -- observations and subscriptions
 
     def observe(self, thing: str, name: str, **trace: Unpack[TraceMembers]) -> Feed:
-        """Listen to a property: its value now and every later one.
+        """Listen to a property: to its value now, and to every later one.
 
-        Raises LocalProtocolError: this connection listens to it already.
+        Raises LocalProtocolError if this connection listens to it already.
         """
         return self._feeds.observe(thing, name, trace)
 
     def subscribe(self, thing: str, event: str, **trace: Unpack[TraceMembers]) -> Feed:
-        """Listen to an event. Where the thing does not confirm, it is `established` at once.
+        """Listen to an event. If the thing does not confirm, the feed is `established` at once.
 
-        Raises LocalProtocolError: this connection listens to it already.
+        Raises LocalProtocolError if this connection listens to it already.
         """
         return self._feeds.subscribe(thing, event, trace)
 
     def subscribe_all(self, thing: str, **trace: Unpack[TraceMembers]) -> Feed:
         """Listen to all events of a thing.
 
-        Raises LocalProtocolError: this connection listens to them already. NotAllowed: the peer has
-        kotlin-wot's habits, which know no such thing.
+        Raises LocalProtocolError if this connection listens to them already, NotAllowed if the peer has
+        kotlin-wot's habits, which have no such subscription.
         """
         return self._feeds.subscribe_all(thing, trace)
 
     def stop(self, feed: Feed) -> None:
-        """Stop listening. It has `ended` at once, or when the thing has confirmed: `FeedEnded` reports it.
+        """Stop listening. The feed has `ended` at once, or when the thing confirms: `FeedEnded` reports it.
 
-        Until then it counts as one of the `max_listening` that there may be.
+        Until then it counts towards `max_listening`.
         """
         self._feeds.stop(feed)
 
     # -- what comes and goes
 
     def receive(self, text: str | bytes) -> Outcomes:
-        """Take a text frame; return what happened. Once closed nothing does."""
+        """Take a text frame; return its outcomes, none once the session is closed."""
         return () if self._connection.closed else self._receiver.take(text)
 
     def receive_binary(self, data: bytes) -> Outcomes:
@@ -382,9 +383,10 @@ class ConsumerSession:
         return () if self._connection.closed else self._receiver.take_binary(data)
 
     def frames(self, room: int = 65_536) -> list[Sendable]:
-        """Take what is to be sent, oldest first: about `room` bytes, one frame at least if any waits.
+        """Take frames to send, oldest first: about `room` bytes, one frame at least if any waits.
 
-        `Binary` ones are binary frames, others the UTF-8 of text frames. What is taken counts as sent.
+        `Binary` ones are binary frames, others the UTF-8 of text frames. A frame that is taken counts as
+        sent.
         """
         return self._connection.outbox.take(room)
 
@@ -400,16 +402,16 @@ class ConsumerSession:
 
     @property
     def habits(self) -> str:
-        """The habits that the peer is treated by: `spec` or `kotlin-wot`."""
+        """The habits by which the peer is treated: `spec` or `kotlin-wot`."""
         return self._connection.codec.dialect.habits
 
     def closed(self, *, drained: bool = False) -> UnfinishedWork:
-        """End the session, as its connection has; return what is unanswered, oldest first.
+        """End the session, as its connection has ended; return what is unfinished, oldest first.
 
-        A request that was sent may have run, one that was not has not. `drained`: the close code
-        was 1012: by then the peer had answered all it had begun, so that nothing counts as sent.
-        Forgotten requests are there only if they were not sent, and one-way messages if they are not known to
-        have begun; feeds that were being stopped are not.
+        A request that was sent may have run, an unsent one has not. `drained`: the close code was 1012, so
+        the peer had answered everything that it had begun, and nothing counts as sent. Forgotten requests are
+        included only if they were not sent, one-way messages only if they are not known to have begun; feeds
+        that were being stopped are left out.
         """
         self._connection.closed = True
         pendings = tuple((pending, pending.sent and not drained) for pending in self._requests.close())
@@ -419,7 +421,7 @@ class ConsumerSession:
         return UnfinishedWork(pendings, feeds)
 
     def statistics(self) -> ConsumerStatistics:
-        """Count."""
+        """Return the counts of the session."""
         requests, feeds = self._requests, self._feeds
         return ConsumerStatistics(
             asked=requests.asked,

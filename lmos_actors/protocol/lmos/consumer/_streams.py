@@ -33,13 +33,13 @@ class ConsumerStreams(StreamTable):
     """Inputs by their odd numbers, answers by their run."""
 
     def __init__(self, **others: Any) -> None:
-        """Number our own streams by odd numbers; the arguments are those of all tables."""
+        """Number our own streams by odd numbers; `others` are the arguments of `StreamTable`."""
         super().__init__(first=1, **others)
 
     def offer(self, run: Run, kinds: Mapping[str, str]) -> dict[str, Outgoing]:
         """Open input streams, by parameter with their content types; they have no credit yet.
 
-        What the invocation says of them is `offers(streams)`.
+        `offers(streams)` describes them in the invocation.
 
         Raises:
             NotAllowed: too many streams are open, or the connection has no numbers left.
@@ -80,7 +80,7 @@ class ConsumerStreams(StreamTable):
         return None
 
     def take_output(self, stream: Incoming, item: Any, size: int) -> ItemArrived | StreamViolation | None:
-        """Take an item of the answer that came as a status of so many bytes (`wire_size`)."""
+        """Take an item of the answer that came as a status of `size` bytes (`wire_size`)."""
         return self._taken(stream, item, size, None, binary=False)
 
 

@@ -1,8 +1,8 @@
 """Memory of final answers, so that a request sent twice is carried out once.
 
-One memory per peer, shared by its connections. Only requests that have an effect are in it. What is
-remembered under a `messageID` is repeated for a request of the same content alone: peers that give every
-message the same id are not confused by it.
+There is one memory per peer, shared by its connections. Only requests that have an effect are in it. An
+answer that is remembered under a `messageID` is repeated only for a request of the same content: peers that
+give every message the same id are not confused by it.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ SHORT_TEXT: Final = 64  # characters
 FEW: Final = 4  # members, or elements
 BRIEF: Final = 256  # bytes of a text that is kept as it was read
 OVERHEAD: Final = 2048
-"""Bytes that a remembered answer takes beside its texts: the objects around them, about so many."""
+"""About how many bytes a remembered answer takes besides its texts: for the objects around them."""
 
 
 class AnswerHolder(Protocol):
-    """Keeps answers of one connection or peer, out of a bound that it shares with others."""
+    """A holder of the answers of one connection or peer, within a bound that it shares with others."""
 
     @property
     def held(self) -> int:
@@ -68,7 +68,7 @@ class AnswerHolder(Protocol):
 
 
 class AnswerBound:
-    """A bound on the bytes of kept answers over all connections; past it, those that hold most shrink."""
+    """A bound on the bytes of kept answers over all connections; beyond it, those that hold most shrink."""
 
     __slots__ = ("_holders", "bytes", "most")
 
@@ -78,7 +78,7 @@ class AnswerBound:
         self._holders: dict[AnswerHolder, None] = {}
 
     def changed(self, holder: AnswerHolder, size: int) -> None:
-        """Count that a holder has so many bytes more, or less."""
+        """Count `size` bytes more for a holder, or fewer if it is negative."""
         self.bytes += size
         if size > 0:
             self._holders[holder] = None
@@ -88,7 +88,7 @@ class AnswerBound:
             self._holders.pop(holder, None)
 
     def _make_room(self) -> None:
-        """Free an eighth, so that it is not necessary again with each answer."""
+        """Free an eighth, so that not every answer has to make room."""
         enough = self.most - self.most // 8
         while self.bytes > enough and self._holders:
             for holder in sorted(self._holders, key=_held, reverse=True):
@@ -111,14 +111,14 @@ class RememberedAnswer(msgspec.Struct, eq=False):
 
 
 class AnswerMemory:
-    """The last final answers to one peer, and what is being carried out for it.
+    """The last final answers to one peer, and its requests that are being carried out.
 
-    Connections that share a memory get each other's answers: share it only among those of one authenticated
-    peer.
+    Connections that share a memory get each other's answers: share it only among the connections of one
+    authenticated peer.
 
-    At most `max_answers` of them, of `max_bytes` in all (requests and answers as text), each for `seconds`
-    counted from the first request after it; an answer larger than all of that is not remembered. What is
-    still being carried out is bounded by the sessions. `bound` holds over several memories.
+    It keeps at most `max_answers`, of `max_bytes` in all (requests and answers as text), each for `seconds`
+    counted from the first request after it; an answer of more than `max_bytes` is not remembered. The
+    sessions bound the requests that are being carried out. `bound` applies to several memories together.
     """
 
     __slots__ = (
@@ -157,13 +157,13 @@ class AnswerMemory:
         return len(self._running)
 
     def find(self, message: Base, now: float) -> IncomingRequest | RememberedAnswer | None:
-        """Return what is known of a request of this id and content."""
+        """Return the answer to a request of this id and content, or the request while it is carried out."""
         self.expire(now)
         known = self._running.get(message.message_id) or self._answers.get(message.message_id)
         return known if known is not None and same_content(known.message, message) else None
 
     def begin(self, request: IncomingRequest) -> None:
-        """Remember that a request is being carried out, and nothing else of its id any more."""
+        """Remember that a request is being carried out, and forget anything else with its id."""
         key = request.message.message_id
         if key in self._answers:
             self._drop(key)
@@ -174,10 +174,10 @@ class AnswerMemory:
         request.remembered = True
 
     def settle(self, request: IncomingRequest, final: Base, size: int) -> None:
-        """Remember the final answer of a request that is being carried out. `size` in bytes of both.
+        """Remember the final answer of a request that is being carried out. `size` is the bytes of both.
 
-        A long `final` is compacted already, as the connection keeps it too. One that says that the request
-        had not begun is not remembered: a repeat is to be carried out.
+        A long `final` is compacted already, as the connection keeps it too. An error that says that the
+        request had not begun is not remembered: a repeat must be carried out.
         """
         message = request.message
         key = message.message_id
@@ -205,7 +205,7 @@ class AnswerMemory:
             del self._running[request.message.message_id]
 
     def expire(self, now: float) -> None:
-        """Forget the answers whose time is over; `now` in seconds, never less than before."""
+        """Forget the answers whose time is over; `now` is in seconds, never less than before."""
         if self._fresh:
             until = now + self.seconds
             for kept in self._fresh:
@@ -248,7 +248,7 @@ class AnswerMemory:
 
 
 def same_content(one: Base, other: Base) -> bool:
-    """Whether two requests ask for the same: type, thing, affordance and payload."""
+    """Return whether two requests have the same type, thing, affordance and payload."""
     return (
         type(one) is type(other)
         and one.thing_id == other.thing_id
@@ -260,8 +260,8 @@ def same_content(one: Base, other: Base) -> bool:
 def compacted(message: Base, members: Mapping[type, str], *, order: Literal["sorted"] | None) -> Any:
     """Return a message that is kept for a while, with its payload as JSON text.
 
-    Python's objects take up to twenty times as much memory as the text that they came from, or go out as;
-    so bounds that count the text would not hold.
+    Python's objects take up to twenty times as much memory as their text, so bounds that count the text would
+    not hold.
     """
     member = members.get(type(message))
     payload = None if member is None else getattr(message, member)
@@ -290,7 +290,7 @@ def _is_small(payload: object) -> bool:
 
 
 def _is_scalar(payload: object) -> bool:
-    """Return whether it is a number, a constant, or a text that takes about as many bytes as in UTF-8."""
+    """Return whether it is a number, a constant, or a text that takes about as much as its UTF-8."""
     if isinstance(payload, str):  # one character outside of Latin-1 makes each take two or four bytes
         return len(payload) <= SHORT_TEXT or payload.isascii()
     return payload is None or payload is msgspec.UNSET or isinstance(payload, int | float | msgspec.Raw)
@@ -302,10 +302,10 @@ def _payload(message: Base) -> Any:
 
 
 def _same(one: object, other: object) -> bool:
-    """Whether two payloads are the same JSON; the first may be text.
+    """Return whether two payloads are the same JSON; the first may be text.
 
-    For Python 1, 1.0 and True are equal, so the text decides. It is made only of what Python finds equal, so
-    that a short repeat of a long request costs little.
+    For Python 1, 1.0 and True are equal, so the text decides. It is made only for payloads that Python finds
+    equal, so that a short repeat of a long request costs little.
     """
     if one is msgspec.UNSET or other is msgspec.UNSET:
         return one is other

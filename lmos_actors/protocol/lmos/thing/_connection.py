@@ -1,4 +1,4 @@
-"""The state of one connection at a thing: open requests, and the way of final answers.
+"""The state of one connection at a thing: open requests, and the path of final answers.
 
 Every request ends exactly once, in `settle`: there it leaves the table of open requests, its answer goes out,
 and the memory of the peer keeps the answer if the request had an effect. All answers are encoded before
@@ -120,7 +120,7 @@ class ThingConnection:
             self.runs.keep(message, correlation_of(message), _compact_if_long(final, frame), len(frame))
 
     def has_room(self, message: Base) -> bool:
-        """Whether one more request may be open; if not, this one is refused."""
+        """Return whether one more request may be open; if not, refuse this one."""
         held = self.open_bytes + self.listenings.bytes
         if len(self.open) < self.options.max_open and held < self.options.max_open_bytes:
             return True
@@ -130,7 +130,7 @@ class ThingConnection:
     def draft(
         self, message: Base, text: str | bytes = "", listening: Listening | None = None
     ) -> IncomingRequest:
-        """Make a request that is not open yet; `text` is what it was read from."""
+        """Return a request that is not open yet; `text` is its frame."""
         size = len(text)
         # In 512 characters there are too few objects to be counted. Objects count twice: they are there as
         # they were read, and once more as the agent takes them.
@@ -140,7 +140,7 @@ class ThingConnection:
         return IncomingRequest(message, verb, correlation, size, weight, self, listening=listening)
 
     def admit(self, request: IncomingRequest, correlation: str) -> None:
-        """Open a request; `correlation` is that of its answer on this connection."""
+        """Open a request; its answer on this connection will have this `correlation`."""
         self.open[request] = correlation
         self.open_bytes += request.size
         self.open_weight += request.weight
@@ -161,7 +161,7 @@ class ThingConnection:
 
     @property
     def tell_credit(self) -> tuple[Credit, Credit] | None:
-        """The window of one-way messages and what is spent of it, None while there has been none."""
+        """The window of one-way messages and its spent part, None before the first message."""
         return None if self._tells is None else (self._tells.window, self._tells.spent)
 
     @property
@@ -184,7 +184,7 @@ class ThingConnection:
         request.state = State.ANSWERED
 
     def tell_refused(self, request: IncomingRequest, error: LmosActorsError) -> None:
-        """Answer a one-way message that does not begin, which gives its credit back."""
+        """Refuse a one-way message that does not begin: the error gives its credit back."""
         if request.open and not self.over:
             self.counts.answered += 1
             self.tells_weight -= request.weight
@@ -201,7 +201,7 @@ class ThingConnection:
         self.outbox.put(message)
 
     def raise_window(self) -> None:
-        """Let the peer send more one-way messages ahead, where memory is granted for them."""
+        """Let the peer send more one-way messages ahead, if memory is granted for them."""
         wider = self.tells.wider()
         if wider is None:
             return
@@ -210,7 +210,7 @@ class ThingConnection:
             self._tell_window(wider)
 
     def lower_window(self) -> bool:
-        """Ask the peer for credit of one-way messages that it does not use; return whether there is any."""
+        """Ask the peer for unused credit of one-way messages; return whether there is any."""
         narrower = None if self.over else self.tells.narrow()
         if narrower is None:
             return False
@@ -219,7 +219,7 @@ class ThingConnection:
         return True
 
     def confirm_window(self, window: Credit) -> None:
-        """Apply the peer's confirmation of a lower window: what was granted beyond it is free again."""
+        """Apply the peer's confirmation of a lower window: memory granted beyond it is free again."""
         if self.tells.confirm(window) and self.grants is not None:
             self.grants.grant(0 if window == FIRST else size_of(window))
 
@@ -232,7 +232,7 @@ class ThingConnection:
     # ---- answers
 
     def refuse(self, message: Base, error: LmosActorsError | Problem) -> None:
-        """Turn a message away without asking the host."""
+        """Refuse a message without asking the host."""
         about_run = isinstance(message, _ABOUT_RUNS)
         correlation = message.message_id if about_run and self.kotlin else correlation_of(message)
         in_reply_to = message.message_id if about_run else None
@@ -246,7 +246,7 @@ class ThingConnection:
         correlation: str | None,
         in_reply_to: str | None = None,
     ) -> Error:
-        """Make an `error` message, by the habits here."""
+        """Return an `error` message in the peer's habits."""
         to_problem = kotlin_problem_of if self.kotlin else problem_of
         return error_message(
             error if isinstance(error, Problem) else to_problem(error),
@@ -258,7 +258,7 @@ class ThingConnection:
         )
 
     def acknowledge(self, message: Any, correlation: str) -> Acknowledgement | None:
-        """Make the acknowledgement of a message, if this peer is to have one."""
+        """Return the acknowledgement of a message, None if this peer gets none."""
         options = self.options
         if not (self.kotlin or options.acks or (message.ack and "acks" in options.offers)):
             return None
@@ -270,12 +270,12 @@ class ThingConnection:
         )
 
     def request_of(self, message: QueryAction) -> IncomingRequest | None:
-        """Return the open request that a query names which is none of a run, None if there is none."""
+        """Return the open request that a query names by its id, None if there is none."""
         wanted = message.correlation_id, message.thing_id
         return next((one for one in self.open if (one.message.message_id, one.thing_id) == wanted), None)
 
     def status(self, request: IncomingRequest, status: str, **members: Any) -> ActionStatus:
-        """Make a status of a run, with the correlation that it has on this connection."""
+        """Return a status of a run, with the correlation that it has on this connection."""
         return ActionStatus(
             thing_id=request.thing_id,
             message_id=self.new_id(),
@@ -286,7 +286,7 @@ class ThingConnection:
         )
 
     def readdressed(self, final: Any, correlation: str, in_reply_to: str | None = None) -> Any:
-        """Make a final answer anew, for another request."""
+        """Return a final answer, made anew for another request."""
         final = restored(final)
         changed: dict[str, Any] = {"message_id": self.new_id(), "correlation_id": correlation}
         if isinstance(final, ActionStatus | Error):
@@ -294,7 +294,7 @@ class ThingConnection:
         return replace(final, **changed)
 
     def _final_for_peer(self, final: Any, correlation: str, in_reply_to: str | None = None) -> Any:
-        """Make a final answer anew, by the habits here: kotlin-wot takes any status for a success."""
+        """Return a final answer anew, in the peer's habits: kotlin-wot takes any status for a success."""
         if not self.kotlin or not isinstance(final, ActionStatus) or final.status != "failed":
             return self.readdressed(final, correlation, in_reply_to)
         final = restored(final)
@@ -310,10 +310,10 @@ class ThingConnection:
         completed: bool = False,
         reply: tuple[ThingConnection, str] | None = None,
     ) -> bool:
-        """End a request that came here first by its final answer; None is a silent success.
+        """End a request that came here first, by its final answer; None is a silent success.
 
-        `completed` lets its streams end as they should; `reply` names a connection and its cancel, of which
-        this is the answer as well. Return False if it is too long: then an error has gone out in its place.
+        `completed` lets its streams end normally; `reply` names a connection and its cancel, which this
+        answers as well. Return False if the answer is too long: then an error has gone out in its place.
         """
         # what cannot be made or encoded raises before all else
         answer, frame = self._answer(request, final, reply)
@@ -343,14 +343,14 @@ class ThingConnection:
         return fits
 
     def put_frame(self, frame: bytes) -> None:
-        """Put out what is encoded already, unless the connection is over."""
+        """Send an encoded frame, unless the connection is over."""
         if not self.over:
             self.outbox.put_frame(frame)
 
     def _answer(
         self, request: IncomingRequest, final: Message | None, reply: tuple[ThingConnection, str] | None
     ) -> tuple[Message | None, bytes]:
-        """Make a final answer as it is sent and kept on this connection, and its text."""
+        """Return a final answer as it is sent and kept on this connection, and its text."""
         if final is None:
             return None, b""
         in_reply_to = reply[1] if reply is not None and reply[0] is self else None

@@ -186,7 +186,7 @@ class Receiver:
         return (request,) if before is None else (ListeningEnded(before), request)
 
     def take_leave(self, message: Any, _text: object, _now: float) -> Demands:
-        """Unobserve or unsubscribe: a success at once, whether there was anything to leave or not."""
+        """End a listening; the answer is a success, whether there was a listening or not."""
         connection = self._connection
         answer = connection.acknowledge(message, correlation_of(message))
         left = connection.listenings.left(message)
@@ -198,7 +198,7 @@ class Receiver:
         return tuple(ListeningEnded(listening) for listening in left)
 
     def take_query(self, message: QueryAction, _text: object, _now: float) -> Demands:
-        """Answer a query, or have the host say what the run, or another request, waits for."""
+        """Answer a query, or ask the host what the run, or another request, waits for."""
         connection = self._connection
         if message.asked is not None and "waits" in connection.options.offers and not connection.kotlin:
             found = connection.runs.find(message, reversed(connection.open)) or connection.request_of(message)
@@ -214,7 +214,7 @@ class Receiver:
     def take_stream(
         self, message: StreamItem | StreamEnd | StreamCredit, text: str | bytes, _now: float
     ) -> Demands:
-        """Take what belongs to a stream."""
+        """Take an item, an end or credit of a stream."""
         connection = self._connection
         if "streams" not in connection.options.offers:
             return self._unsupported(message)
@@ -240,7 +240,7 @@ class Receiver:
         return tuple(demands)
 
     def take_foreign(self, message: Any, _text: object, _now: float) -> Demands:
-        """Refuse what only a thing sends."""
+        """Refuse a message that only things send."""
         connection = self._connection
         if not isinstance(message, _NEVER_ANSWERED):
             problem = unsupported(message_type(message))

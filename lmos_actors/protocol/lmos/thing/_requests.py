@@ -1,6 +1,6 @@
 """Requests and listenings of a peer, as a thing's session and its host share them.
 
-The host is the code that carries requests out. It answers by methods of the session (`answer`, `began`,
+The host is the code that carries out requests. It answers by methods of the session (`answer`, `began`,
 `complete` and so on); the table `VERBS` lists for every request which of them it may use.
 """
 
@@ -96,10 +96,10 @@ class IncomingRequest(Struct, eq=False):  # made for every request: attrs would 
     """A request for the host to answer by the methods that `VERBS` allows, and once by a final one.
 
     `answer`, `accept`, `complete` and `fail` are final. The request is the key of everything about it, and
-    equal only to itself. `message` is as it was read, `correlation` what its answers carry, `listening` what
-    an observe or subscribe will make, `streams` the input streams of an invocation, by parameter. One with a
-    number as `tell` is a one-way message: it is answered by `tell_begun` when it begins, or by `fail` if it
-    does not.
+    equal only to itself. `message` is the message as it was read, `correlation` the id that its answers
+    carry, `listening` what an observe or subscribe will make, `streams` the input streams of an invocation,
+    by parameter. A request with a number as `tell` is a one-way message: it is answered by `tell_begun` when
+    it begins, or by `fail` if it does not.
     """
 
     message: Any
@@ -137,7 +137,7 @@ class IncomingRequest(Struct, eq=False):  # made for every request: attrs would 
 
     @property
     def name(self) -> str:
-        """The property, action or event that the request is about, "" where it names none."""
+        """The property, action or event that the request is about, "" if it names none."""
         return name_in(self.message)
 
     @property
@@ -193,7 +193,7 @@ class RequestWithdrawn:
 
 @attrs.frozen(eq=False)
 class WaitsAsked:
-    """The peer asks what a request of it waits for: the host answers with `tell_waits`."""
+    """The peer asks what one of its requests waits for: the host answers with `tell_waits`."""
 
     request: IncomingRequest
     message: QueryAction

@@ -44,7 +44,7 @@ def send_pending(request: IncomingRequest) -> None:
 
 
 def send_began(request: IncomingRequest) -> None:
-    """Note that a run has begun; send that only where `pending` was sent."""
+    """Note that a run has begun; send that only if `pending` was sent."""
     if request.state is State.PENDING:
         _send_status(request, STATUS[State.RUNNING])
     request.state = State.RUNNING
@@ -74,7 +74,7 @@ def send_progress(request: IncomingRequest, value: object) -> None:
 
 
 def send_question(request: IncomingRequest, question: dict[str, Any] | None) -> None:
-    """Send that a run waits for the answer of a person; None: no longer."""
+    """Send the question to a person that a run waits for; None if it no longer waits."""
     request.question = question
     for connection in _listening_connections(request):
         if "questions" in connection.options.offers:
@@ -82,12 +82,12 @@ def send_question(request: IncomingRequest, question: dict[str, Any] | None) -> 
 
 
 def _asked(request: IncomingRequest, connection: ThingConnection) -> dict[str, Any] | None:
-    """Return the question that each status of a run has while a person is asked."""
+    """Return the question to a person for a status of a run, None if there is none or it is not offered."""
     return request.question if "questions" in connection.options.offers else None
 
 
 def has_room(request: IncomingRequest) -> bool:
-    """Whether an item may be sent now; always where no stream takes it."""
+    """Return whether an item may be sent now; always if no open stream takes it."""
     return request.out is None or not request.out.open or request.out.room
 
 
@@ -159,7 +159,7 @@ def _failure(
 
 
 def answer_query(connection: ThingConnection, message: QueryAction) -> None:
-    """Answer with the latest status of the run that is meant."""
+    """Answer a query with the latest status of its run."""
     found = connection.runs.find(message, reversed(connection.open))
     if found is None:
         connection.refuse(message, _no_run(message))
@@ -206,7 +206,7 @@ def _no_run(message: QueryAction | CancelAction) -> NotFound:
 
 
 def cancel(connection: ThingConnection, message: CancelAction) -> tuple[RequestWithdrawn, ...]:
-    """End the run that is meant: its final answer answers the cancel as well."""
+    """End the run of a cancel: its final answer answers the cancel as well."""
     found = connection.runs.find(message, reversed(connection.open))
     if found is None:
         connection.refuse(message, _no_run(message))

@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 class ThingSession:
     """One connection of a consumer, at the side of the things.
 
-    Nothing that a peer sends raises. What the host does against the rules raises LocalProtocolError; what
-    comes too late (the peer has cancelled, or is gone) is ignored.
+    Nothing that a peer sends raises. A call against the rules raises LocalProtocolError; a call that comes
+    too late (the peer has cancelled, or is gone) is ignored.
     """
 
     def __init__(
@@ -79,12 +79,13 @@ class ThingSession:
         grants: CreditGrants | None = None,
     ) -> None:
         """Begin. `offered` is whether the peer offered `lmosprotocol`; `new_id` returns a new UUID as text,
-        and never raises; `memory` is that of the peer, shared by its connections, None for no repeats.
+        and never raises; `memory` is the peer's, shared by its connections; without one a repeat is carried
+        out again.
 
-        `wake` is called, in the midst of a method, when frames wait where none did: maybe by an answer that
+        `wake` is called from within a method when a frame waits and none did before: maybe by an answer that
         was given on another connection of the peer. It must not call the session. `thing` is the thing for
-        messages whose `thingID` is absent or empty; with None they are refused.
-        `grants` decides how many one-way messages the peer may send ahead; None for as many as are allowed.
+        messages whose `thingID` is absent or empty; with None they are refused. `grants` decides how many
+        one-way messages the peer may send ahead; None for as many as are allowed.
         """
         options = SessionOptions() if options is None else options
         self._connection = ThingConnection(offered, new_id, options, memory, wake, thing, grants)
@@ -108,20 +109,20 @@ class ThingSession:
     # ---- what comes in
 
     def receive(self, text: str | bytes, now: float) -> tuple[Demand, ...]:
-        """Take a text frame; `now` in seconds, never less than before. Return what is to be done, in order.
+        """Take a text frame; return the demands, in order. `now` is in seconds, never less than before.
 
-        Nothing is looked at after a `Close` or `closed`.
+        Frames after a `Close` or `closed` are ignored.
         """
         return self._receiver.take_text(text, now)
 
     def receive_binary(self, data: bytes) -> tuple[Demand, ...]:
-        """Take a binary frame. Return what is to be done: a `Close` if it has another format."""
+        """Take a binary frame; return the demands: a `Close` if it has another format."""
         return self._receiver.take_binary(data)
 
     # ---- answers
 
     def answer(self, request: IncomingRequest, value: Any, at: datetime) -> None:
-        """Answer a read or write: the value, or for several properties their values by name.
+        """Answer a read or write with the value, or for several properties with their values by name.
 
         `at` is when they were read; without a time zone it raises LocalProtocolError.
         """
@@ -166,30 +167,30 @@ class ThingSession:
     def progress(self, request: IncomingRequest, value: Any) -> None:
         """Report the progress of a run; newer progress replaces older that still waits to be sent.
 
-        Raises LocalProtocolError for what JSON cannot say, or that is longer than a message may be.
+        Raises LocalProtocolError for a value without a JSON form, or longer than a message may be.
         """
         if self._expect(request, "progress"):
             send_progress(request, value)
 
     def asks(self, request: IncomingRequest, question: dict[str, Any] | None) -> None:
-        """Report that a run waits for the answer of a person, as plain data; None: no longer."""
+        """Report the question to a person that a run waits for, as plain data; None if it no longer waits."""
         if self._expect(request, "asks"):
             send_question(request, question)
 
     def room(self, request: IncomingRequest) -> bool:
-        """Whether an item may be sent now; if not, `CreditArrived` comes when there is room."""
+        """Return whether an item may be sent now; if not, `CreditArrived` comes when there is room."""
         return not request.open or has_room(request)
 
     def item(self, request: IncomingRequest, output: Any) -> bool:
-        """Send an item of the answer; bytes go in a binary frame where the peer takes those.
+        """Send an item of the answer; bytes go in a binary frame if the peer takes those.
 
-        Return False if no more are wanted: the run has ended, or has sent more than its peer can take.
-        Raises LocalProtocolError without `room`, and for an item that is longer than a message may be.
+        Return False if no more are wanted: the run has ended, or has sent more than its peer can take. Raises
+        LocalProtocolError without `room`, and for an item that is longer than a message may be.
         """
         return self._expect(request, "item") and put_item(request, output)
 
     def complete(self, request: IncomingRequest, output: Any = UNSET) -> None:
-        """End a run that has succeeded, with its output; without one after items."""
+        """End a run that has succeeded, with its output, or without one after items."""
         # what `_expect` asks, without its calls: nearly every run ends so
         is_ours = request.connection is self._connection and "complete" in request.verb.answers
         if (is_ours and request.state in OPEN) or self._expect(request, "complete"):
@@ -218,7 +219,7 @@ class ThingSession:
             )
 
     def _expect(self, request: IncomingRequest, answer: str) -> bool:
-        """Whether an answer is still wanted; LocalProtocolError if there must be none."""
+        """Return whether an answer is still wanted. Raise LocalProtocolError if there must be none."""
         self._check_ours(request)
         if answer not in request.verb.answers:
             raise LocalProtocolError(f"{answer!r} does not answer {request.verb.word!r}")
@@ -239,7 +240,7 @@ class ThingSession:
         return self._connection.owes_credit
 
     def give_credit(self) -> None:
-        """Return all credit of one-way messages that have begun; without this it goes by halves."""
+        """Return all credit of one-way messages that have begun; without this call it goes back by halves."""
         self._connection.give_credit()
 
     def _check_ours(self, request: IncomingRequest) -> None:
@@ -249,7 +250,7 @@ class ThingSession:
     # ---- listenings
 
     def reading(self, listening: Listening, value: Any, at: datetime) -> None:
-        """Deliver a new value of an observed property, in the place of an older one that waits.
+        """Deliver a new value of an observed property, in place of an older one that waits.
 
         Raises LocalProtocolError for one that is longer than a message may be.
         """
@@ -356,7 +357,7 @@ class ThingSession:
     # ---- what goes out, and the end
 
     def frames(self, room: int = 65_536) -> list[Sendable]:
-        """Take frames to be sent, oldest first, until they have `room` bytes: one at least, if any waits.
+        """Take frames to send, oldest first, until they have `room` bytes: one at least, if any waits.
 
         `Binary` goes out as a binary frame, other bytes as text.
         """
@@ -379,13 +380,13 @@ class ThingSession:
 
     @property
     def waiting_bytes(self) -> int:
-        """The bytes of those frames."""
+        """The bytes of the frames that wait to be sent."""
         return self._connection.outbox.bytes
 
     def closed(
         self, keep: Callable[[IncomingRequest], bool] | None = None
     ) -> tuple[IncomingRequest | Listening, ...]:
-        """End, as the connection has. Return what the host must end now: open requests, then listenings.
+        """End, as the connection has ended. Return open requests, then listenings: the host must end them.
 
         A request for which `keep` is true, or that the peer has sent again on another connection, is not
         among them: it goes on, and its answer goes to the memory and to those other connections. Answers to
@@ -398,7 +399,7 @@ class ThingSession:
 
     @property
     def tell_credit(self) -> tuple[Credit, Credit] | None:
-        """The window of the peer's one-way messages and what is spent of it, None while there was none."""
+        """The window of the peer's one-way messages and its spent part, None before the first message."""
         return self._connection.tell_credit
 
     def statistics(self) -> ThingStatistics:

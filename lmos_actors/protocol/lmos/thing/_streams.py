@@ -30,7 +30,7 @@ class ThingStreams(StreamTable):
     """Inputs by their odd numbers, answers by their run."""
 
     def __init__(self, *, max_frame: int | None = None, **others: Any) -> None:
-        """`max_frame` bytes are what an item of an answer may have; the others are those of all tables."""
+        """Limit an item of an answer to `max_frame` bytes; `others` are the arguments of `StreamTable`."""
         super().__init__(first=2, **others)
         self._max_frame = max_frame
 
@@ -63,15 +63,15 @@ class ThingStreams(StreamTable):
         return Incoming(run, name, offer.stream, offer.content_type, window, offer.content_type != JSON)
 
     def answer(self, run: Run, credit: Credit | None, *, binary: bool = False) -> Outgoing:
-        """Open the answer as a stream: under that credit, bytes in binary frames if those are taken."""
+        """Open the answer as a stream under that credit; with `binary`, bytes may go in binary frames."""
         stream = Outgoing(run, None, None, JSON, SendWindow(credit), binary)
         self._add(stream)
         return stream
 
     def output(self, stream: Outgoing, action: str, item: Any) -> tuple[bytes, ...]:
-        """Return the frames of an item of the answer; none, and nothing is sent, if it is no longer open.
+        """Return the frames of an item of the answer, none if the stream is no longer open.
 
-        Credit is not looked at: the host waits for `room`, where it can wait.
+        Credit is not checked: the host waits for `room`, if it can wait.
         """
         if not stream.open:
             return ()
@@ -130,9 +130,9 @@ class ItemCollector:
         self._left = max_bytes - len("[]")
 
     def add(self, item: Any) -> bool:
-        """Add an item; False, and it is not added, if there would be too much.
+        """Add an item; return False, without adding it, if there would be too much.
 
-        Raises LocalProtocolError: JSON has no form for it.
+        Raises LocalProtocolError for an item without a JSON form.
         """
         try:
             size = len(msgspec.json.encode(item)) + len(",")

@@ -25,7 +25,7 @@ Key: TypeAlias = tuple[str, str, str]
 
 
 class EndedRun(Struct, frozen=True, eq=False):
-    """A run that has its final answer, and what that was."""
+    """A run that has ended, and its final answer."""
 
     correlation: str
     final: Any
@@ -35,9 +35,9 @@ class EndedRun(Struct, frozen=True, eq=False):
 class Runs:
     """The runs of one connection: those going on, and the last `limit` that ended, by id, thing and action.
 
-    Of peers that give every message the same id, a run is still told from those of other actions. The ended
-    ones have no more than `max_bytes` in all: where there is little room they are kept without their outputs,
-    and can still be queried; where there is none, the oldest are forgotten.
+    If a peer gives every message the same id, the runs of different actions are still told apart. The ended
+    ones have at most `max_bytes` in all: if there is little room they are kept without their outputs, and can
+    still be queried; if there is none, the oldest are forgotten.
     """
 
     __slots__ = ("_bound", "_bytes", "_ended", "_limit", "_live", "_max_bytes")
@@ -66,9 +66,9 @@ class Runs:
         size: int,
         request: IncomingRequest | None = None,
     ) -> None:
-        """Note the final answer of a run; of `size` bytes, a long one is compacted already.
+        """Keep the final answer of a run, of `size` bytes; a long one is compacted already.
 
-        With a `request`, the run that has gone on as that ends.
+        With a `request`, that run no longer counts as going on.
         """
         key = run.message_id, run.thing_id, run.action
         if request is not None and self._live.get(key) is request:
@@ -121,10 +121,10 @@ class Runs:
     def find(
         self, message: QueryAction | CancelAction, going: Iterable[IncomingRequest]
     ) -> IncomingRequest | EndedRun | None:
-        """Return the run that is meant: by the correlation, else the newest unfinished, else the newest.
+        """Return the run of a message: by its correlation, else the newest unfinished, else the newest.
 
-        A request that was refused has been no run: it is meant only where its correlation is said.
-        `going` are the open requests of the connection, newest first.
+        A request that was refused has been no run: only its correlation finds it. `going` are the open
+        requests of the connection, newest first.
         """
         wanted = message.correlation_id
         runs = (one for one in going if _is_of(one, message))
@@ -148,7 +148,7 @@ class Runs:
 
 
 def _was_refused(final: Base) -> bool:
-    """Whether an answer says that nothing has run: the action is not there or not allowed."""
+    """Return whether an answer says that nothing has run: the action is not there or not allowed."""
     if not isinstance(final, Error) or final.type == FAILED:
         return False
     return final.started is False or final.status.startswith("4")
@@ -178,13 +178,13 @@ class ListeningTable:
         return self._things.get(message.thing_id, {}).get(key)
 
     def add(self, listening: Listening) -> None:
-        """Note one, in the place of no other."""
+        """Add a listening; there must be none with its key."""
         self._things.setdefault(listening.thing_id, {})[listening.key] = listening
         self.count += 1
         self.bytes += listening.size
 
     def remove(self, listening: Listening) -> None:
-        """End one; ignored if it has ended."""
+        """End a listening; ignored if it has ended already."""
         if listening.ended:
             return
         listening.ended = True
@@ -196,7 +196,7 @@ class ListeningTable:
         self.bytes -= listening.size
 
     def left(self, message: Base) -> list[Listening]:
-        """Return those that an unobserve or unsubscribe ends: for all events, also those of a single one."""
+        """Return the listenings that a message ends; for all events also those to a single event."""
         kind = LISTENED[type(message)]
         if kind in (PROPERTY, EVENT):
             one = self.get(message)
@@ -228,13 +228,13 @@ class ThingStatistics:
     """A snapshot of one session.
 
     `received == answered + refused + merged + abandoned + streamed + strays + unreadable + open`: frames that
-    came; requests that have their final answer, a silent success among them; those the session turned away
-    itself (limits, unknown runs, what is not offered); repeats of what was going on here already; those open
-    when the connection ended; items, ends and credit of streams; messages that a consumer does not send;
-    texts that are no message; requests that wait for their answer.
+    came; requests that have their final answer, silent successes included; requests that the session refused
+    itself (limits, unknown runs, extensions that are not offered); repeats of requests that were being
+    carried out here; requests that were open when the connection ended; items, ends and credit of streams;
+    messages that a consumer does not send; texts that are no message; requests that wait for their answer.
 
-    `listening` observations and subscriptions; `remembered` runs that ended and can be queried; `streams`
-    open; `late` stream messages for what is over; `waiting` frames to be sent, `waiting_bytes` of them.
+    `listening` counts observations and subscriptions; `remembered` ended runs that can be queried; `streams`
+    open streams; `late` messages for streams that are over; `waiting` frames to be sent, of `waiting_bytes`.
     """
 
     received: int
