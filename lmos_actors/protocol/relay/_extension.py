@@ -162,7 +162,7 @@ class ExtensionStore(Protocol):
 
     @property
     def is_lasting(self) -> bool:
-        """Whether what is kept outlives the process of the hub."""
+        """Whether the kept records outlive the process of the hub."""
         ...
 
     def write(
@@ -251,7 +251,7 @@ class HubExtension:
         return False
 
     def check(self, frame: HubFrame) -> None:
-        """Refuse a message that is to be passed on, by raising HubRefusal."""
+        """Refuse a message before it is passed on, by raising HubRefusal."""
 
     def hears(self, frame: HubFrame, agent: str) -> bool:
         """Return whether a broadcast may go to an agent."""
@@ -268,7 +268,7 @@ class HubExtension:
         """Answer the sender, after the `done` of all extensions; here, too, it is too late to refuse."""
 
     def due_at(self) -> int | None:
-        """Return the Unix time in milliseconds at which `due` is to be called, None for never."""
+        """Return the Unix time in milliseconds at which `due` must be called, None for never."""
         return None
 
     def due(self) -> None:

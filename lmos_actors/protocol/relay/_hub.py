@@ -1,4 +1,4 @@
-"""The hub of an AgentRelay: who is there, and what becomes of each frame. No socket, no clock.
+"""The hub of an AgentRelay: who is connected, and what becomes of each frame. No socket, no clock.
 
 The host authenticates agents, and opens a connection for each. An agent's frames come in by `receive`; frames
 for it wait in its outbox. The rules:
@@ -275,7 +275,7 @@ class Hub:
         return () if found is None else found.follows.keys()
 
     def due_at(self) -> int | None:
-        """Return the Unix time in milliseconds at which `due` is to be called, None for never."""
+        """Return the Unix time in milliseconds at which `due` must be called, None for never."""
         return min((at for each in self.extensions if (at := each.due_at()) is not None), default=None)
 
     def due(self) -> None:
@@ -396,7 +396,7 @@ class HubConnection:
         """The hub's record of the agent."""
         self.agent = known.id
         self.closing: tuple[int, str] | None = None
-        """The code and the reason with which the host is to close the connection."""
+        """The code and the reason with which the host must close the connection."""
         self.is_gone = False
         self.outbox = Outbox(
             options.outbox_bytes,
@@ -414,7 +414,7 @@ class HubConnection:
             self._wake()
 
     def frames(self, room: int) -> list[bytes]:
-        """Take the frames that are to be sent, oldest first, until they have `room` bytes or more."""
+        """Take the frames to send, oldest first, until they have `room` bytes or more."""
         if self.outbox.is_too_full:
             self.end(*TOO_SLOW)
         return self.outbox.frames(room)

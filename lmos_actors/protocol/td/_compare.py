@@ -42,11 +42,11 @@ _KINDS: Final = {"properties": "a property", "actions": "an action", "events": "
 
 
 def differences(offered: Description, expected: Description) -> tuple[Difference, ...]:
-    """Return the differences between a description (`offered`) and that of a class (`expected`).
+    """Return the differences between a description (`offered`) and a class's own (`expected`).
 
-    In the order of the class's affordances: missing ones and those of another kind, their data schemas and
-    flags; then affordances that the class lacks, then titles, descriptions and metadata. `breaks` of a
-    difference says whether a consumer of the class can fail.
+    They follow the order of the class's affordances: missing affordances and those of another kind, their
+    data schemas and flags; then affordances that the class lacks, then titles, descriptions and metadata.
+    `breaks` of a difference says whether a consumer of the class can fail.
     """
     found: list[Difference] = []
     for kind in _KINDS:
@@ -172,7 +172,7 @@ def _one_sided(ours: object, what: str) -> str:
 
 
 def _optional(theirs: Schema | None, ours: Schema | None, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Compare two schemas of which either may be absent, as there is no such value."""
+    """Compare two schemas; either is absent if there is no such value."""
     if theirs is not None and ours is not None:
         yield from schema_differences(theirs, ours, place, flow)
     elif theirs is not None:

@@ -1,4 +1,4 @@
-"""Compatibility of two data schemas: whether values of one are values of the other, and where not.
+"""Compatibility of two data schemas: whether values of one are values of the other, and where they differ.
 
 `offered` is the schema of the serving side, `expected` the one that the consumer was written for. A value
 that the consumer sends must fit the offered schema, so that one must not be narrower; a value that it
@@ -61,7 +61,7 @@ _ELSEWHERE: Final = (*WORDING, *_LIMITS, "oneOf")
 class Difference:
     """Difference between a description and the class that a consumer was written for.
 
-    `place` are keys and indices in the description, or in the class's where the description lacks the part;
+    `place` has keys and indices in the description, or in the class's if the description lacks the part;
     `path` is the same as a JSON pointer. `offered` and `expected` are both sides as plain data, None for an
     absent part. `weight` is the effect: `breaks` a consumer of the class, `differs` without breaking one, or
     concerns `wording` only (titles, descriptions, metadata).

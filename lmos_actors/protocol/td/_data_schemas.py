@@ -30,8 +30,8 @@ _MISSING: Final = object()
 def check_schema(value: object, place: Place) -> Iterator[Finding]:
     """Yield the findings about a data schema and those nested in it; anything but an object is skipped.
 
-    `properties`, `items`, `oneOf` and `additionalProperties` nest. The depth is bounded by the reader
-    (`_reading.MAX_DEPTH`), so the recursion is.
+    `properties`, `items`, `oneOf` and `additionalProperties` nest. The reader bounds the depth
+    (`_reading.MAX_DEPTH`), and so the recursion.
     """
     if not is_object(value):
         return

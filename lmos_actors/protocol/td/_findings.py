@@ -1,7 +1,7 @@
 """Findings: places, messages and fixes, and their derivation from the errors of a JSON schema validator.
 
-A validator reports every alternative that does not fit. One of them is chosen, the one that was most likely
-meant: not excluded by its type (or by the `scheme` of a security definition), and with the fewest faults.
+A validator reports every alternative that does not fit. The one that was most likely meant is chosen: not
+excluded by its type (or by the `scheme` of a security definition), and with the fewest faults.
 """
 
 from __future__ import annotations

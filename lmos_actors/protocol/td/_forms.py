@@ -73,7 +73,7 @@ def effective_forms(description: Description, affordance: AnyAffordance | None =
     """Return the forms of an affordance, or of the whole thing, with all defaults filled in.
 
     `href` is resolved against `base`, `op` is a tuple, `content_type` and `security` are filled in. A
-    template is still one: see `expand`. An `href` without `base` stays relative.
+    template stays a template: see `expand`. An `href` without `base` stays relative.
     """
     forms = (description if affordance is None else affordance).forms or ()
     ops = () if affordance is None else default_ops(affordance)
@@ -92,9 +92,9 @@ def effective_forms(description: Description, affordance: AnyAffordance | None =
 def choose(forms: Iterable[Form], op: str, preference: Sequence[str] = PREFERENCE) -> Form | None:
     """Return the form to use for an operation, None if none has a transport of `preference`.
 
-    `forms` are those of `effective_forms`. The first entry of `preference` that any form serves decides,
-    then the order of the forms. A form with a subprotocol is never chosen for its scheme alone: the messages
-    on it would be unknown.
+    `forms` come from `effective_forms`. The first entry of `preference` that any form serves decides, then
+    the order of the forms. A form with a subprotocol is never chosen for its scheme alone: the messages on it
+    would be unknown.
     """
     able = [form for form in forms if op in form.ops]
     for way in preference:
@@ -127,12 +127,12 @@ def method_of(form: Form, op: str) -> str:
 def with_forms(description: Description, agent: str, bases: Iterable[str]) -> Description:
     """Return the description with the forms of an agent served at these base URLs, replacing any others.
 
-    A base is `ws://host:port` or the same with `wss`, `http` or `https`; one port serves both protocols.
-    Each affordance gets, for each base, a form to `<base>/ws` with the subprotocol `lmosprotocol`, then
-    forms to `<base>/agents/<agent>/...`; the thing gets those for all its properties, actions and events.
-    The HTTP form of an action that gives a stream uses server-sent events, that of one that takes a stream
-    has JSON lines as its content type, or octets; one that takes several has none, as a request has one body.
-    Raises DescriptionError for an invalid base.
+    A base is `ws://host:port` or the same with `wss`, `http` or `https`; one port serves both protocols. Each
+    affordance gets, for each base, a form to `<base>/ws` with the subprotocol `lmosprotocol`, then forms to
+    `<base>/agents/<agent>/...`; the thing gets forms for all its properties, actions and events. The HTTP
+    form of an action that gives a stream uses server-sent events; the content type for an action that takes a
+    stream is JSON lines, or octets; an action that takes several streams has no HTTP form, as a request has
+    one body. Raises DescriptionError for an invalid base.
     """
     ports = [_port(base) for base in bases]
     properties, actions, events = description.properties, description.actions, description.events

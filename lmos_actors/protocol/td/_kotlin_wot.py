@@ -1,10 +1,10 @@
 """Checks whether kotlin-wot can read a description.
 
-kotlin-wot maps descriptions to fixed classes and refuses the whole description for one unexpected member.
-The rules were found by feeding its reader (May 2025) descriptions that differ in one member each: it ignores
-unknown members of things, properties, events, forms and data schemas, and refuses those of actions, links
-and `version`; a property needs `type`; integers in data schemas have 32 bits; several members must be arrays
-though TD 1.1 allows a text. A nested data schema without `type` counts as a string.
+kotlin-wot maps descriptions to fixed classes and refuses the whole description for one unexpected member. The
+rules were found by feeding its reader (May 2025) descriptions that differ in one member each: it ignores
+unknown members of things, properties, events, forms and data schemas, and refuses unknown members of actions,
+links and `version`; a property needs `type`; integers in data schemas have 32 bits; several members must be
+arrays though TD 1.1 allows a text. A nested data schema without `type` counts as a string.
 """
 
 from __future__ import annotations

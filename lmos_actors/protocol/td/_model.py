@@ -187,7 +187,7 @@ class ActionAffordance(Affordance):
     """Action: a function of the thing. Absent `safe` and `idempotent` mean false; `synchronous`, unknown.
 
     `progress` and `streams` are the action's own members. `Description.progress_of` and `streams_of` also
-    read those of the thing, where this package writes them, as kotlin-wot refuses actions with unknown
+    read the thing's members, where this package writes them, as kotlin-wot refuses actions with unknown
     members.
     """
 
@@ -375,7 +375,7 @@ def load(data: str | bytes | Mapping[str, Any], *, max_bytes: int = MAX_BYTES) -
 
 
 def read(plain: dict[str, Any]) -> Description:
-    """Return the description in the result of `plain_data`; it keeps parts. Raises DescriptionError."""
+    """Return the description in a result of `plain_data`, and keep parts of it. Raises DescriptionError."""
     found = read_struct(Description, plain, ())
     return found if plain.get("@context") is not None else attrs.evolve(found, context=None)
 

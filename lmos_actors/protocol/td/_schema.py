@@ -43,7 +43,7 @@ WORDS: dict[type, str] = {str: "string", int: "integer", type(None): "null"}
 UNBOUNDED = "Sent as it is, also beyond 2^53."
 """The note on integers without bounds: for readers with doubles. Models would take it for a hint."""
 SECRET_MARK = "lmosx:secret"
-"""Member of a data schema: true of values that nothing is to show or to keep."""
+"""Member of a data schema: true for values that nothing may show or keep."""
 
 
 class SchemaError(ConfigError, TypeError):

@@ -65,7 +65,7 @@ class _Form(NamedTuple):
 
 
 def semantic_findings(data: dict[str, Any], source: str | None) -> Iterator[Finding]:
-    """Yield the findings about a description from a URL beyond its schema, in no particular order."""
+    """Yield the findings beyond the schema, in no order; the description was fetched from `source`."""
     base = source
     if (written := data.get("base")) is not None:  # not a text: there is a base, but none to resolve against
         base = resolve(source, written) if isinstance(written, str) else ""

@@ -7,7 +7,7 @@ from typing import Final
 from .._extension import HubExtension
 
 WAITING: Final = "waiting"
-"""The type of the message, with the `ref` of the answer that is to come."""
+"""The type of the message, with the `ref` of the answer that will come."""
 
 
 class Questions(HubExtension):

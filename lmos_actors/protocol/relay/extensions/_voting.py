@@ -253,7 +253,7 @@ class Voting(HubExtension):
         self.store.write({_key(id): msgspec.json.encode(vote)})
 
     def due_at(self) -> int | None:
-        """Return when the next vote ends by its deadline, or an end is to be tried again."""
+        """Return when the next vote ends by its deadline, or an end must be tried again."""
         if not self._due_is_known:
             self._due = min((self._due_of(id, vote) for id, vote in self._open.items()), default=None)
             self._due_is_known = True
