@@ -96,21 +96,16 @@ def _parsed(text: str | bytes, max_bytes: int) -> object:
     try:
         return read_json(raw)
     except msgspec.DecodeError as exc:
-        raise DescriptionError(_with_line(str(exc), raw)) from None
+        what, found, byte = str(exc).rpartition(" (byte ")
+        if not found:
+            raise DescriptionError(f"not JSON: {exc}") from None
+        what, before = what.removeprefix("JSON is malformed: "), raw[: int(byte.rstrip(")"))]
+        line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+        raise DescriptionError(f"not JSON: {what}, at line {line}, column {column}") from None
     except UnicodeError:
         raise DescriptionError("not a text in UTF-8") from None
     except RecursionError:
         raise DescriptionError(f"nested deeper than {MAX_DEPTH}") from None
-
-
-def _with_line(message: str, raw: bytes) -> str:
-    """Return a codec's message with line and column in place of the byte offset."""
-    what, found, byte = message.rpartition(" (byte ")
-    if not found:
-        return f"not JSON: {message}"
-    before = raw[: int(byte.rstrip(")"))]
-    line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
-    return f"not JSON: {what.removeprefix('JSON is malformed: ')}, at line {line}, column {column}"
 
 
 class _Copy:

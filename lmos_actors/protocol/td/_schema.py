@@ -291,24 +291,22 @@ def _positions(items: list[Schema], required: int, *, more: bool = False) -> Sch
 
 
 def _map(tree: types.DictType) -> Schema:
-    key, values = bare(tree.key_type), _schema(tree.value_type)
+    key, keys, values = bare(tree.key_type), _schema(tree.key_type), _schema(tree.value_type)
     limits = _present(minProperties=tree.min_length, maxProperties=tree.max_length)
-    names = {} if isinstance(key, types.AnyType) else _key_names(key, _schema(tree.key_type))
+    if isinstance(key, types.AnyType):
+        names: Schema = {}
+    elif "enum" in keys:
+        names = {"enum": [str(value) for value in keys["enum"]]}
+    elif isinstance(key, types.StrType):
+        names = {word: keys[word] for word in ("minLength", "maxLength", "pattern") if word in keys}
+    else:  # integers are written as decimal text
+        names = {"pattern": "^(0|-?[1-9][0-9]*)$"}
     return {
         "type": "object",
         **({"additionalProperties": values} if values else {}),
         **({"propertyNames": names} if names else {}),
         **limits,
     }
-
-
-def _key_names(key: types.Type, schema: Schema) -> Schema:
-    """Return the schema of member names; integer keys are written as decimal text."""
-    if "enum" in schema:
-        return {"enum": [str(value) for value in schema["enum"]]}
-    if isinstance(key, types.StrType):
-        return {word: schema[word] for word in ("minLength", "maxLength", "pattern") if word in schema}
-    return {"pattern": "^(0|-?[1-9][0-9]*)$"}
 
 
 def _union(tree: types.UnionType) -> Schema:
@@ -318,26 +316,23 @@ def _union(tree: types.UnionType) -> Schema:
     if "number" in wide:
         wide.add("integer")
         members = [member for member in members if "enum" in member or member.get("type") != "integer"]
-    kept = [part for member in members for part in _not_covered(member, wide)]
-    return kept[0] if len(kept) == 1 else {**_common_type(kept), "oneOf": kept}
-
-
-def _common_type(members: list[Schema]) -> Schema:
-    """Return the common type of all alternatives, if any: kotlin-wot needs it next to `oneOf`."""
-    words = sorted({member.get("type", "") for member in members})
+    kept: list[Schema] = []
+    for member in members:
+        listed = member.get("enum", [])
+        left = [value for value in listed if WORDS[type(value)] not in wide]
+        if left == listed:
+            kept.append(member)
+        elif left:  # without the values that a wider alternative covers
+            kept.append(_choice(left))
+    if len(kept) == 1:
+        return kept[0]
+    common: Schema = {}  # the type of all alternatives, if any: kotlin-wot needs it next to `oneOf`
+    words = sorted({member.get("type", "") for member in kept})
     if words == ["integer", "number"]:
-        return {"type": "number"}
-    return {"type": words[0]} if len(words) == 1 and words[0] else {}
-
-
-def _not_covered(member: Schema, wide: set[str]) -> Iterator[Schema]:
-    """Yield an alternative without the enumerated values that a wider alternative covers."""
-    listed = member.get("enum", [])
-    left = [value for value in listed if WORDS[type(value)] not in wide]
-    if left == listed:
-        yield member
-    elif left:
-        yield _choice(left)
+        common = {"type": "number"}
+    elif len(words) == 1 and words[0]:
+        common = {"type": words[0]}
+    return {**common, "oneOf": kept}
 
 
 def _title_and_description(cls: Any) -> Schema:

@@ -264,8 +264,15 @@ def compacted(message: Base, members: Mapping[type, str], *, order: Literal["sor
     not hold.
     """
     member = members.get(type(message))
-    payload = None if member is None else getattr(message, member)
-    if member is None or _is_small(payload):
+    if member is None:
+        return message
+    payload = getattr(message, member)
+    if isinstance(payload, dict):
+        found: dict[str, object] = payload  # pyright: ignore[reportUnknownVariableType] # `cast` takes longer
+        is_small = len(found) <= FEW and all(map(_is_scalar, found)) and all(map(_is_scalar, found.values()))
+    else:
+        is_small = _is_scalar(payload)
+    if is_small:  # it takes no more memory than its text, or only little
         return message
     text = msgspec.Raw(msgspec.json.encode(payload, order=order))
     return msgspec.structs.replace(message, **{member: text})
@@ -278,15 +285,6 @@ def restored(message: Base) -> Any:
     if member is None or not isinstance(payload, msgspec.Raw):
         return message
     return msgspec.structs.replace(message, **{member: msgspec.json.decode(payload)})
-
-
-def _is_small(payload: object) -> bool:
-    """Return whether a payload takes no more memory than its text, or only little."""
-    if not isinstance(payload, dict):
-        return _is_scalar(payload)
-    members: dict[str, object] = payload  # pyright: ignore[reportUnknownVariableType] # `cast` takes longer
-    few = len(members) <= FEW
-    return few and all(map(_is_scalar, members)) and all(map(_is_scalar, members.values()))
 
 
 def _is_scalar(payload: object) -> bool:
