@@ -19,17 +19,18 @@ _AFTER = ("seed", "trial", "ended", "series", "agg", "time", "value")
 
 
 def csv_text(results: Sequence[FileResult]) -> str:
-    """Write the series of all runs: a line for each value, in the columns
+    """Return the series of all runs as CSV, one value per line.
 
-    file, name, one for each name of matrix or sweep, seed, trial, ended, series, agg, time, value.
+    The columns are file, name, one for each name of matrix or sweep, seed, trial, ended, series, agg, time,
+    value.
 
-    A number that a run has but once, such as the instant at which a check was met, is a line with an empty
-    time and `metric` in the column `agg`. Times are seconds of virtual time. What could not be computed has
-    an empty value.
+    A number that a run has only once, such as the instant at which a check was met, is a line with an empty
+    time and `metric` in the column `agg`. Times are seconds of virtual time. A value that could not be
+    computed is empty.
 
-    Of a file that was ended early, lines with `interrupted` (or `time limit`, `fail-fast`) in the column
-    `ended` come first: how many runs have a result, of how many, with which exit code; and at its end a line
-    with `not run` for each run that has none.
+    A file that was ended early begins with lines that have `interrupted` (or `time limit`, `fail-fast`) in
+    the column `ended`: they say how many runs have a result, of how many, and the exit code. It ends with a
+    line `not run` for each run without a result.
     """
     values = [run.values for result in results for run in result.runs]
     values += [run.values for result in results for run in result.missing]

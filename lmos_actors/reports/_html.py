@@ -43,7 +43,7 @@ SCRIPTS = (
     "series.js",
     "app.js",
 )
-"""The parts of the page's script, in their order; those with a folder are of the page of a node too."""
+"""The parts of the page's script, in order; those with a folder belong to the page of a node as well."""
 
 
 def html_page(
@@ -51,10 +51,10 @@ def html_page(
 ) -> str:
     """Return a page that shows results: verdicts, timelines, messages, trees and series.
 
-    Of the logs that the runs have kept, at most `most` records
-    are put into the page, most of them of failed runs; the page says what was left out. The same results
-    give the same page. With `is_log` the results are the runs in a message log, and it says of none of them
-    how it has ended. Nothing in it is fetched from elsewhere, and only its own script may run in it.
+    At most `most` records of the runs' logs are put into the page, most of them from failed runs; the page
+    says what was left out. The same results give the same page. With `is_log` the results are the runs in a
+    message log, and the page does not say how they ended. The page fetches nothing from elsewhere, and only
+    its own script may run in it.
     """
     runs = [run for result in results for run in result.runs]
     kept = keep_logs(runs, most)
@@ -94,7 +94,7 @@ def _joined(names: tuple[str, ...]) -> str:
 
 
 def _part(name: str) -> str:
-    from importlib.resources import files  # late, as is the template
+    from importlib.resources import files  # late: only pages need it
 
     # by its path: importing the other package would load a server
     place = name if "/" in name else f"reports/page/{name}"

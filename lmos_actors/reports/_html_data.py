@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ._results import FileResult, Missing, RunResult
 
 MOST_STEPS = 50_000
-"""Most steps of all runs on a page; those of passed runs are left out first."""
+"""Most steps on a page, over all runs; passed runs lose theirs first."""
 
 _OWN = frozenset(
     {"steps", "steps_done", "step_results", "series", "log", "last", "logged", "values", "checks_passed"}
@@ -25,7 +25,7 @@ _OWN = frozenset(
 
 
 def page_data(results: Sequence[FileResult], title: str, kept: dict[int, Kept]) -> dict[str, Any]:
-    """Return everything but the logs; runs are counted over all files."""
+    """Return everything on the page but the logs; `kept` has the logs by number of the run over all files."""
     whole = [(index, run) for index, result in enumerate(results) for run in result.runs]
     most = points_each(len(series.times) for _, run in whole for series in run.series)
     with_steps = _with_steps([run for _, run in whole])
@@ -46,7 +46,7 @@ def page_data(results: Sequence[FileResult], title: str, kept: dict[int, Kept]) 
 
 
 def run_data(run: RunResult, most: int, kept: Kept | None, *, with_steps: bool) -> dict[str, Any]:
-    """Return one run, with at most that many points of each series."""
+    """Return one run as plain data, with at most `most` points of each series."""
     plain = attrs.asdict(run, filter=lambda attribute, _: attribute.name not in _OWN)
     return {
         **plain,
@@ -86,13 +86,13 @@ def _file(result: FileResult, most: int) -> dict[str, Any]:
 
 
 def _missing(run: Missing) -> dict[str, Any]:
-    """Return a run without a result; of its values only the label is shown."""
+    """Return a run without a result as plain data; only its label shows its values."""
     names = ("label", "seed", "trial", "begun")
     return {"combination": combination(run), **{name: getattr(run, name) for name in names}}
 
 
 def _with_steps(runs: Sequence[RunResult]) -> frozenset[int]:
-    """Choose the runs whose steps are on the page."""
+    """Return the numbers of the runs whose steps are on the page."""
     left, chosen = MOST_STEPS, list[int]()
     for number in sorted(range(len(runs)), key=lambda number: runs[number].ok):
         left -= len(runs[number].step_results)

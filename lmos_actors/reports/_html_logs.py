@@ -21,7 +21,7 @@ MOST_CHARACTERS = 60_000_000
 """Most characters of logs on a page, before compression."""
 
 SOME = 2_000
-"""Fewest records that a log gets, if it has as many."""
+"""Fewest records that a log gets if it is on the page and has as many."""
 
 LONG_LINE = 20_000
 """A line longer than this loses its long members."""
@@ -34,7 +34,7 @@ _MESSAGE = re.compile(r'\{"n":\d+,"t":[^,]+,"kind":"(?:sent|delivered|answered|e
 
 @attrs.frozen
 class Kept:
-    """The part of a run's log that is on the page; `whole` counts the records of the run as far as known."""
+    """The part of a run's log that is on the page; `whole` is the number of its records, as far as known."""
 
     lines: tuple[str, ...]
     records: int
@@ -47,7 +47,10 @@ def packed(text: str) -> str:
 
 
 def keep_logs(runs: Sequence[RunResult], most: int) -> dict[int, Kept]:
-    """Choose `most` records of all runs, by index; runs that passed get a quarter, and what others leave."""
+    """Return the parts of the logs for the page, by the index of the run: `most` records in all.
+
+    Passed runs get a quarter of the room, and what the other runs leave.
+    """
     lengths = [len(run.log) for run in runs]
     passed = {index: lengths[index] for index, run in enumerate(runs) if run.ok}
     others = {index: lengths[index] for index, run in enumerate(runs) if not run.ok}
@@ -64,7 +67,7 @@ def keep_logs(runs: Sequence[RunResult], most: int) -> dict[int, Kept]:
 
 
 def shares(lengths: Mapping[int, int], room: int) -> dict[int, int]:
-    """Share out room among logs: as many as can have some of their own, and of these the short ones whole."""
+    """Return how many records each log gets: as many logs as fit get some, and the short ones are whole."""
     served: list[int] = []
     used = 0
     for index, length in lengths.items():
@@ -79,7 +82,7 @@ def shares(lengths: Mapping[int, int], room: int) -> dict[int, int]:
 
 
 def keep(log: Sequence[str], most: int, characters: int) -> Kept:
-    """Keep begin and end of a log that is too long, and what befell agents in between."""
+    """Return a log cut to the room for it: its beginning, its end, and what befell agents in between."""
     others = [line for line in log if not _NUMBER.match(line)]
     records = [short(line) for line in log if _NUMBER.match(line)]
     whole = max([len(records), *(int(found[1]) for line in records[-1:] if (found := _NUMBER.match(line)))])
@@ -91,7 +94,7 @@ def keep(log: Sequence[str], most: int, characters: int) -> Kept:
 
 
 def chosen(records: Sequence[str], most: int) -> list[int]:
-    """Choose which of too many records are kept: half of the room, if messages need it, is for messages."""
+    """Return the indexes of the records to keep; messages get half of the room if they need it."""
     messages = [n for n, line in enumerate(records) if _MESSAGE.match(line)]
     known = frozenset(messages)
     fates = [n for n in range(len(records)) if n not in known]
@@ -101,7 +104,7 @@ def chosen(records: Sequence[str], most: int) -> list[int]:
 
 
 def short(line: str) -> str:
-    """Return a line, without the long members of its record if it is very long."""
+    """Return a line; a very long one loses the long members of its record."""
     if len(line) <= LONG_LINE:
         return line
     try:

@@ -36,10 +36,10 @@ def thinned(series: SeriesResult, most: int) -> dict[str, Any]:
 def bands(runs: Sequence[tuple[str, RunResult]], most: int) -> list[dict[str, Any]]:
     """Return, for every series and combination, the values of the runs at each instant.
 
-    `runs` are pairs of combination and run. A band has, for each of its `times`, how many runs were measured
-    there (`n`), and the least, the quartiles, and the greatest value of all runs: one that has stopped counts
-    with its last value from there on. Else the median would be that of the slow runs alone in the end, and
-    that of a series that never falls would fall.
+    `runs` are pairs of combination and run. A band has, for each of its `times`, the number of runs measured
+    there (`n`), and minimum, quartiles and maximum over all runs. A run that has stopped counts with its last
+    value from then on: otherwise the slow runs alone would make the median at the end, and the median of
+    series that never fall could fall.
     """
     found: dict[tuple[str, str, str], list[list[tuple[float, float | None]]]] = {}
     for combination, run in runs:
@@ -61,7 +61,7 @@ def values_at(
 ) -> tuple[dict[float, list[float]], list[int]]:
     """Return the values of several series at each instant, and how many were measured there.
 
-    The last value of a series that has ended stands for it from there on.
+    A series that has ended keeps its last value from then on.
     """
     values: dict[float, list[float]] = {time: [] for time in sorted({t for each in members for t, _ in each})}
     measured = dict.fromkeys(values, 0)
@@ -92,7 +92,7 @@ def five_numbers(values: Sequence[float]) -> tuple[float | None, ...]:
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """Return a quantile of sorted values, between two of them in proportion."""
+    """Return a quantile of sorted values, interpolated linearly."""
     place = part * (len(values) - 1)
     below = int(place)
     above = min(below + 1, len(values) - 1)

@@ -22,10 +22,10 @@ _ATTRIBUTE = 300
 
 
 def junit_xml(results: Sequence[FileResult]) -> str:
-    """Write JUnit XML: a testsuite for each file, a testcase for each run.
+    """Return JUnit XML with a testsuite for each file and a testcase for each run.
 
-    Checks that look at several cells, and repetitions in a second process, are testcases of their own. Times
-    are of real seconds; virtual time, seed, values, hash of the message log and versions are properties.
+    Checks that compare several cells, and repetitions in a second process, are testcases of their own. Times
+    are real seconds; virtual time, seed, values, hash of the message log and versions are properties.
     """
     from xml.etree import ElementTree  # most commands write none
 
@@ -71,9 +71,9 @@ def _name(result: FileResult, run: RunResult | Missing) -> str:
 
 
 def _case_of_cut(result: FileResult) -> Element:
-    """Return a case that is an error where everything was ended early, so that no reader takes it for passed.
+    """Return the case of a file that was ended early: an error, so that no reader takes the file for passed.
 
-    After a failure with `--fail-fast` there is a failure already: this case is skipped.
+    After a failure with `--fail-fast` there is a failed case already, so this one is skipped.
     """
     assert result.cut is not None
     name = f"{result.cut.why}: {len(result.runs)} of {result.asked} runs"
@@ -157,7 +157,7 @@ def _element(tag: str, **attributes: str) -> Element:
 
 
 def _clean(text: str) -> str:
-    """Spell out what XML has no way to say: control characters, halves of surrogate pairs."""
+    """Return a text with escapes for what XML cannot hold: control characters, halves of surrogate pairs."""
     return _NOT_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

@@ -1,4 +1,4 @@
-"""The messages of one run as a sequence diagram, in the text that Mermaid draws."""
+"""The messages of one run as a sequence diagram, in Mermaid's language."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _SPECIAL = {ord(c): f"#{ord(c)};" for c in "#;%<>&$"}
 
 
 def mermaid(run: RunResult, name: str = "") -> str:
-    """Draw a run as a Mermaid sequence diagram, from the lines of `run.log`; `name` is that of its file.
+    """Return a run as a Mermaid sequence diagram, from the lines of `run.log`; `name` is its file's name.
 
-    Of a long run it shows the first 400 messages, of one that failed the last 400, and says what it left out.
+    Of a long run the diagram shows the first 400 messages, of a failed run the last 400, and it says how many
+    it left out.
     """
     lines = [line for line in run.log if (found := _KIND.match(line)) and _is_shown(found[1], line)]
     left = max(0, len(lines) - MOST_MESSAGES)
@@ -51,9 +52,9 @@ def mermaid(run: RunResult, name: str = "") -> str:
 
 
 def mark_cut(diagram: str, results: Sequence[FileResult]) -> str:
-    """Return a diagram that says what ended everything early, with the runs that are missing as comments.
+    """Return a diagram that says what ended everything early, with the missing runs as comments.
 
-    As it is if nothing did; where no run has a result there is a diagram all the same.
+    If nothing did, the diagram is unchanged. If no run has a result, there is a diagram all the same.
     """
     said = cut_line(results)
     if not said:
@@ -85,7 +86,7 @@ class _Diagram:
     crowded: bool = False
 
     def remember(self, earlier: Sequence[str], shown: Sequence[Record]) -> None:
-        """Record the senders of requests that are not shown but whose answers are."""
+        """Record the senders of hidden requests whose answers are shown."""
         wanted = frozenset(str(record.get("id")) for record in shown if record.kind == "answered")
         for line in earlier:
             if '"kind":"sent"' in line and any(number in wanted for number in _ID.findall(line)):
@@ -137,14 +138,14 @@ class _Diagram:
         return f"    Note over {self._name(agent)}: {_text(text)}"
 
     def _name(self, agent: str) -> str:
-        """Return the short name of a participant; of very many, the last ones share a name."""
+        """Return the short name of a participant; those beyond the limit share one name."""
         if agent not in self.taking_part and len(self.taking_part) >= MOST_TAKING_PART:
             self.crowded = True
             return "others"
         return f"a{self.taking_part.setdefault(agent, len(self.taking_part))}"
 
     def participants(self, log: Sequence[str]) -> list[str]:
-        """Return a line for each, in the order in which they were started; that is the order of the tree."""
+        """Return a line for each participant, in the order of their starts, which is the tree's."""
         agents = dict.fromkeys(["user"])
         for line in log:
             found = _AGENT.match(line)
@@ -158,5 +159,5 @@ class _Diagram:
 
 
 def _text(text: str) -> str:
-    """Write a text so that nothing in it is read as Mermaid's own words."""
+    """Return a shortened text in which Mermaid finds no syntax."""
     return shorten(text, _SIZE + 40).translate(_SPECIAL) or " "

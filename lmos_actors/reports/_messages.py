@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 LAST = 20
-"""Messages shown of a failed run."""
+"""Number of last messages shown for a failed run."""
 
 DEPTH = 60
-"""Depth from which plain data is shown as text."""
+"""Depth below which plain data is shown as text."""
 
 SHOWN = 160
 """Most characters shown of a value."""
@@ -50,7 +50,7 @@ class Record:
 
 
 def read_record(line: str) -> Record | None:
-    """Read a line of a message log; None for its head, its end, and what is no record."""
+    """Return the record in a line of a message log; None for the head, the end, and anything else."""
     try:
         data = mapped(json.loads(line))
     except (ValueError, RecursionError):
@@ -65,7 +65,7 @@ def read_record(line: str) -> Record | None:
 
 
 def records(lines: Sequence[str]) -> Iterator[Record]:
-    """Read the records of a log, or of a part of one."""
+    """Yield the records of a log, or of a part of one."""
     for line in lines:
         record = read_record(line)
         if record is not None:
@@ -73,7 +73,7 @@ def records(lines: Sequence[str]) -> Iterator[Record]:
 
 
 def last_messages(lines: Sequence[str], count: int = LAST) -> tuple[str, ...]:
-    """Return the last `count` lines that tell of messages, faults and crashes, the oldest first."""
+    """Return the last `count` lines about messages, faults and crashes, oldest first."""
     found: list[str] = []
     for line in reversed(lines):
         if len(found) == count:
@@ -89,9 +89,9 @@ def last_messages(lines: Sequence[str], count: int = LAST) -> tuple[str, ...]:
 
 
 def is_renewal(line: str) -> bool:
-    """Return whether a line of a log tells of a renewal in a directory, as long as that succeeds.
+    """Return whether a line of a log is about a renewal in a directory, and not about a failed one.
 
-    It is as frequent as a heartbeat, and says as little.
+    Renewals are as frequent as heartbeats, and say as little.
     """
     return _RENEWAL in line[:_RENEWAL_LOOK] and ('"patch":{}' in line or line.endswith('"value":null}'))
 
@@ -103,13 +103,13 @@ def message_text(record: Record) -> str:
 
 
 def shorten(text: str, size: int = SHOWN) -> str:
-    """Put a text on one printable line, and keep of a long one the beginning."""
+    """Return a text on one printable line, cut to `size` characters."""
     text = printable(" ".join(text[: size + 1].splitlines()))
     return text if len(text) <= size else text[: size - 1] + "…"
 
 
 def as_text(value: Any, size: int = SHOWN) -> str:
-    """Write plain data as JSON, for people: in one line, and not too long."""
+    """Return plain data as JSON for people: on one line, cut to `size` characters."""
     try:
         return shorten(json.dumps(value, ensure_ascii=False), size)
     except (ValueError, TypeError, RecursionError):
@@ -117,7 +117,7 @@ def as_text(value: Any, size: int = SHOWN) -> str:
 
 
 def clean(value: Any, depth: int = DEPTH) -> Any:
-    """Return plain data that every reader of JSON takes: no infinities, no halves of surrogate pairs."""
+    """Return plain data that every JSON reader takes: no infinities, no halves of surrogate pairs."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if value is None or isinstance(value, int):
@@ -145,7 +145,7 @@ def _sender_and_agent(record: Record) -> str:
 
 
 def what_of(record: Record) -> str:
-    """Return what happened, but not to whom."""
+    """Return what happened as text, without the agent."""
     name, kind = str(record.get("affordance") or ""), record.kind.replace("_", " ")
     match record.kind:
         case "sent":
@@ -190,7 +190,7 @@ def what_of(record: Record) -> str:
 
 
 def _asked(name: str, value: Any) -> str | None:
-    """Return what is asked of a model, None for what is no such request: its last message, or the results."""
+    """Return the last message of a request to a model, or its tool results; None for any other input."""
     messages = mapped(value).get("messages") if name == "generate" else None
     if not is_list(messages) or not messages or not all("role" in mapped(one) for one in messages):
         return None
@@ -203,7 +203,7 @@ def _asked(name: str, value: Any) -> str | None:
 
 
 def _said(name: str, value: Any) -> str | None:
-    """Return what a model gives, None for what is no item of its answer."""
+    """Return an item of a model's answer as text; None for any other value."""
     item = mapped(value)
     if name != "generate":
         return None

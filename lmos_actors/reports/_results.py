@@ -62,9 +62,9 @@ class SeriesResult:
 
 @attrs.frozen(kw_only=True)
 class NodeRestart:
-    """The restart of one node of a network: until `end` (None: for good) the agents on it were away.
+    """The restart of one node of a network: its agents were away until `end` (None: for good).
 
-    `agents` are paths, each of an agent, or of a supervisor with all that is below it.
+    `agents` are the paths of agents, or of supervisors for everything below them.
     """
 
     node: str
@@ -76,8 +76,8 @@ class NodeRestart:
 class FaultResult:
     """A fault, the paths of the agents it struck, and when it was in force; `end` None: until the end.
 
-    Of a partition, `sides` are the nodes of each; with `one_way` only the first is not heard by others.
-    Of a restart of nodes of a network, `restarted` is what was away of each.
+    For a partition, `sides` has the nodes of each side; with `one_way` the others do not hear the first side.
+    For a restart of nodes of a network, `restarted` says which agents were away.
     """
 
     id: str
@@ -92,12 +92,12 @@ class FaultResult:
 
 @attrs.frozen(kw_only=True)
 class RunResult:
-    """One run of one cell. `virtual` and `real` are seconds; `digest` is that of the records.
+    """One run of one cell. `virtual` and `real` are seconds; `digest` is the hash of the records.
 
-    With `real_time` its world went on in real time, which `virtual` then is too: how long the story took.
-    `values` are those of matrix or sweep; `metrics` the numbers that `compare` checks may look at, by name.
-    `last` are the last messages, as lines of the log; `log` may hold fewer lines than were `logged`. `again`
-    and `replay` are commands that repeat the run, "" where there is none.
+    With `real_time` the world of the run goes by real time, and so does `virtual`: it is how long the story
+    took. `values` are the values of matrix or sweep; `metrics` the numbers that `compare` checks may look at,
+    by name. `last` has the last messages, as lines of the log; `log` may hold fewer lines than were `logged`.
+    `again` and `replay` are commands that repeat the run, "" where there is none.
     """
 
     label: str
@@ -134,7 +134,7 @@ class RunResult:
 
 @attrs.frozen(kw_only=True)
 class Missing:
-    """A run that was asked for and has no result; `begun`: it was under way when everything ended."""
+    """A requested run without a result; `begun`: it was under way when everything ended."""
 
     label: str
     values: dict[str, Any]
@@ -145,10 +145,10 @@ class Missing:
 
 @attrs.frozen
 class Cut:
-    """Why runs that were asked for have no result.
+    """The reason why requested runs have no result.
 
-    `why` is `interrupted`, `time limit` (a run hung, and the process ended with it), or `fail-fast`;
-    `code` is the exit code that it asks for (0: none of its own), `signal` the name of the signal, if any.
+    `why` is `interrupted`, `time limit` (a run hung, and the process ended with it), or `fail-fast`; `code`
+    is the exit code that it asks for (0: none of its own), `signal` the name of the signal, if any.
     """
 
     why: Literal["interrupted", "time limit", "fail-fast"]
@@ -158,7 +158,7 @@ class Cut:
 
 @attrs.frozen
 class Repeated:
-    """Result of running a cell again in another process; both None: the logs are equal."""
+    """Result of running a cell again in another process; if both fields are None, the logs are equal."""
 
     label: str
     difference: Difference | None = None
@@ -183,15 +183,15 @@ class FileResult:
     seconds: float = 0.0
     """Duration in real time."""
     missing: list[Missing] = attrs.Factory(list[Missing])
-    """The runs that were asked for and have no result."""
+    """The requested runs without a result."""
     cut: Cut | None = None
     """The reason for ending the file early, None if it was not."""
     notes: tuple[str, ...] = ()
-    """Parts that were checked and not done: of a deployment, in a world without processes."""
+    """Parts that were checked but not carried out, such as a deployment in a world without processes."""
 
     @property
     def asked(self) -> int:
-        """Number of runs asked for."""
+        """Number of requested runs."""
         return len(self.runs) + len(self.missing)
 
     @property
@@ -220,7 +220,7 @@ class FileResult:
         return found
 
     def verdict(self, trials: Sequence[RunResult]) -> int:
-        """Judge all trials of one cell: enough of them must pass; if some do but too few, it is flaky."""
+        """Return the exit code of a cell from its trials: 0 if enough passed, 5 (flaky) if too few did."""
         ended = {run.ended for run in trials}
         if "could not run" in ended:
             return 3
@@ -233,22 +233,25 @@ class FileResult:
 
 
 PRECEDENCE = (143, 130, 2, 3, 124, 4, 1, 5, 0)
-"""Exit codes, the one that decides first."""
+"""Exit codes; the first one that occurs decides."""
 
 
 def worst(codes: set[int]) -> int:
-    """Return the exit code that stands for several; 0 for none."""
+    """Return the exit code that decides among several; 0 for none."""
     return next((code for code in PRECEDENCE if code in codes), 0)
 
 
 def cut_of(results: Sequence[FileResult]) -> Cut | None:
-    """Return what ended everything early, of several things the worst; None if nothing did."""
+    """Return the worst reason why a file was ended early; None if none was."""
     cuts = [result.cut for result in results if result.cut is not None]
     return next((cut for code in PRECEDENCE for cut in cuts if cut.code == code), None)
 
 
 def cut_data(results: Sequence[FileResult]) -> dict[str, Any] | None:
-    """Return why runs are missing as plain data: why, signal, how many runs have a result, of how many."""
+    """Return why runs are missing, as plain data: why, signal, how many runs have a result, of how many.
+
+    None if no file was ended early.
+    """
     cut = cut_of(results)
     if cut is None:
         return None
@@ -257,7 +260,7 @@ def cut_data(results: Sequence[FileResult]) -> dict[str, Any] | None:
 
 
 def as_data(result: FileResult) -> dict[str, Any]:
-    """Return a file's result as plain data, for `--json`. Every key is always there."""
+    """Return a file's result as plain data, for `--json`. Every key is always present."""
     again: list[dict[str, Any]] = [
         {
             "label": clean(again.label),
@@ -287,7 +290,7 @@ def as_data(result: FileResult) -> dict[str, Any]:
 
 
 def run_data(run: RunResult) -> dict[str, Any]:
-    """Return a run as plain data; of one that passed without its tree and last messages."""
+    """Return a run as plain data; a passed run has no tree and no last messages."""
     data: dict[str, Any] = attrs.asdict(run, filter=lambda attribute, _: attribute.name not in _LINES)
     data["tree"] = [] if run.ok else list(run.tree)
     data["messages"] = [] if run.ok else [record.as_data() for record in records(run.last)]

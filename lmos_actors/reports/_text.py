@@ -18,7 +18,7 @@ BAR = 10
 """Width of a progress bar."""
 
 SOME_MESSAGES = 8
-"""Last messages shown of a failed run."""
+"""Number of last messages shown for a failed run."""
 
 MOST_FAILURES = 10
 LONGEST = 2_000
@@ -56,7 +56,7 @@ def head(result: FileResult) -> str:
 
 
 def run_line(run: RunResult, width: int, trials: int) -> str:
-    """Return the line of one run; `width` is that of the widest label."""
+    """Return the line of one run; `width` is the width of the widest label."""
     trial = f"  trial {run.trial}" if trials > 1 else ""
     done = bar(run.steps_done, run.steps) + (f" {run.steps_done}/{run.steps} steps" if run.steps else "")
     checks = f"{run.checks_passed}/{run.checks} checks"
@@ -65,7 +65,7 @@ def run_line(run: RunResult, width: int, trials: int) -> str:
 
 
 def verdict(run: RunResult) -> str:
-    """Return how a run ended, as its line has it."""
+    """Return how a run ended, in the words of its line."""
     return _LABELS[run.ended]
 
 
@@ -80,7 +80,7 @@ def folded_line(runs: Sequence[RunResult], width: int) -> str:
 
 
 def seeds_text(seeds: Iterable[int]) -> str:
-    """Name seeds: `seed=7`, `seeds=1..500`, `seeds=1,7,42`."""
+    """Return seeds as text: `seed=7`, `seeds=1..500`, `seeds=1,7,42`."""
     found = list(seeds)
     if len(found) == 1:
         return f"seed={found[0]}"
@@ -110,7 +110,7 @@ def failure_lines(run: RunResult, messages: int = SOME_MESSAGES) -> list[str]:
 
 
 def _under(head: str, text: str) -> list[str]:
-    """Write a text behind a head; what has several lines, below each other."""
+    """Return a text behind a head; further lines of the text are below the first."""
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]}… and {len(text) - LONGEST} characters more"
     first, *rest = text.splitlines() or [""]
@@ -127,7 +127,7 @@ def first_failure(run: RunResult) -> str:
 
 
 def check_lines(run: RunResult) -> list[str]:
-    """Return expectation and observation of each check."""
+    """Return a line with expectation and observation for each check."""
     return [f"   {_check(check)}" for check in run.judged]
 
 
@@ -138,12 +138,12 @@ def _check(check: CheckResult) -> str:
 
 
 def note_lines(result: FileResult) -> list[str]:
-    """Return what was checked and not done."""
+    """Return the lines about what was checked but not carried out."""
     return [f" note: {printable(note)}" for note in result.notes]
 
 
 def compared_lines(compared: Sequence[CheckResult]) -> list[str]:
-    """Return what came of the checks that look at several cells."""
+    """Return the lines of the checks that compare several cells."""
     lines: list[str] = []
     for check in compared:
         lines.append(f" {check.place + ': ' if check.place and not check.ok else ''}{_check(check)}")
@@ -151,7 +151,7 @@ def compared_lines(compared: Sequence[CheckResult]) -> list[str]:
 
 
 def repeated_lines(repeated: Sequence[Repeated]) -> list[str]:
-    """Return whether the runs that were repeated in another process gave the same logs."""
+    """Return lines that say whether runs repeated in another process gave the same logs."""
     lines: list[str] = []
     for again in repeated:
         if again.problem:
@@ -166,7 +166,7 @@ def repeated_lines(repeated: Sequence[Repeated]) -> list[str]:
 
 
 def trial_lines(result: FileResult) -> list[str]:
-    """Return the verdicts on cells of which only some trials passed."""
+    """Return the verdicts on cells in which only some trials passed."""
     lines: list[str] = []
     for label, trials in result.by_label().items():
         passed = sum(run.ok for run in trials)
@@ -179,14 +179,17 @@ def trial_lines(result: FileResult) -> list[str]:
 
 
 def file_line(result: FileResult) -> str:
-    """Return the line below the runs of a file that has several."""
+    """Return the line below the runs of a file that has several runs."""
     runs, left = len(result.runs), result.cells * result.trials - len(result.runs)
     seconds = f"  {result.seconds:.1f} s" if result.seconds else ""
     return f" {result.passed}/{runs} runs passed" + (f", {left} not run" if left else "") + seconds
 
 
 def cut_line(results: Sequence[FileResult]) -> str:
-    """Return what ended everything early, and how many runs have a result; "" if nothing did."""
+    """Return a line that says what ended everything early, and how many runs have a result.
+
+    "" if nothing did.
+    """
     cut = cut_of(results)
     if cut is None:
         return ""
@@ -198,7 +201,10 @@ def cut_line(results: Sequence[FileResult]) -> str:
 
 
 def missing_lines(results: Sequence[FileResult], most: int | None = None) -> list[str]:
-    """Name the runs without a result, those of one combination on one line: at most so many lines."""
+    """Return lines that name the runs without a result, one line per combination.
+
+    With `most` there are at most so many lines, and one that counts the rest.
+    """
     lines: list[str] = []
     for result in results:
         groups: dict[str, list[Missing]] = {}

@@ -1,4 +1,4 @@
-"""Answers of tests to what agents ask people."""
+"""Answers that tests give to the questions agents ask people."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 async def answer_approval(
     node: Node, approved: bool, /, *, agent: str | None = None, key: str | None = None, note: str = ""
 ) -> Approval:
-    """Wait until an agent asks for an approval (`self.approve`), answer it, and return it as it is kept.
+    """Wait until an agent asks for an approval (`self.approve`), answer it, and return its record.
 
-    Of several that wait it is the oldest; with `agent`, the oldest of the agent at that path, with `key`, the
-    one of this key. Raises ActionFailed if it has been decided meanwhile, NotFound at the node's end.
+    If several wait, the oldest is answered. `agent` limits this to the agent at that path, `key` to that key.
+    Raises ActionFailed if it has been decided meanwhile, NotFound at the node's end.
     """
     approvals = node.find(Approvals)
     await approvals.ready()

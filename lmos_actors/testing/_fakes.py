@@ -1,4 +1,4 @@
-"""Fakes: agents of a class whose answers the test has written down."""
+"""Fakes: agents of a class with answers that the test has prepared."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class AnswerSequence:
 
 
 def in_turn(*answers: object) -> AnswerSequence:
-    """Make an answer of a fake out of several: the first call gets the first, and so on.
+    """Return an answer of a fake that gives several in turn: the first call gets the first, and so on.
 
-    Calls are counted over all agents of the fake and all their incarnations. One call more than there are
-    answers is an error. Raises ValueError without any.
+    Calls are counted over all agents of the fake and all their incarnations. A call after the last answer is
+    an error. Raises ValueError if there are no answers.
     """
     if not answers:
         raise ValueError("in_turn() needs at least one answer")
@@ -56,15 +56,15 @@ def in_turn(*answers: object) -> AnswerSequence:
 
 
 def fake(cls: type[A], /, **answers: object) -> Callable[..., A]:
-    """Make a class that replaces an agent class and has prepared answers.
+    """Return a class that replaces an agent class and has prepared answers.
 
-    `forecast="sunny"`: a value, checked now against the type that the action declares. `forecast=KeyError`
-    or `ActionFailed(...)`: raised, so an undeclared one is a crash. A callable is called with the action's
+    `forecast="sunny"`: a value, checked now against the type that the action declares. `forecast=KeyError` or
+    `ActionFailed(...)`: raised, so an undeclared one is a crash. A callable is called with the action's
     arguments, without self; `async def` if it needs time. `in_turn(...)`: one after another. For an action
     with many outputs: an iterable of them. `units="kelvin"`: the value of a property.
 
-    Nothing of the original runs, not its constructor, `started`, lifespan or periodic turns. An action
-    without an answer that is invoked nevertheless crashes the fake with NotFaked, and the test fails.
+    Nothing of the original runs, not its constructor, `started`, lifespan or periodic turns. If an action
+    without an answer is invoked, the fake crashes with NotFaked, and the test fails.
 
     Raises TypeError for a name that is no action or property, an answer of another type, a callable that
     cannot take the arguments.
@@ -82,7 +82,7 @@ def fake(cls: type[A], /, **answers: object) -> Callable[..., A]:
 def _split_answers(
     cls: type[Agent], answers: dict[str, object]
 ) -> tuple[dict[str, object], dict[str, object]]:
-    """Separate answers of actions, by key, from values of properties, by attribute."""
+    """Return the answers of actions by key, and the values of properties by attribute. Raises TypeError."""
     actions = {h.__wrapped__.__name__: key for key, h in cls.__contract__.actions.items()}
     properties = [p.attribute for p in cls.__contract__.properties.values()]
     by_key: dict[str, object] = {}
@@ -106,7 +106,7 @@ def _unknown(cls: type[Agent], name: str, known: Iterable[str]) -> TypeError:
 
 
 def check_answer(op: Operation, answer: object) -> None:
-    """Check as much of an answer as can be known now. Raises TypeError."""
+    """Check an answer as far as it can be known before a call. Raises TypeError."""
     if isinstance(answer, AnswerSequence):
         for one in answer.answers:
             check_answer(op, one)
@@ -125,7 +125,7 @@ def check_answer(op: Operation, answer: object) -> None:
 
 
 def checked(op: Operation, value: object) -> Any:
-    """Return a value as the operation's type has it. Raises TypeError."""
+    """Return a value after a check against the operation's type. Raises TypeError."""
     try:
         return op.give(value)
     except InvalidInput as exc:
@@ -174,9 +174,9 @@ def _raised(answer: object) -> BaseException | None:
 
 
 def respond(double: str, request: DoubleRequest, answer: object) -> Any:
-    """Return the value of an answer, perhaps one to be awaited; raise what it should raise.
+    """Return the value of an answer, which may be awaitable, or raise its exception.
 
-    Raises NotFaked where there is no answer; then the test fails, even if it ignores the crash.
+    Raises NotFaked if there is no answer; then the test fails, even if it ignores the crash.
     """
     of_sequence = isinstance(answer, AnswerSequence)
     if isinstance(answer, AnswerSequence):
@@ -199,9 +199,10 @@ def respond(double: str, request: DoubleRequest, answer: object) -> Any:
 
 
 async def outputs(op: Operation, value: Any) -> Any:
-    """Return the output that a value stands for, awaited if it is awaitable, as the operation's type has it.
+    """Return the output that a value stands for, after a check against the operation's type.
 
-    For an action with many outputs, an asynchronous generator of them. Raises TypeError.
+    An awaitable value is awaited. For an action with many outputs, return an asynchronous generator of them.
+    Raises TypeError.
     """
     if inspect.isawaitable(value):
         value = await value
@@ -226,7 +227,7 @@ def _needs_time(answer: object) -> bool:
 
 
 def _faked(cls: type[Agent], op: Operation, answer: object) -> Operation:
-    """Make the operation that returns an answer instead of running the original."""
+    """Return the operation that gives an answer instead of running the original."""
 
     def at_once(request: DoubleRequest) -> Any:
         return respond(f"fake of {cls.__name__}", request, answer)

@@ -85,7 +85,7 @@ class Fault:
         self._chance = chance
 
     def count_call(self) -> bool:
-        """Count one call, and return whether this is one that goes wrong."""
+        """Count one call, and return whether it goes wrong."""
         self.calls += 1
         if self._rate is not None:
             assert self._chance is not None
@@ -96,12 +96,12 @@ class Fault:
         return hit
 
     def error(self) -> Exception | None:
-        """Return what it raises."""
+        """Return the exception that the fault raises, None if it raises none."""
         error = self.raises
         return error() if isinstance(error, type) else error and error.with_traceback(None)
 
     def problem(self) -> str | None:
-        """Return how the entry never took effect, None if it did: such a test would pass by accident."""
+        """Return why the entry never took effect, None if it did: such a test would pass by accident."""
         if not self.calls:
             return f"{self} met no call at all"
         missed = [number for number in self._numbers if number > self.calls]
@@ -118,8 +118,8 @@ def _as_numbers(numbers: int | Iterable[int] | None, what: str) -> tuple[int, ..
 class FaultPlan:
     """The faults of one node: `node.faults`, or made beforehand for `open_test_node(..., faults=plan)`.
 
-    Calls are counted for each entry, over all agents that it means and all their incarnations. An entry
-    that has not come to pass when the node ends fails the test.
+    Calls are counted for each entry, over all agents that it applies to and all their incarnations. An entry
+    that has had no effect when the node ends fails the test.
     """
 
     def __init__(self) -> None:
@@ -140,16 +140,16 @@ class FaultPlan:
         delay: float = 0.0,
         agent: str | None = None,
     ) -> Fault:
-        """Make calls of an action fail or wait, or reads and writes of a property.
+        """Make calls of an action, or reads and writes of a property, fail or wait.
 
-        `call`: the number of the call, from 1, or several numbers; or `rate`: the share of calls, drawn
-        from the seed; or neither: every call. `raises`: in the place of what the action does, or, with
-        `after`, once it has done it: ActionFailed is a declared failure, any other exception a crash.
-        `delay`: seconds before an `async def` action begins, `math.inf` for one that never answers.
-        `agent`: the path of the one agent meant, instead of all that have this action. Messages that wait
-        in a mailbox already are not touched.
+        `call`: the number of the call, from 1, or several numbers; or `rate`: the share of calls, drawn from
+        the seed; or neither: every call. `raises`: an exception in place of the action's effect, or, with
+        `after`, once the effect is there; ActionFailed is a declared failure, any other exception a crash.
+        `delay`: seconds before an `async def` action begins, `math.inf` for one that never answers. `agent`:
+        the path of one agent, instead of all that have this action. Messages that already wait in a mailbox
+        are not affected.
 
-        Raises ConfigError for an entry that can do nothing, or a delay on what takes no time.
+        Raises ConfigError for an entry that can do nothing, or a delay on anything but an `async def` action.
         """
         name = getattr(handle, "name", None)
         if not isinstance(name, str) or not (isinstance(handle, PropertyHandle) or _kind(handle) is not None):
@@ -170,7 +170,7 @@ class FaultPlan:
         raises: Exception | type[Exception],
         agent: str | None = None,
     ) -> Fault:
-        """Make starts of agents of a class fail: the first is 1, restarts count too. Raises ConfigError."""
+        """Make starts of agents of a class fail: the first start is 1, restarts count. Raises ConfigError."""
         what = f"the start of {cls.__name__}"
         entry = Fault(what, numbers=start, rate=None, raises=raises, after=False, delay=0.0, agent=agent)
         self._starts.append((cls, entry))
@@ -197,7 +197,7 @@ class FaultPlan:
         return [text for text in found if text is not None]
 
     def starting(self, slot: Any, cls: type) -> None:
-        """Raise what the start of this agent is to fail with."""
+        """Raise the exception that is planned for this start of an agent, if any."""
         entries = [e for meant, e in self._starts if issubclass(cls, meant) and e.agent in (None, slot.path)]
         struck = [entry for entry in entries if entry.count_call()]
         for entry in struck:
@@ -226,7 +226,7 @@ class FaultPlan:
 
 
 def _kind(handle: Any) -> int | None:
-    """Return the kind of an action's handle, None for what is none."""
+    """Return the kind of an action's handle, None for any other handle."""
     kinds = ((Turn, TURN), (Action, RUN), (StreamAction, STREAM))
     return next((kind for cls, kind in kinds if isinstance(handle, cls)), None)
 
@@ -240,7 +240,7 @@ def _keys(cls: type[Agent], handle: Any) -> tuple[str, ...]:
 
 
 def _has(cls: type[Agent], handle: Any) -> bool:
-    """Return whether the class, or one that it derives from, declares what the handle names."""
+    """Return whether the class, or one that it derives from, declares the handle."""
     members = (value for part in cls.__mro__ for value in vars(part).values())
     return any(value is handle or getattr(value, "handle", None) is handle for value in members)
 
@@ -266,12 +266,12 @@ class _CallFaults:
             slot.rt.record("fault", slot, affordance=op.name, call=entry.calls, **fields)
 
     def before(self) -> None:
-        """Raise what comes in the place of the effect."""
+        """Raise the exception planned in place of the effect, if any."""
         if self._before is not None:
             raise self._before
 
     def after(self) -> None:
-        """Raise what comes once the effect is there."""
+        """Raise the exception planned after the effect, if any."""
         if self._after is not None:
             raise self._after
 

@@ -1,4 +1,4 @@
-"""Fixtures and hooks for pytest with pytest-trio; without pytest they are there, and say so when used."""
+"""Fixtures and hooks for pytest with pytest-trio; without pytest they are plain functions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _restore(before: str | None) -> None:
 
 @_trio_fixture
 async def node(virtual_clock: VirtualClock) -> AsyncGenerator[TestNode]:
-    """Return a test node as of `open_test_node()`; the test takes the fixture `virtual_clock`, too."""
+    """Return an open test node, as by `open_test_node()`; the test takes the fixture `virtual_clock` too."""
     async with open_test_node() as opened:
         yield opened  # noqa: ASYNC119 -- pytest-trio ends its fixtures
 
@@ -103,7 +103,7 @@ def pytest_runtest_setup() -> None:
 
 @_wrapper
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Return how to run a failed test again."""
+    """Add to the report of a failed test how to run it again."""
     report = yield
     if report.failed and used_seeds:
         test = shlex.quote(_without_seed(item))
@@ -113,7 +113,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def _without_seed(item: pytest.Item) -> str:
-    """Take what `--lmos-seeds` has added out of a test's id."""
+    """Return a test's id without what `--lmos-seeds` has added to it."""
     given: Any = getattr(item, "callspec", None)
     seed = None if given is None else given.params.get("virtual_clock")
     if type(seed) is not int:

@@ -55,7 +55,7 @@ SHOWN: Final = 10  # messages that a failure lists
 class Received(Generic[R_contra]):
     """One message to a probe, which the test answers with `answer` or `fail`.
 
-    `args` are the arguments by parameter name. `agent` is the path of the receiver, `sender` that of the
+    `args` are the arguments by parameter name. `agent` is the path of the receiver, `sender` the path of the
     sending agent, None for code outside any agent. `at` is the time of arrival in seconds. `one_way`: no
     answer is expected. `cancelled`: the sender no longer waits. `answered`: there is an answer, or none is
     expected.
@@ -85,7 +85,7 @@ class Received(Generic[R_contra]):
         return f"{verb}{self.affordance}({args}){source} at {self.at:g} s"
 
     def answer(self, value: R_contra, /) -> None:
-        """Answer the message; for an action with many outputs with an iterable of them.
+        """Answer the message; an action with many outputs takes an iterable of them.
 
         Does nothing if the sender no longer waits. Raises TypeError for a value of another type than the
         action declares, RuntimeError if no answer is wanted or there is one already.
@@ -100,7 +100,7 @@ class Received(Generic[R_contra]):
     def fail(self, error: Exception, /) -> None:
         """Answer with an exception: ActionFailed is the action's own failure, any other crashes the probe.
 
-        Raises RuntimeError as `answer`.
+        Raises RuntimeError like `answer`.
         """
         self._settle()
         self._error = error
@@ -127,7 +127,8 @@ class Received(Generic[R_contra]):
 class _MessagePattern:
     """Pattern for a message: an affordance, and the arguments that matter.
 
-    Raises TypeError for what is no action or property of the class, or no parameter.
+    Raises TypeError for a handle that is no action or property of the class, or an argument without a
+    parameter.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class _MessagePattern:
         return f"{verb}{op.name}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def matches(self, message: Received[Any]) -> bool:
-        """Return whether this is the message."""
+        """Return whether the message fits the pattern."""
         same = message.affordance == self._op.name
         return same and all(_fits(value, message.args[name]) for name, value in self._match.items())
 
@@ -192,18 +193,18 @@ class _Inbox:
 
     @property
     def slot(self) -> Any:
-        """Slot of the probe's agent; the last started of several, None if there is none yet."""
+        """Slot of the probe's agent; the last started of several, None before the first start."""
         return next(reversed(self.slots), None)
 
     def put(self, message: Received[Any]) -> None:
-        """Record a message; unless it is answered without the test, it waits to be expected."""
+        """Record a message; it waits to be expected unless it is answered automatically."""
         self.log.append(message)
         if message.affordance not in self.automatic:
             self.waiting.append(message)
             self.notify()
 
     def take(self, message: Received[Any]) -> None:
-        """Remove an expected message from those that wait."""
+        """Move an expected message from the waiting to the taken ones."""
         self.waiting.remove(message)
         self.taken.append(message)
 
@@ -213,16 +214,16 @@ class _Inbox:
         event.set()
 
     async def changed(self) -> None:
-        """Wait until something has come."""
+        """Wait for the next `notify`."""
         await self._changed.wait()
 
 
 class Probe(Generic[A]):
-    """An agent that replaces one of a class and is controlled by the test.
+    """An agent that takes the place of one of a class and is controlled by the test.
 
-    Every invocation of an action waits for the test, in order of arrival: `expect` takes the next, its
-    `answer` or `fail` answers it. Writes of properties are carried out, and are messages to be expected
-    too; reads, observers and subscribers are served from the values that the test has set.
+    Every invocation of an action waits for the test, in order of arrival: `expect` takes the next, and its
+    `answer` or `fail` answers it. Writes of properties are carried out, and are messages to be expected too;
+    reads, observers and subscribers are served from the values that the test has set.
 
     `limit`: seconds of virtual time an `expect` waits at most. `strict`: messages that nobody expected, or
     nobody answered, fail the test when its node ends.
@@ -240,14 +241,14 @@ class Probe(Generic[A]):
 
     @property
     def factory(self) -> Callable[..., A]:
-        """The class to start, or to put in the place of the original, so that the probe has an agent."""
+        """The class to start, or to put in place of the original, so that the probe has an agent."""
         return self._class
 
     @property
     def ref(self) -> Ref[A]:
-        """The probe's ref; that of the agent started last, where it has several.
+        """The ref of the probe's agent; of several, the ref of the one started last.
 
-        Raises RuntimeError before its agent has been started.
+        Raises RuntimeError before the agent has been started.
         """
         slot = self._inbox.slot
         if slot is None:
@@ -282,13 +283,14 @@ class Probe(Generic[A]):
     @overload
     async def expect(self, handle: PropertyHandle[A, V], /, *args: object) -> Received[V]: ...
     async def expect(self, handle: Any, /, *args: object, **match: object) -> Received[Any]:
-        """Wait for the next message, which must be this one, and return it.
+        """Wait for the next message, which must fit, and return it.
 
         `args` and `match` are the arguments it must have, as many as the test cares about; a callable is
-        asked whether the argument fits. For a property, a write of it.
+        asked whether the argument fits. For a property, the message is a write of it.
 
-        Raises AssertionError with what did arrive when the next message is another one or none comes
-        within the limit; TypeError for what is no action or property of the class, or no parameter.
+        Raises AssertionError with the messages that did arrive if the next message is another one or none
+        comes within the limit; TypeError for a handle that is no action or property of the class, or an
+        argument without a parameter.
         """
         return await self._next(_MessagePattern(self._cls, handle, args, match), among=False)
 
@@ -303,7 +305,7 @@ class Probe(Generic[A]):
     @overload
     async def pick(self, handle: PropertyHandle[A, V], /, *args: object) -> Received[V]: ...
     async def pick(self, handle: Any, /, *args: object, **match: object) -> Received[Any]:
-        """As `expect`, but wait for the first message that matches; others before it stay to be expected."""
+        """Like `expect`, but wait for the first message that fits; earlier ones stay to be expected."""
         return await self._next(_MessagePattern(self._cls, handle, args, match), among=True)
 
     async def _next(self, pattern: _MessagePattern, *, among: bool) -> Received[Any]:
@@ -329,7 +331,7 @@ class Probe(Generic[A]):
         return "\n".join(lines)
 
     async def expect_no_message(self, seconds: float = 0.0) -> None:
-        """Wait so long, and until nothing is left to do then. Raises AssertionError if there is a message."""
+        """Wait `seconds`, then until nothing is left to do. Raises AssertionError if there is a message."""
         if seconds:
             await trio.sleep(seconds)
         await settle()
@@ -361,8 +363,8 @@ class Probe(Generic[A]):
 
         `reason`: `"normal"`, `"shutdown"`, `"error"`, or the class of the exception.
 
-        Raises AssertionError when none ends within the limit, or for another reason; RuntimeError when the
-        agent is not watched.
+        Raises AssertionError if none ends within the limit, or one ends for another reason; RuntimeError if
+        the agent is not watched.
         """
         path = ref.path
         ends = self._inbox.downs.get(slot_of(ref).number)
@@ -384,7 +386,7 @@ class Probe(Generic[A]):
     def always(self, handle: Turn[A, ..., Any] | Action[A, ..., Any, Any], answer: object, /) -> None:
         """Answer an action automatically from now on: a value, exception or callable as for `fake`.
 
-        Such messages are recorded, and need not be expected. Raises TypeError as `fake`.
+        Such messages are recorded, and need not be expected. Raises TypeError like `fake`.
         """
         op = _operation_of(self._cls, handle)
         check_answer(op, answer)
@@ -405,7 +407,7 @@ class Probe(Generic[A]):
         getattr(agent, self._cls.__contract__.events[handle.name].attribute).emit(value)
 
     def crash(self, error: Exception, /) -> None:
-        """End the present incarnation for an exception, as a bug of the agent would."""
+        """End the present incarnation with an exception, as a bug of the agent would."""
         self._running_slot().die(ExitReason("error", error=error))
 
     @contextmanager
@@ -422,7 +424,7 @@ class Probe(Generic[A]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Send one way, as the probe. Raises as `ref.tell_nowait`."""
+        """Send a one-way message as the probe. Raises like `ref.tell_nowait`."""
         with self.acting():
             ref.tell_nowait(handle, *args, **kwargs)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ._faults import FaultPlan
 
 Replacement: TypeAlias = "Callable[..., Agent] | Probe[Any]"
-"""A class, as `fake` makes it or a subclass of the original; or a probe."""
+"""A class made by `fake`, a subclass of the original, or a probe."""
 
 
 class NodeStaging:
@@ -27,7 +27,7 @@ class NodeStaging:
     def __init__(self, replace: Mapping[type[Agent], Replacement] | None, faults: FaultPlan) -> None:
         self.faults = faults
         self.agents: Callable[[], list[Ref[Any]]] = list
-        """Returns the agents of the node, once it is open."""
+        """Function that returns the agents of the node, once it is open."""
         self._replace: dict[type[Agent], type[Agent]] = {}
         self._probes: dict[Any, Probe[Any]] = {}
         self._unused: dict[type[Agent], None] = {}
@@ -47,7 +47,7 @@ class NodeStaging:
     # ---- the runtime's side
 
     def make(self, slot: Any) -> Any:
-        """Make the agent object of a slot: the original, or what stands in its place."""
+        """Return a new agent object for a slot: the original, or its replacement."""
         cls, factory = self._chosen(slot.factory)
         if cls is not None:
             self.faults.starting(slot, cls)
@@ -119,7 +119,7 @@ class NodeStaging:
 
 
 def _check_replacement(original: Any, other: Any) -> None:
-    """Refuse what cannot take the place of the original."""
+    """Raise ConfigError for a class that cannot take the place of the original."""
     classes = isinstance(original, type) and isinstance(other, type)
     if not (classes and issubclass(original, Agent) and issubclass(other, original)):
         name = getattr(original, "__name__", repr(original))

@@ -72,7 +72,7 @@ class TestNode(Node):
         return probe
 
     def crash(self, ref: Ref[Any], error: Exception, /) -> None:
-        """End the present incarnation of an agent for an exception, as a bug of it would.
+        """End the present incarnation of an agent with an exception, as a bug of the agent would.
 
         Nothing happens if it is down already. `await ref.ready()` waits for the next incarnation.
         """
@@ -94,17 +94,16 @@ async def open_test_node(
 ) -> AsyncGenerator[TestNode]:
     """Open a node whose time is virtual and whose ids, chance and order of tasks follow from `seed`.
 
-    Without `seed` it is the number in the environment's LMOS_ACTORS_SEED, else 0. An exception that leaves
-    the block carries a note with the seed. Inside `simulate` the node is that world's, seed and all.
+    `seed` defaults to the number in the environment's LMOS_ACTORS_SEED, else 0. An exception that leaves the
+    block carries a note with the seed. Inside `simulate` the node belongs to that world and has its seed.
     `replace` puts fakes, probes or subclasses in the place of agent classes, wherever in the node one is
-    started. `faults` is a plan made beforehand, for agents that `tree` starts. Durable agents are kept in
-    `store`, which is `"memory:"` where `tree` has any. In all else it is as `open_node`.
+    started. `faults` is a plan made beforehand, for agents that `tree` starts. `store` keeps durable agents;
+    it defaults to `"memory:"` if `tree` has any. Everything else is as in `open_node`.
 
-    When the block ends without an exception, but a probe was left with messages that nobody expected or
-    answered, a fake was asked what it has no answer for, or a planned fault or replacement was never met,
-    AssertionError says so; also when the root supervisor ends before the block does. Raises RuntimeError
-    where time is real; Deadlocked when the block can never end, as everything in the run waits for
-    something else.
+    Raises AssertionError when the block ends without an exception, but a probe still has messages that nobody
+    expected or answered, a fake was asked for an answer it does not have, or a planned fault or replacement
+    was never met; also when the root supervisor ends before the block. Raises RuntimeError if time is real,
+    and Deadlocked when the block can never end because everything in the run waits for something else.
     """
     environment = current_environment()
     chosen = environment.entropy.seed if environment is not None else seed_of_run() if seed is None else seed

@@ -28,9 +28,9 @@ _NO_VIRTUAL_TIME: Final = (
 
 
 async def settle() -> None:
-    """Wait until nothing is left to do at the present instant of virtual time; time does not go on meanwhile.
+    """Wait until nothing is left to do at the present instant of virtual time; time stands still meanwhile.
 
-    Raises RuntimeError where time is real.
+    Raises RuntimeError if time is real.
     """
     clock = virtual(trio.lowlevel.current_clock())
     await (clock.settle() if isinstance(clock, VirtualClock) else wait_all_tasks_blocked())
@@ -47,7 +47,7 @@ def virtual(clock: trio.abc.Clock) -> VirtualClock | MockClock:
 
 
 def enter_world(stack: AsyncExitStack, clock: VirtualClock | MockClock, seed: int) -> None:
-    """Make the current run a world of that seed, with deadlock detection, until the stack is unwound."""
+    """Make the current run a seeded world, with deadlock detection, until the stack is unwound."""
     timers: Timers = clock if isinstance(clock, VirtualClock) else _timers_of(stack)
     environment = Environment(seeded_entropy(seed, clock), timers)
     stack.callback(set_environment, None)
@@ -78,7 +78,7 @@ def _timers_of(stack: AsyncExitStack) -> TaskTimers:
 
 @contextmanager
 def _watching(clock: VirtualClock | MockClock, vigil: DeadlockWatch) -> Generator[None]:
-    """Alarm the vigil when no task can run and no deadline is left."""
+    """Alert the deadlock watch when no task can run and no deadline is left."""
     if isinstance(clock, VirtualClock):
         before, clock.on_deadlock = clock.on_deadlock, vigil.report_deadlock
         try:
