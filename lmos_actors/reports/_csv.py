@@ -40,7 +40,11 @@ def csv_text(results: Sequence[FileResult]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*_BEFORE, *(f"value.{name}" if name in taken else name for name in names), *_AFTER])
     for result in results:
-        writer.writerows(_cut_rows(result, names))
+        if result.cut is not None:
+            facts = {"runs": len(result.runs), "of": result.asked, "exit code": result.exit_code()}
+            unknown = [""] * (len(names) + 2)
+            for name, number in facts.items():
+                writer.writerow([result.file, result.name, *unknown, result.cut.why, name, "cut", "", number])
         for run in result.runs:
             writer.writerows(_rows(result, run, names))
         for missing in result.missing:
@@ -51,16 +55,6 @@ def csv_text(results: Sequence[FileResult]) -> str:
 def _head(result: FileResult, run: RunResult | Missing, names: Sequence[str]) -> list[object]:
     values = [_cell(run.values[name]) if name in run.values else "" for name in names]
     return [result.file, result.name, *values, run.seed, run.trial]
-
-
-def _cut_rows(result: FileResult, names: Sequence[str]) -> Iterator[list[object]]:
-    """Yield what is said of a file that was ended early."""
-    if result.cut is None:
-        return
-    facts = {"runs": len(result.runs), "of": result.asked, "exit code": result.exit_code()}
-    for name, number in facts.items():
-        unknown = [""] * (len(names) + 2)
-        yield [result.file, result.name, *unknown, result.cut.why, name, "cut", "", number]
 
 
 def _rows(result: FileResult, run: RunResult, names: Sequence[str]) -> Iterator[list[object]]:

@@ -50,10 +50,16 @@ def bands(runs: Sequence[tuple[str, RunResult]], most: int) -> list[dict[str, An
                 for time, value in zip(thin["times"], thin["values"], strict=True)
             ]
             found.setdefault((series.name, series.agg, combination), []).append(points)
-    return [
-        {"name": name, "agg": agg, "combination": combination, **band(*values_at(members))}
-        for (name, agg, combination), members in found.items()
-    ]
+    drawn: list[dict[str, Any]] = []
+    for (name, agg, combination), members in found.items():
+        values, measured = values_at(members)
+        columns = [five_numbers(sorted(each)) for each in values.values()]
+        band: dict[str, Any] = {"name": name, "agg": agg, "combination": combination}
+        band |= {"times": list(values), "n": measured}
+        for place, row in enumerate(("min", "q1", "median", "q3", "max")):
+            band[row] = [column[place] for column in columns]
+        drawn.append(band)
+    return drawn
 
 
 def values_at(
@@ -76,24 +82,17 @@ def values_at(
     return values, list(measured.values())
 
 
-def band(values: dict[float, list[float]], measured: list[int]) -> dict[str, list[Any]]:
-    """Return the five numbers of each instant, None where no run has a value."""
-    columns = [five_numbers(sorted(each)) for each in values.values()]
-    names = ("min", "q1", "median", "q3", "max")
-    rows = {name: [column[n] for column in columns] for n, name in enumerate(names)}
-    return {"times": list(values), "n": measured, **rows}
-
-
 def five_numbers(values: Sequence[float]) -> tuple[float | None, ...]:
-    """Return least, lower quartile, median, upper quartile and greatest of sorted values."""
+    """Return least, lower quartile, median, upper quartile and greatest of sorted values.
+
+    A quantile between two values is interpolated linearly. Without values all are None.
+    """
     if not values:
         return (None,) * 5
-    return tuple(quantile(values, part / 4) for part in range(5))
-
-
-def quantile(values: Sequence[float], part: float) -> float:
-    """Return a quantile of sorted values, interpolated linearly."""
-    place = part * (len(values) - 1)
-    below = int(place)
-    above = min(below + 1, len(values) - 1)
-    return values[below] + (values[above] - values[below]) * (place - below)
+    found: list[float] = []
+    for quarters in range(5):
+        place = quarters / 4 * (len(values) - 1)
+        below = int(place)
+        above = min(below + 1, len(values) - 1)
+        found.append(values[below] + (values[above] - values[below]) * (place - below))
+    return tuple(found)

@@ -27,10 +27,13 @@ def junit_xml(results: Sequence[FileResult]) -> str:
     Checks that compare several cells, and repetitions in a second process, are testcases of their own. Times
     are real seconds; virtual time, seed, values, hash of the message log and versions are properties.
     """
-    from xml.etree import ElementTree  # most commands write none
+    # late: both take long to import, and most commands write no report
+    from importlib.metadata import version
+    from xml.etree import ElementTree
 
     suites = _element("testsuites", name="lmos-actors")
-    versions = _versions()
+    python = ".".join(map(str, sys.version_info[:3]))
+    versions = {"python": python, **{package: version(package) for package in _PACKAGES}}
     for result in results:
         suites.append(_suite(result, versions))
     _count(suites, [suite for suite in suites if suite.tag == "testsuite"])
@@ -159,10 +162,3 @@ def _element(tag: str, **attributes: str) -> Element:
 def _clean(text: str) -> str:
     """Return a text with escapes for what XML cannot hold: control characters, halves of surrogate pairs."""
     return _NOT_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import version  # late: it takes long to import
-
-    python = ".".join(map(str, sys.version_info[:3]))
-    return {"python": python, **{package: version(package) for package in _PACKAGES}}

@@ -59,17 +59,17 @@ def mark_cut(diagram: str, results: Sequence[FileResult]) -> str:
     said = cut_line(results)
     if not said:
         return diagram
-    missing = [f"    %% {_comment(line)}\n" for line in missing_lines(results)]
+    missing: list[str] = []
+    for line in missing_lines(results):
+        # no braces: Mermaid takes `%%{` for a directive
+        comment = shorten(line, _SIZE + 40).replace("{", "(").replace("}", ")")
+        missing.append(f"    %% {comment}\n")
     empty = "sequenceDiagram\n    title no run has a result\n    participant a0 as user\n"
     head, title, *rest = (diagram or empty).splitlines(keepends=True)
     body = "".join(rest)
     title = title.rstrip("\n") + f" ({_text(said)})\n"
     over = next(iter(_PARTICIPANT.findall(body)), "a0")
     return "".join([head, title, *missing, body, f"    Note over {over}: {_text(said)}\n"])
-
-
-def _comment(text: str) -> str:
-    return shorten(text, _SIZE + 40).replace("{", "(").replace("}", ")")
 
 
 def _is_shown(kind: str, line: str) -> bool:
@@ -101,7 +101,11 @@ class _Diagram:
         """Return the lines for a record; none for an answer without a value."""
         if record.kind == "sent":
             self._note_request(record)
-            return self._arrow(str(record.get("from")), record)
+            verb, name = str(record.get("verb")), str(record.get("affordance"))
+            text = name if verb in ("tell", "invoke") else f"{verb} {name}"
+            text += f" {as_text(record.get('input'), _SIZE)}" if "input" in record.fields else ""
+            arrow = "-)" if verb == "tell" else "->>"
+            return self._line(str(record.get("from")), arrow, record.agent, text)
         if record.kind == "answered":
             return self._answer(record)
         if record.kind == "network" and record.get("affordance"):
@@ -111,12 +115,6 @@ class _Diagram:
             between = f"{record.get('from')} and {record.get('to')}: {what_of(record)}"
             return [self.note(record.agent, between)]
         return [self.note(record.agent, what_of(record))]
-
-    def _arrow(self, sender: str, record: Record) -> list[str]:
-        verb, name = str(record.get("verb")), str(record.get("affordance"))
-        text = name if verb in ("tell", "invoke") else f"{verb} {name}"
-        text += f" {as_text(record.get('input'), _SIZE)}" if "input" in record.fields else ""
-        return self._line(sender, "-)" if verb == "tell" else "->>", record.agent, text)
 
     def _answer(self, record: Record) -> list[str]:
         asker, verb = self.asked.get(record.get("id") or 0, ("", ""))

@@ -98,8 +98,11 @@ def is_renewal(line: str) -> bool:
 
 def message_text(record: Record) -> str:
     """Return a record as one line: `0.600000  user -> weather  invoke getWeather {"question": ...}  #4`."""
+    sender = record.get("from")
+    to = record.get("to") if record.kind == "network" else record.agent
+    who = f"{sender} -> {to}" if sender is not None else record.agent
     number = f"  #{record.get('id')}" if record.get("id") is not None else ""
-    return printable(f"{record.at:.6f}  {_sender_and_agent(record)}  {what_of(record)}{number}")
+    return printable(f"{record.at:.6f}  {who}  {what_of(record)}{number}")
 
 
 def shorten(text: str, size: int = SHOWN) -> str:
@@ -136,12 +139,6 @@ def clean(value: Any, depth: int = DEPTH) -> Any:
 def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
     """Return whether a value is a tuple, of any items."""
     return isinstance(value, tuple)
-
-
-def _sender_and_agent(record: Record) -> str:
-    sender = record.get("from")
-    to = record.get("to") if record.kind == "network" else record.agent
-    return f"{sender} -> {to}" if sender is not None else record.agent
 
 
 def what_of(record: Record) -> str:
@@ -198,7 +195,11 @@ def _asked(name: str, value: Any) -> str | None:
     if last["role"] != "tool":
         return f"{_compact(last.get('text', ''))} ({_count(messages)})"
     spoke = max((place for place, one in enumerate(messages) if mapped(one)["role"] != "tool"), default=-1)
-    results = [_result_of_tool(mapped(one)) for one in messages[spoke + 1 :]]
+    results: list[str] = []
+    for message in map(mapped, messages[spoke + 1 :]):
+        error = message.get("error")
+        outcome = f"failed: {error}" if error else f"= {_compact(message.get('result'))}"
+        results.append(f"{message.get('name')} {outcome}")
     return f"{', '.join(results)} ({_count(messages)})"
 
 
@@ -221,15 +222,6 @@ def _said(name: str, value: Any) -> str | None:
             return f"ends: {item.get('reason', 'stop')}, {tokens}"
         case _:
             return None
-
-
-def _result_of_tool(message: dict[str, Any]) -> str:
-    error = message.get("error")
-    return (
-        f"{message.get('name')} failed: {error}"
-        if error
-        else f"{message.get('name')} = {_compact(message.get('result'))}"
-    )
 
 
 def _count(messages: list[Any]) -> str:

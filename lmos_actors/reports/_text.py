@@ -214,16 +214,13 @@ def missing_lines(results: Sequence[FileResult], most: int | None = None) -> lis
                 lines.append(f"{result.name} {run.label}{trial}: begun, not ended")
             else:
                 groups.setdefault(combination(run), []).append(run)
-        lines += [_missing_line(result, label, runs) for label, runs in groups.items()]
+        for label, runs in groups.items():
+            seeds = seeds_text(dict.fromkeys(run.seed for run in runs))
+            trials = f", {count(len(runs), 'run')}" if result.trials > 1 else ""
+            name = " ".join(word for word in (result.name, label, seeds) if word)
+            lines.append(f"{name}{trials}: did not run")
     more = 0 if most is None else len(lines) - most
     return lines if more <= 0 else [*lines[:most], f"and {count(more, 'line')} more"]
-
-
-def _missing_line(result: FileResult, label: str, runs: Sequence[Missing]) -> str:
-    seeds = dict.fromkeys(run.seed for run in runs)
-    trials = f", {count(len(runs), 'run')}" if result.trials > 1 else ""
-    name = " ".join(word for word in (result.name, label, seeds_text(seeds)) if word)
-    return f"{name}{trials}: did not run"
 
 
 def summary(results: Sequence[FileResult], seconds: float) -> str:

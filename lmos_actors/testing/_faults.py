@@ -219,7 +219,11 @@ class FaultPlan:
                     written.append((cast("Any", handle).name, entry))
         if not planned:
             return table
-        faulty = {key: with_faults(slot, table[key], entries) for key, entries in planned.items()}
+        faulty: dict[str, Operation] = {}
+        for key, entries in planned.items():
+            op = table[key]
+            with_faults = {RUN: _run, STREAM: _stream}.get(op.kind, _turn)
+            faulty[key] = altered(op, with_faults(slot, op, entries))
         if written:
             faulty[WRITE_MANY] = altered(table[WRITE_MANY], _write_many(slot, table[WRITE_MANY], written))
         return {**table, **faulty}
@@ -243,11 +247,6 @@ def _has(cls: type[Agent], handle: Any) -> bool:
     """Return whether the class, or one that it derives from, declares the handle."""
     members = (value for part in cls.__mro__ for value in vars(part).values())
     return any(value is handle or getattr(value, "handle", None) is handle for value in members)
-
-
-def with_faults(slot: Any, op: Operation, entries: list[Fault]) -> Operation:
-    """Return an operation that goes wrong as planned."""
-    return altered(op, {RUN: _run, STREAM: _stream}.get(op.kind, _turn)(slot, op, entries))
 
 
 class _CallFaults:

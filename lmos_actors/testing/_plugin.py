@@ -106,16 +106,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Add to the report of a failed test how to run it again."""
     report = yield
     if report.failed and used_seeds:
-        test = shlex.quote(_without_seed(item))
-        commands = [f"{SEED_VARIABLE}={seed} pytest {test}" for seed in used_seeds]
+        test = item.nodeid
+        given: Any = getattr(item, "callspec", None)
+        own = None if given is None else given.params.get("virtual_clock")
+        if type(own) is int:  # `--lmos-seeds` has added it to the test's id
+            test = re.sub(rf"\[seed{own}\]$|-seed{own}(?=[\]-])|(?<=\[)seed{own}-", "", test, count=1)
+        commands = [f"{SEED_VARIABLE}={seed} pytest {shlex.quote(test)}" for seed in used_seeds]
         report.sections.append(("to run it again on the same seed", "\n".join(commands)))
     return report
-
-
-def _without_seed(item: pytest.Item) -> str:
-    """Return a test's id without what `--lmos-seeds` has added to it."""
-    given: Any = getattr(item, "callspec", None)
-    seed = None if given is None else given.params.get("virtual_clock")
-    if type(seed) is not int:
-        return item.nodeid
-    return re.sub(rf"\[seed{seed}\]$|-seed{seed}(?=[\]-])|(?<=\[)seed{seed}-", "", item.nodeid, count=1)

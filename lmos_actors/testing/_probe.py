@@ -140,8 +140,10 @@ class _MessagePattern:
             raise TypeError(f"{op.label} has {len(names)} parameters, not {len(args)}")
         self._match = dict(zip(names, args, strict=False))
         for name, value in match.items():
-            if name in self._match or name not in names:
-                raise _wrong_parameter(op, name, names)
+            if name not in names:
+                raise TypeError(f"{op.label} has no parameter {name!r}{hint_at(name, names)}")
+            if name in self._match:
+                raise TypeError(f"{op.label} got {name!r} twice")
             self._match[name] = value
 
     def __str__(self) -> str:
@@ -159,12 +161,6 @@ class _MessagePattern:
 
 def _fits(wanted: object, value: object) -> bool:
     return bool(wanted(value)) if callable(wanted) else bool(value == wanted)
-
-
-def _wrong_parameter(op: Operation, name: str, names: list[str]) -> TypeError:
-    if name in names:
-        return TypeError(f"{op.label} got {name!r} twice")
-    return TypeError(f"{op.label} has no parameter {name!r}{hint_at(name, names)}")
 
 
 def _operation_of(cls: type[Agent], handle: Any) -> Operation:
