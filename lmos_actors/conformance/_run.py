@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from lmos_actors.transport import Network
 
-_FINDING: Final = 10.0  # seconds at least that a description may take
 _WAYS: Final = (
     AS_WRITTEN,
     AS_IN_EXAMPLES,
@@ -66,7 +65,8 @@ class ConformOptions(JudgingOptions):
 
     async def find(self, network: Network, url: str) -> LmosServer:
         """Find the server, and how it is spoken to. Raises Unreachable and ConfigError."""
-        access = attrs.evolve(self.access(network), patience=max(self.patience, _FINDING))
+        # a description may take longer than an answer: ten seconds at least
+        access = attrs.evolve(self.access(network), patience=max(self.patience, 10.0))
         target = await find_target(url, access, thing=self.thing, description=self.description)
         if target.thing.description is not None:
             self.hints.check(properties=target.properties, actions=target.actions, events=target.events)

@@ -44,7 +44,6 @@ WHERE: Final = "lmos"
 
 _FIXTURE: Final = "lmos_case"
 _ID, _VERDICT, _SEEN = "lmos_case", "lmos_verdict", "lmos_seen"
-_WIDTH: Final = 160
 _ALONE: Final = (
     "give --lmos-url URL, or override the fixture lmos_url to give the URL of a server that you start"
 )
@@ -247,7 +246,8 @@ def pytest_collection_modifyitems(
 
     Raises pytest.UsageError.
     """
-    if config.getoption("--lmos-url") is None or any(_FIXTURE in _fixtures(item) for item in items):
+    is_taken = any(_FIXTURE in getattr(item, "fixturenames", ()) for item in items)
+    if config.getoption("--lmos-url") is None or is_taken:
         return
     config.stash[_options] = options_of(config)
     found: Cases = _made(Cases, session, name=WHERE, nodeid=WHERE)
@@ -257,10 +257,6 @@ def pytest_collection_modifyitems(
 
 def _made(cls: Any, parent: pytest.Collector, **facts: Any) -> Any:
     return cls.from_parent(parent, **facts)  # whose types pytest leaves open
-
-
-def _fixtures(item: pytest.Item) -> Sequence[str]:
-    return getattr(item, "fixturenames", ())
 
 
 # --- tests in a test file
@@ -332,7 +328,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section("conformance of LMOS servers")
     for one in reported_cases:
         if one[_VERDICT] == Verdict.TOLERATED.value:
-            terminalreporter.line(f"tolerated  {one[_ID]}: {cut(one[_SEEN], _WIDTH)}")
+            terminalreporter.line(f"tolerated  {one[_ID]}: {cut(one[_SEEN], 160)}")
     terminalreporter.line(f"{len(reported_cases)} case{'s' * (len(reported_cases) != 1)}: {counted(numbers)}")
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _PACKAGES = ("lmos-actors", "trio", "msgspec", "attrs")
 _NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ATTRIBUTE = 300
 
 
 def junit_xml(results: Sequence[FileResult]) -> str:
@@ -140,7 +139,7 @@ def _case_of_repetition(result: FileResult, again: Repeated) -> Element:
 
 
 def _not_ok(case: Element, kind: str, message: str, sort: str, text: str) -> None:
-    found = _element(kind, message=shorten(message, _ATTRIBUTE), type=sort)
+    found = _element(kind, message=shorten(message, 300), type=sort)
     found.text = _clean(text)
     case.append(found)
 

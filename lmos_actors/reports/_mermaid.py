@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 MOST_MESSAGES = 400
 """Most arrows and notes of one diagram."""
 
-MOST_TAKING_PART = 60
 _SIZE = 80
 _PASSED_OVER = frozenset({"delivered", "started", "stopped"})
 _KIND = re.compile(r'\{"n":\d+,"t":[^,]+,"kind":"(\w+)"')
@@ -137,7 +136,7 @@ class _Diagram:
 
     def _name(self, agent: str) -> str:
         """Return the short name of a participant; those beyond the limit share one name."""
-        if agent not in self.taking_part and len(self.taking_part) >= MOST_TAKING_PART:
+        if agent not in self.taking_part and len(self.taking_part) >= 60:
             self.crowded = True
             return "others"
         return f"a{self.taking_part.setdefault(agent, len(self.taking_part))}"

@@ -17,16 +17,11 @@ if TYPE_CHECKING:
 LAST = 20
 """Number of last messages shown for a failed run."""
 
-DEPTH = 60
-"""Depth below which plain data is shown as text."""
-
 SHOWN = 160
 """Most characters shown of a value."""
 
 _PASSED_OVER = ('"kind":"delivered"', '"kind":"started"', '"kind":"stopped"')
-_LOOK = 64  # number, instant and kind stand before this column
 _RENEWAL = '"agent":"directory","affordance":"partiallyUpdateThing"'
-_RENEWAL_LOOK = 160
 _OWN = frozenset({"n", "t", "kind", "agent"})
 
 
@@ -78,7 +73,7 @@ def last_messages(lines: Sequence[str], count: int = LAST) -> tuple[str, ...]:
     for line in reversed(lines):
         if len(found) == count:
             break
-        head = line[:_LOOK]
+        head = line[:64]  # holds number, instant and kind
         if (
             head.startswith('{"n":')
             and not any(kind in head for kind in _PASSED_OVER)
@@ -93,7 +88,7 @@ def is_renewal(line: str) -> bool:
 
     Renewals are as frequent as heartbeats, and say as little.
     """
-    return _RENEWAL in line[:_RENEWAL_LOOK] and ('"patch":{}' in line or line.endswith('"value":null}'))
+    return _RENEWAL in line[:160] and ('"patch":{}' in line or line.endswith('"value":null}'))
 
 
 def message_text(record: Record) -> str:
@@ -119,8 +114,11 @@ def as_text(value: Any, size: int = SHOWN) -> str:
         return shorten(repr(value), size)
 
 
-def clean(value: Any, depth: int = DEPTH) -> Any:
-    """Return plain data that every JSON reader takes: no infinities, no halves of surrogate pairs."""
+def clean(value: Any, depth: int = 60) -> Any:
+    """Return plain data that every JSON reader takes: no infinities, no halves of surrogate pairs.
+
+    What is nested deeper than `depth` becomes text.
+    """
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if value is None or isinstance(value, int):

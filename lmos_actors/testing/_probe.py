@@ -48,8 +48,6 @@ V = TypeVar("V")
 R_contra = TypeVar("R_contra", contravariant=True)
 
 LIMIT: Final = 3.0  # seconds of virtual time that an `expect` waits
-UNBOUNDED: Final = 1 << 30  # runs at a time: every message reaches the test at once
-SHOWN: Final = 10  # messages that a failure lists
 
 
 class Received(Generic[R_contra]):
@@ -323,7 +321,7 @@ class Probe(Generic[A]):
     def _with_log(self, what: str) -> str:
         lines = [f"{self!r} {what}"]
         log = self._inbox.log
-        lines += [f"  received {message}" for message in log[-SHOWN:]] or ["  nothing was received"]
+        lines += [f"  received {message}" for message in log[-10:]] or ["  nothing was received"]
         return "\n".join(lines)
 
     async def expect_no_message(self, seconds: float = 0.0) -> None:
@@ -453,7 +451,8 @@ class Probe(Generic[A]):
 
     def _alter(self, key: str, op: Operation) -> Operation:
         if not op.internal:
-            return answered(op, self._answer, concurrency=UNBOUNDED)
+            # without a limit on runs: every message reaches the test at once
+            return answered(op, self._answer, concurrency=1 << 30)
         return answered_in_turn(op, self._write) if op.verb in ("write", "write many") else op
 
     def _write(self, request: DoubleRequest) -> None:

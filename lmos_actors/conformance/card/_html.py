@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from ._verdicts import Card, Result, Traffic
 
-OF_PASSED: Final = 40
-"""Lines of the traffic that are shown of a passed case."""
-
 _WORDS: Final = LABELS | {Verdict.PASSED: "passed", Verdict.FAILED: "failed"}
 _TRIED: Final = (Verdict.PASSED, Verdict.TOLERATED, Verdict.FAILED)
 
@@ -74,7 +71,8 @@ def _group(name: str, results: Sequence[Result]) -> dict[str, Any]:
 
 
 def _case(result: Result) -> dict[str, Any]:
-    most = OF_PASSED if result.verdict is Verdict.PASSED else len(result.traffic)
+    # a passed case shows its last 40 lines of traffic
+    most = 40 if result.verdict is Verdict.PASSED else len(result.traffic)
     left = max(0, len(result.traffic) - most)
     missing = result.left_out + left
     return {

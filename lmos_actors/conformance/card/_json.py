@@ -67,12 +67,9 @@ def _section(section: Section) -> dict[str, str]:
     return {"document": section.document, "place": section.place}
 
 
-def json_of(data: Any) -> str:
-    """Write plain data as JSON that can be encoded: halves of surrogate pairs are escaped."""
-    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "backslashreplace").decode() + "\n"
-
-
 def card_json(card: Card, *, exit_code: int | None = None) -> str:
     """Write a card as one JSON object. `exit_code`: unless it follows from the verdicts."""
-    return json_of(card_data(card, exit_code=exit_code))
+    data = card_data(card, exit_code=exit_code)
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    # halves of surrogate pairs are escaped, so that the text can be encoded
+    return text.encode("utf-8", "backslashreplace").decode() + "\n"

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from ._verdicts import Card, Result
 
-MAX_TRAFFIC: Final = 20
-"""Lines of the traffic that are shown."""
-
 _NOT_XML: Final = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SKIPPED: Final = (Verdict.NOT_OFFERED, Verdict.NOT_RUN)
 
@@ -98,9 +95,7 @@ def _case(group: str, result: Result) -> Element:
         failed = result.verdict is Verdict.FAILED
         attributes = {"message": cut(result.seen, WIDTH), "type": "failed"} if failed else {}
         element = _element("failure" if failed else "system-out", **attributes)
-        element.text = _clean(
-            "\n".join([*said_lines(result), *last_traffic(result, MAX_TRAFFIC, width=WHOLE)])
-        )
+        element.text = _clean("\n".join([*said_lines(result), *last_traffic(result, 20, width=WHOLE)]))
         case.append(element)
     return case
 

@@ -76,15 +76,13 @@ def traffic_lines(
     """
     several = several or len({each.connection for each in traffic}) > 1
     lines = [f"({left_out} more before)"] if left_out else []
-    return lines + [_traffic_line(each, width, several=several) for each in traffic]
-
-
-def _traffic_line(each: Traffic, width: int, *, several: bool) -> str:
-    mark = f"{each.connection or 'http'}" if several else ""
-    kind = "" if each.kind in _BARE else f"{each.kind} "
-    text = each.text if len(each.text) <= width else _UUID.sub(r"\1…", each.text)
-    size = f"  ({each.size} bytes)" if each.size > len(each.text.encode("utf-8", "replace")) else ""
-    return f"{mark}{'>' if each.sent else '<'} {kind}{cut(text, width)}{size}".rstrip()
+    for each in traffic:
+        mark = f"{each.connection or 'http'}" if several else ""
+        kind = "" if each.kind in _BARE else f"{each.kind} "
+        text = each.text if len(each.text) <= width else _UUID.sub(r"\1…", each.text)
+        size = f"  ({each.size} bytes)" if each.size > len(each.text.encode("utf-8", "replace")) else ""
+        lines.append(f"{mark}{'>' if each.sent else '<'} {kind}{cut(text, width)}{size}".rstrip())
+    return lines
 
 
 def last_traffic(result: Result, most: int, *, width: int = WIDTH) -> list[str]:
@@ -179,13 +177,6 @@ def _under(head: str, text: str) -> list[str]:
     return [*lines[:-1], f"{lines[-1]}… and {more} characters more"] if more > 0 else lines
 
 
-def sum_line(card: Card) -> str:
-    """Return the line of all cases."""
-    number = len(card.results)
-    counts = counts_text(card.results) or "none"
-    return f"{number} case{'s' * (number != 1)} in {card.seconds:.1f} s: {counts}"
-
-
 def end_lines(card: Card) -> list[str]:
     """Return the end of the card: the sums, the dialect that was used, the command for a repetition."""
     title = card.title or card.thing
@@ -196,9 +187,11 @@ def end_lines(card: Card) -> list[str]:
         "again": card.command,
     }
     width = max(map(len, facts)) + 1
+    number = len(card.results)
+    counts = counts_text(card.results) or "none"
     return [
         *([card.cut] if card.cut else []),
-        sum_line(card),
+        f"{number} case{'s' * (number != 1)} in {card.seconds:.1f} s: {counts}",
         *(f"{f'{name}:':{width}} {cut(text, LONGEST)}" for name, text in facts.items() if text),
     ]
 

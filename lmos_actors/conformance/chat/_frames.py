@@ -18,7 +18,6 @@ BAD: Final[Chapter[ChatContext]] = Chapter()
 BYTES: Final[Chapter[ChatContext]] = Chapter()
 
 MANY: Final = 150
-LARGEST: Final = 64 << 20
 _ERROR: Final = omnia("Error Codes")
 _INVALID: Final = "INVALID_MESSAGE"
 
@@ -224,7 +223,7 @@ async def utf8(context: ChatContext) -> None:
 async def too_large(context: ChatContext) -> None:
     talk = await context.talk()
     size = context.capabilities(talk).get("max_payload_size")
-    if not isinstance(size, int) or not 0 < size <= LARGEST:
+    if not isinstance(size, int) or not 0 < size <= 64 << 20:
         context.not_offered(f"max_payload_size is {size}")
     with suppress(ConnectionGone):  # it does not read to the end
         await talk.socket.send_frame(TEXT, b'{"type":"message","content":"' + b"x" * size + b'"}')

@@ -58,7 +58,9 @@ async def tool_asked(context: ChatContext) -> None:
     talk, call = await _asked(context)
     await talk.send({"type": "tool_call_ack", "tool_call_ack": {"call_id": call["id"]}})
     await talk.send({"type": "tool_result", "tool_result": {"call_id": call["id"], "result": "here"}})
-    await _must_end(context, talk)
+    turn = await talk.turn()
+    if turn.end["type"] != "done":
+        context.fail(shown(turn.end))
 
 
 @TOOLS.case(
@@ -82,12 +84,6 @@ async def _asked(context: ChatContext) -> tuple[Talk, Frame]:
     if frame["type"] != "tool_call" or not isinstance(call.get("id"), str):
         context.fail(f"the client is not asked: {shown(frame)}")
     return talk, call
-
-
-async def _must_end(context: ChatContext, talk: Talk) -> None:
-    turn = await talk.turn()
-    if turn.end["type"] != "done":
-        context.fail(shown(turn.end))
 
 
 # ---- uploads

@@ -15,7 +15,7 @@ from lmos_actors.conformance.wire import Refused
 from ._context import ANSWER, inside, shown, with_query
 
 if TYPE_CHECKING:
-    from ._context import ChatContext, Frame, Talk
+    from ._context import ChatContext, Talk
 
 OPENING: Final[Chapter[ChatContext]] = Chapter()
 TURNS: Final[Chapter[ChatContext]] = Chapter()
@@ -72,10 +72,6 @@ async def announced(context: ChatContext) -> None:
         context.differs("announced-late", "nothing comes before the first message")
         await talk.say()
         frame = await talk.of_type("connected", within=ANSWER)
-    _must_announce(context, frame)
-
-
-def _must_announce(context: ChatContext, frame: Frame | bytes | None) -> None:
     session = frame.get("session_id") if isinstance(frame, dict) else None
     is_right = isinstance(frame, dict) and frame["type"] == "connected"
     if not is_right or not isinstance(session, str) or not session:
@@ -323,14 +319,11 @@ async def second_waits(context: ChatContext) -> None:
 async def fails(context: ChatContext) -> None:
     talk = await context.talk()
     turn = await talk.ask(context.hint("fails"))
-    _must_be_error(context, turn.end)
+    error = inside(turn.end, "error")
+    is_error = turn.end["type"] == "error"
+    if not is_error or not all(isinstance(error.get(name), str) for name in ("code", "message")):
+        context.fail(shown(turn.end))
     await talk.must_go_on("an error")
-
-
-def _must_be_error(context: ChatContext, frame: Frame) -> None:
-    error = inside(frame, "error")
-    if frame["type"] != "error" or not all(isinstance(error.get(name), str) for name in ("code", "message")):
-        context.fail(shown(frame))
 
 
 def _taken(id: str, title: str, expected: str, section: Any, **members: Any) -> None:

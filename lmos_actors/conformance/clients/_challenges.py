@@ -62,7 +62,6 @@ A_WHILE: Final = 0.3
 
 _SMALL: Final = (2, 65_536)
 """The window of a stream that is a challenge, and how many items there have to be."""
-_WORDS: Final = 5
 _PROBLEM: Final = "urn:lmos-actors:errors#challenge"
 _LETTERS: Final = ' Grüße \u00a0 \u2028 \U0001f70a \U0001f469\u200d\U0001f680 "quoted" \\ \t e\u0301 \u05d0'
 
@@ -114,7 +113,7 @@ class ChallengeThing(ScriptedThing):
             return []
 
         def end() -> Done:
-            missing = _WORDS - len(words)
+            missing = 5 - len(words)
             return Done({"token": f"{missing} words are missing" if missing > 0 else self.token("stream")})
 
         return Taking(take, end)

@@ -157,17 +157,14 @@ class JudgingCodec(WebSocketCodec):
         self._notes.tried("returns-close" if self.said_close else "close")
         self._notes.tried("nothing-after-close")
         if not self.said_close:
-            self._judge_close(payload)
+            code = int.from_bytes(payload[:2], "big")
+            if len(payload) == 1 or (payload and not is_close_code(code)):
+                self._wrong("close", f"a Close with {payload[:2].hex()}, which is no code that may be sent")
+            try:
+                payload[2:].decode()
+            except UnicodeDecodeError:
+                self._wrong("close", "the reason of a Close is not UTF-8")
         super().on_close(payload)
-
-    def _judge_close(self, payload: bytes) -> None:
-        code = int.from_bytes(payload[:2], "big")
-        if len(payload) == 1 or (payload and not is_close_code(code)):
-            self._wrong("close", f"a Close with {payload[:2].hex()}, which is no code that may be sent")
-        try:
-            payload[2:].decode()
-        except UnicodeDecodeError:
-            self._wrong("close", "the reason of a Close is not UTF-8")
 
     def lost(self, *, by_peer: bool) -> None:
         """Judge how the connection has ended."""

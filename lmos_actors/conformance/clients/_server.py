@@ -8,7 +8,7 @@ were right, so that one error does not hide the next.
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from ._log import ClientNotes
 
-_RETURN: Final = 10.0  # seconds at least that a client is waited for that is to come back
-
 
 class ChallengeNetwork(NetworkServer):
     """Serves the challenges, and judges handshakes."""
@@ -39,7 +37,8 @@ class ChallengeNetwork(NetworkServer):
 
     def __init__(self, server: ChallengeServer) -> None:
         super().__init__(server, ChallengePages(server))
-        self.visits = Visits(server, lambda: _RETURN if server.notes.is_open("reconnects") else 0.0)
+        # a client that has to come back is waited for, ten seconds at least
+        self.visits = Visits(server, lambda: 10.0 if server.notes.is_open("reconnects") else 0.0)
         self._used: dict[str, str] = {}
 
     def refused(self, head: RequestHead) -> Reply | None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ._codec import JudgingServer
     from ._log import ConnectionLog
 
-_AWAY: Final = 3.0  # seconds at least, until a client is taken to have left for good
 _AGENTS: Final = 8  # kinds of clients that are named
 _TOKEN: Final = re.compile(r"(?<=token=)[^&]*")
 _HIDDEN: Final = ("authorization", "cookie", "proxy-authorization")
@@ -66,4 +65,5 @@ class Visits:
             if not self._open and self._visits == visits:
                 self.left.set()
 
-        self._server.after(max(_AWAY, self._awaited(), 2 * self._server.patience), has_left)
+        # then the client is taken to have left for good
+        self._server.after(max(3.0, self._awaited(), 2 * self._server.patience), has_left)

@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 
 Path: TypeAlias = tuple[str | int, ...]
 
-_DEEPEST: Final = 4
-_WIDEST: Final = 60  # places of a schema that are looked at
 _ITEMS: Final = 100
-_SOME: Final = 20  # members that are left out, one by one
 _BEYOND_ASCII: Final = "Grüße, 你好 🙂"
 _OTHERS: Final[tuple[tuple[tuple[str, ...], str, Any], ...]] = (
     (("string",), "a text", "nonsense"),
@@ -53,7 +50,7 @@ class Proposal:
 
 def proposals(schema: Schema, base: Any) -> Iterator[Proposal]:
     """Propose values at the bounds and wrong ones, each the same as `base` but in one place."""
-    for path, part, is_needed in islice(_places(schema, (), schema, Budget()), _WIDEST):
+    for path, part, is_needed in islice(_places(schema, (), schema, Budget()), 60):
         here = found_at(base, path)
         if here is _NOTHING:
             continue
@@ -103,7 +100,7 @@ def _places(
 
     With each goes whether there must be something: where there need not be, null may well count as nothing.
     """
-    if len(path) > _DEEPEST:
+    if len(path) > 4:
         return
     for plain in branches(schema, root, budget):
         yield path, plain, is_needed
@@ -115,7 +112,11 @@ def _places(
 
 
 def _of_place(schema: Schema, here: Any, place: str, is_needed: bool) -> Iterator[Proposal]:
-    yield from _wrong_kinds(schema, place)
+    kinds = kinds_of(schema)
+    for words, name, value in _OTHERS:
+        if not any(word in kinds for word in words):
+            yield Proposal(deepcopy(value), "invalid", f"{place} is {name}")
+            break  # one value of another type
     if is_needed:
         yield Proposal(None, "invalid", f"{place} is null")
     if "const" in schema or "enum" in schema:
@@ -131,15 +132,6 @@ def _of_place(schema: Schema, here: Any, place: str, is_needed: bool) -> Iterato
         yield from _of_array(schema, here, place)
     elif is_object(here):
         yield from _of_object(schema, here, place)
-
-
-def _wrong_kinds(schema: Schema, place: str) -> Iterator[Proposal]:
-    """Propose a value of another type."""
-    kinds = kinds_of(schema)
-    for words, name, value in _OTHERS:
-        if not any(word in kinds for word in words):
-            yield Proposal(deepcopy(value), "invalid", f"{place} is {name}")
-            return
 
 
 def _of_enum(schema: Schema, place: str) -> Iterator[Proposal]:
@@ -215,7 +207,7 @@ def _of_object(schema: Schema, here: dict[str, Any], place: str) -> Iterator[Pro
     required = [each for each in as_list(schema.get("required")) if each in here]
     bare = {name: value for name, value in here.items() if name in required}
     yield Proposal(bare, "boundary", f"{place} has only what is required")
-    for missing in required[:_SOME]:
+    for missing in required[:20]:
         rest = {name: value for name, value in here.items() if name != missing}
         yield Proposal(rest, "invalid", f"{place} lacks {missing}")
     least, most = as_number(schema.get("minProperties")), as_number(schema.get("maxProperties"))

@@ -37,10 +37,7 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["valid", "boundary", "invalid"]
 
 _TRIES: Final = 40
-_ENDLESS: Final = 2  # of them
 _MAX_MESSAGE: Final = 300  # characters
-_LONGEST: Final = 65_536  # characters of a schema
-_PROPOSED: Final = 200  # values
 
 
 @attrs.frozen
@@ -122,7 +119,7 @@ def _checked(schema: str) -> _Checked:
 def _makeable(schema: Mapping[str, Any]) -> _Checked:
     """Compile a schema that values are to be made for. Raises ValueError."""
     text = _text(schema)
-    if len(text) > _LONGEST:
+    if len(text) > 65_536:
         raise ValueError(f"a data schema of {len(text)} characters is too long to make values for")
     return _checked(text)
 
@@ -177,7 +174,7 @@ def _first(
         except Unmakeable as error:
             why = f"no value that fits can be made: {error}"
             endless += error.endless
-            if endless > _ENDLESS:
+            if endless > 2:
                 break
             continue
         if checked.proves(made, valid=True) and wanted(made):
@@ -233,7 +230,7 @@ def _proposed(schema: Mapping[str, Any], random: Random) -> Iterable[Proposal]:
         base = _first(schema, (Maker(dict(schema), random, members="all") for _ in range(_TRIES)))
     except ValueError:
         return ()
-    return islice(proposals(dict(schema), base), _PROPOSED)
+    return islice(proposals(dict(schema), base), 200)
 
 
 def _chosen(kinds: dict[Kind, list[Sample]], random: Random, most: int) -> tuple[Sample, ...]:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     Made: TypeAlias = "Callable[[Random], str]"
 
 _LONGEST: Final = 10_000  # characters
-_WIDEST: Final = 1_000  # characters of an expression
-_DEEPEST: Final = 30
 _DIGITS: Final = "0123456789"
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 _WORD: Final = f"{_LETTERS}{_LETTERS.upper()}{_DIGITS}_"
@@ -31,7 +29,7 @@ class _Unsupported(Exception):
 
 def matching(pattern: str, random: Random) -> str | None:
     """Make a text that should match, None where the expression has what is not understood here."""
-    if len(pattern) > _WIDEST:
+    if len(pattern) > 1_000:
         return None
     try:
         reader = _Reader(pattern)
@@ -110,7 +108,7 @@ class _Reader:
             while self._next() != ">":
                 pass
         self._depth += 1
-        if self._depth > _DEEPEST:
+        if self._depth > 30:
             raise _Unsupported
         found = self.alternatives()
         self._depth -= 1

@@ -14,8 +14,6 @@ MOST: Final = 4_000
 """Schemas that are looked at, and values that are made, for one value."""
 
 _WIDEST: Final = 16  # alternatives that are combined with others
-_GREATEST: Final = 1.7e308
-_VALUES: Final = 1_000  # of an enum, that are looked for in another
 _KINDS: Final = (
     ("object", ("properties", "required", "additionalProperties", "minProperties", "maxProperties")),
     ("array", ("items", "minItems", "maxItems", "uniqueItems", "contains")),
@@ -48,7 +46,7 @@ def as_number(value: object) -> int | float | None:
     """Return plain data that is a number, or None; also for one that is beyond what others can count with."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value if abs(value) <= _GREATEST else None
+    return value if abs(value) <= 1.7e308 else None
 
 
 def merged(first: Schema, second: Schema) -> Schema:
@@ -65,7 +63,7 @@ def merged(first: Schema, second: Schema) -> Schema:
         both = {name: merged(as_object(left[name]), as_object(right[name])) for name in left if name in right}
         found["properties"] = {**left, **right, **both}
     if "enum" in first and "enum" in second:
-        found["enum"] = [each for each in as_list(first["enum"]) if each in as_list(second["enum"])[:_VALUES]]
+        found["enum"] = [each for each in as_list(first["enum"]) if each in as_list(second["enum"])[:1_000]]
     return found
 
 

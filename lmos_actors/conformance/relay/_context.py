@@ -35,9 +35,6 @@ RELAY: Final = "relay"
 ENDING: Final = 1.0
 """Seconds that a relay has to end a connection which the kit has closed."""
 
-NOTICED: Final = 0.1
-"""Seconds in which a relay notices that a connection is gone."""
-
 Frame: TypeAlias = dict[str, Any]
 
 
@@ -162,7 +159,7 @@ class RelayAgent:
             await self.socket.end(ENDING)
             await self.socket.stream_end(ENDING)
         await self.socket.aclose()
-        await trio.sleep(NOTICED)
+        await trio.sleep(0.1)  # until the relay has noticed
 
     # ---- in
 

@@ -22,7 +22,6 @@ OPENING: Final[Chapter[RelayContext]] = Chapter()
 REGISTRATION: Final[Chapter[RelayContext]] = Chapter(section=relay_page("registration"), needs="registration")
 PAGES: Final[Chapter[RelayContext]] = Chapter(section=relay_page("server"))
 
-_MADE_UP: Final = 20  # ids: one relay makes up one of eight that is none
 ID: Final = re.compile(r"(?=.{3,64}$)[a-z0-9]+(-+[a-z0-9]+)*")
 _AUTHENTICATION: Final = relay_page("authentication")
 _WELCOME: Final = relay("welcome")
@@ -231,7 +230,7 @@ async def named(context: RelayContext) -> None:
 )
 async def made_up(context: RelayContext) -> None:
     await must_be_open(context)
-    for _ in range(_MADE_UP):
+    for _ in range(20):  # one relay makes up an invalid id one time in eight
         answer = await context.register()
         found = identity_in(answer)
         if answer.status != 200 or found is None:

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.clients import ClientNotes, ConnectionLog
     from lmos_actors.conformance.scripted import Reply
 
-RETURN: Final = 30.0
-"""Seconds in which a client has to come back: it may take longer each time."""
-
 NEVER: Final = 5.0
 """Seconds in which a client must not come back."""
 
@@ -26,8 +23,6 @@ BUSY: Final = 2.0
 ATTEMPTS: Final = 10
 """Most attempts while it is refused by 503."""
 
-_EARLY: Final = 0.05  # seconds that clocks may differ by
-
 
 class Absence:
     """An agent that was cut off. `over` is called once nothing more is expected.
@@ -35,7 +30,7 @@ class Absence:
     This one has to come back in time.
     """
 
-    seconds = RETURN
+    seconds = 30.0  # a client may take longer each time
 
     def __init__(self, case: str, notes: ClientNotes, log: ConnectionLog, over: Callable[[], object]) -> None:
         self.case = case
@@ -84,7 +79,7 @@ class RetryAfter(Absence):
         early = self._until - now
         if self.attempts == 1:
             self._until = now + BUSY
-        elif early > _EARLY:
+        elif early > 0.05:  # clocks may differ by so much
             self._notes.wrong(self.case, f"an attempt {early:.1f} s too early", self._log)
         else:
             return super().attempt(now)

@@ -27,12 +27,6 @@ STRANGER: Final = "mallory"
 IMPOSTOR: Final = "mallory-2"
 """The id that it calls the client by."""
 
-LINGER: Final = 0.5
-"""Seconds in which a client that cannot bear something ends its connection."""
-
-UNWELCOMED_SECONDS: Final = 6.0
-FLAT_SECONDS: Final = 2.0
-_LONG: Final = 60_000
 _DEEP: Final = 20_000
 _LETTERS: Final = ' Grüße \u00a0 \u2028 \U0001f469\u200d\U0001f680 "quoted" \\ \t e\u0301 \u05d0 \x7f'
 _ODD: Final = (
@@ -81,7 +75,7 @@ class Act:
 
     case: str
     out: Callable[[Peer], list[Out]]
-    seconds: float = LINGER
+    seconds: float = 0.5  # a client that cannot bear something ends its connection by then
     then: Callable[[Peer], object] | None = None
 
 
@@ -188,7 +182,7 @@ def _fragments(peer: Peer) -> list[Out]:
 
 
 def _long(peer: Peer) -> list[Out]:
-    return _texts(challenge(peer, "long", letters="x" * _LONG))
+    return _texts(challenge(peer, "long", letters="x" * 60_000))
 
 
 def _letters(peer: Peer) -> list[Out]:
@@ -250,11 +244,11 @@ PROGRAMS: Final[dict[str, Program]] = {
     HURRIED: Program(welcome=_welcome, steps=(End("hurried", SendClose(4029, "rate limit"), Farewell),)),
     UNWELCOMED: Program(
         welcome=lambda _: None,
-        at_once=Act("no-welcome", lambda _: [], UNWELCOMED_SECONDS),
+        at_once=Act("no-welcome", lambda _: [], seconds=6.0),
         steps=ENDS[-1:],
     ),
     FLAT: Program(
-        welcome=_flat_welcome, at_once=Act("flat-welcome", lambda _: [], FLAT_SECONDS), steps=ENDS[-1:]
+        welcome=_flat_welcome, at_once=Act("flat-welcome", lambda _: [], seconds=2.0), steps=ENDS[-1:]
     ),
     RENAMED: Program(welcome=_renaming_welcome, steps=(ACTS[-1], ENDS[-1])),
 }

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 SETTLED: Final = 1.0
 """Seconds for which an agent has said nothing before something happens to it."""
 
-AT_THE_LATEST: Final = 10.0
-"""Seconds after which it happens all the same, to one that never stops."""
-
 _AGENTS: Final = 256
 _TOKENS: Final = 64  # tokens that were refused and are remembered
 _REMEMBERED: Final = 4_096  # ids of messages that were sent
@@ -286,7 +283,8 @@ class RelayJudgeConnection:
             return
         now, steps = self.hub.clock(), program_of(self.agent.id).steps
         quiet = min(now - self._heard - SETTLED, 0.0)
-        if self._case or (quiet < 0 and now - self._began < AT_THE_LATEST):
+        # an agent that never stops talking gets its next step after ten seconds all the same
+        if self._case or (quiet < 0 and now - self._began < 10.0):
             self.hub.after(max(-quiet, 0.1), self._go_on)
         elif self.agent.step < len(steps):
             step = steps[self.agent.step]

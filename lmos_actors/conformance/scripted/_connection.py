@@ -41,7 +41,6 @@ from ._messages import (
     SendText,
     check_members,
     dumped,
-    names_in,
     parsed,
     text_of,
     unified,
@@ -88,7 +87,6 @@ if TYPE_CHECKING:
 MOST_WAITING: Final = 20_000
 PROGRESS_SECONDS: Final = 0.5
 _ENDED: Final = 64
-_LONGEST: Final = 1e9  # seconds
 _OPEN: Final = 256
 _LONG: Final = 65536  # characters of a request that is not remembered
 _OWED_MESSAGES: Final = 2
@@ -303,7 +301,8 @@ class ScriptedConnection:
             self.ids = "ID" if any(one in message for one, _ in IDS) else "Id"
             if not self.offered and self.ids == "Id":
                 self.habits = "kotlin-wot"
-        if not self.names and kind in ABOUT_PROPERTY and names_in(message):
+        has_name = "name" in message or "property" in message
+        if not self.names and kind in ABOUT_PROPERTY and has_name:
             self.names = "name" if "name" in message else "property"
         if kind == "subscribeevent" or (kind in ABOUT_PROPERTY and "property" in message):
             self.habits = "kotlin-wot"
@@ -599,7 +598,7 @@ class ScriptedConnection:
         if isinstance(remaining, int | float) and not isinstance(remaining, bool):
             if remaining <= 0:
                 raise too_late(started=False)
-            seconds = min(remaining, _LONGEST)
+            seconds = min(remaining, 1e9)
             run.timers.append(self.server.after(seconds, lambda: self.end(run, too_late(started=True))))
         return run
 
@@ -850,7 +849,8 @@ class ScriptedConnection:
             self.check_item(run, stream, item)
         except Problem as problem:
             stream.is_stopped = True
-            self.stop_input(run, stream, problem)
+            members = {"stream": stream.number, "sequence": stream.next, "reason": problem.detail}
+            self.send("streamEnd", run.request.thing.id, run.received_by.get(self), members)
             self.end(run, problem)
             return
         made = [] if run.taking is None else run.taking.take(item)
@@ -866,11 +866,6 @@ class ScriptedConnection:
         if not stream.is_binary:
             number = (stream.next - 1) % 2**32
             run.request.thing.check(stream.schema, item, f"{stream.path}[{number}]")
-
-    def stop_input(self, run: Run, stream: Input, problem: Problem) -> None:
-        """Send that no more items of a stream are wanted."""
-        members = {"stream": stream.number, "sequence": stream.next, "reason": problem.detail}
-        self.send("streamEnd", run.request.thing.id, run.received_by.get(self), members)
 
     def take_end(self, run: Run, stream: Input, sequence: Any, reason: Any) -> None:
         """Take the end of an input stream; one with a reason breaks it off, and ends the run."""

@@ -104,10 +104,6 @@ class Request:
         return self.message.get("input" if self.kind == "invokeAction" else "data", ABSENT)
 
 
-def names_in(message: Json) -> list[str]:
-    return [each for each in ("name", "property") if each in message]
-
-
 def text_of(message: Json, spellings: tuple[str, str]) -> str | None:
     found = (message.get(each) for each in spellings)
     return next((each for each in found if isinstance(each, str) and each), None)

@@ -28,9 +28,7 @@ from ._thing import Json, ScriptedThing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LISTENINGS: Final = 256
 _PEERS: Final = 256
-_TICK: Final = 1.0
 
 
 class ScriptedServer(Scheduler):
@@ -135,7 +133,7 @@ class ScriptedServer(Scheduler):
         """Send the uptime every second, while it is observed."""
         if not self._ticking and self._is_watched():
             self._ticking = True
-            self.after(_TICK, self._tell_uptime)
+            self.after(1.0, self._tell_uptime)
 
     def _is_watched(self) -> bool:
         key = (self.main.id, "property", "uptime")

@@ -204,7 +204,9 @@ class WebServer:
         ended = False  # stays so if the server is cancelled
         try:
             with suppress(*_LOST):
-                await stream.send_all(self.switching(head))
+                lines = [f"{name}: {value}" for name, value in self.switching_headers(head)]
+                answer = "\r\n".join(["HTTP/1.1 101 Switching Protocols", *lines, "", ""])
+                await stream.send_all(answer.encode("latin-1"))
                 await _WebSocketTask(stream, wire).run(parser.trailing_data[0])
             ended = True
         finally:
@@ -226,11 +228,6 @@ class WebServer:
     def open(self, head: RequestHead) -> WebSocketCodec:
         """Make the connection for a request."""
         raise NotImplementedError
-
-    def switching(self, head: RequestHead) -> bytes:
-        """Write the answer to a handshake."""
-        lines = [f"{name}: {value}" for name, value in self.switching_headers(head)]
-        return "\r\n".join(["HTTP/1.1 101 Switching Protocols", *lines, "", ""]).encode("latin-1")
 
     def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
         """Return the headers of the answer to a handshake."""

@@ -127,15 +127,11 @@ async def judge_malformed(context: CaseContext, session: Session, bad: Malformed
         note_close(context, ended.gone, bad.what)
         session = await context.session()
     else:
-        _judge_answer(context, bad, received)
+        if received is None and bad.has_id:
+            context.fail(f"{bad.what} is not answered")
+        if received is None:
+            context.differs("bad-unanswered", f"{bad.what} is passed over")
+        elif bad.only_error and received.kind != "error":
+            context.fail(f"{bad.what} is answered by {received}")
     await must_answer(context, session, bad.what)
     return session
-
-
-def _judge_answer(context: CaseContext, bad: MalformedMessage, received: ReceivedMessage | None) -> None:
-    if received is None and bad.has_id:
-        context.fail(f"{bad.what} is not answered")
-    if received is None:
-        context.differs("bad-unanswered", f"{bad.what} is passed over")
-    elif bad.only_error and received.kind != "error":
-        context.fail(f"{bad.what} is answered by {received}")

@@ -227,8 +227,12 @@ def _formats(received: ReceivedMessage) -> Iterator[Fault]:
     yield from _time(received.get("timestamp"))
     if received.kind == "propertyReadings" and not isinstance(received.get("data"), (dict, Absent)):
         yield Fault("member-type", "data", f"data is {_shown(received.get('data'))}, not an object")
-    if received.kind == "actionStatus" and received.get("status") is not ABSENT:
-        yield from _run_status(received.get("status"))
+    status = received.get("status")
+    if received.kind == "actionStatus" and status is not ABSENT:
+        if not isinstance(status, str):
+            yield Fault("member-type", "status", f"status is {_shown(status)}, not a text")
+        elif status not in STATUSES:
+            yield Fault("status-word", "status", f"status is {_shown(status)}")
     if received.kind == "error":
         yield from _error(received)
 
@@ -240,13 +244,6 @@ def _time(value: Any) -> Iterator[Fault]:
         yield Fault("time-number", "timestamp", f"timestamp is the number {value!r}")
     elif not isinstance(value, str) or not DATE_TIME.fullmatch(value):
         yield Fault("time-format", "timestamp", f"timestamp is {_shown(value)}")
-
-
-def _run_status(value: Any) -> Iterator[Fault]:
-    if not isinstance(value, str):
-        yield Fault("member-type", "status", f"status is {_shown(value)}, not a text")
-    elif value not in STATUSES:
-        yield Fault("status-word", "status", f"status is {_shown(value)}")
 
 
 def _error(received: ReceivedMessage) -> Iterator[Fault]:

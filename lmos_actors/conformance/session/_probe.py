@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.target import AccessOptions
     from lmos_actors.conformance.wire import Headers, HttpAnswer, Socket
 
-_TRAFFIC: Final = 200
-_REASONABLE: Final = 64  # connections of one case
 _CASE_SECONDS: Final = 60.0
-_SECRET: Final = 4  # characters that a header has at least, to be one
 
 ContextT = TypeVar("ContextT")
 RequirementT = TypeVar("RequirementT", bound="Requirement")
@@ -203,7 +200,7 @@ class Probe:
         `headers` go beside those of the handshake, or in place of those of the same name; `without` are left
         out. Raises Unreachable, and Refused for any answer but 101.
         """
-        if len(self._sockets) >= _REASONABLE:
+        if len(self._sockets) >= 64:
             raise RuntimeError("a case has too many connections")
         access = self._access
         options = HandshakeOptions(
@@ -237,7 +234,7 @@ class Probe:
     def record(self, traffic: Traffic) -> None:
         """Keep something that passed on a connection."""
         self.traffic.append(attrs.evolve(traffic, at=max(0.0, trio.current_time() - self._began)))
-        if len(self.traffic) > _TRAFFIC:
+        if len(self.traffic) > 200:
             del self.traffic[0]
             self.left_out += 1
 
@@ -270,7 +267,8 @@ class Probe:
         try:
             with trio.move_on_after(_CASE_SECONDS):
                 await run()
-                return self._verdict(level)
+                verdict, telling = weigh(self.departures, level)
+                return verdict, _in_words(telling)
             return Verdict.FAILED, f"it was not over after {_CASE_SECONDS:g} s"
         except NotOffered as why:
             return Verdict.NOT_OFFERED, str(why)
@@ -284,10 +282,6 @@ class Probe:
             with suppress(ConnectionGone):
                 await self.aclose()
 
-    def _verdict(self, level: Level) -> tuple[Verdict, str]:
-        verdict, telling = weigh(self.departures, level)
-        return verdict, _in_words(telling)
-
 
 def _in_words(departures: Sequence[Departure]) -> str:
     """Describe the deviations from the specification: each once, with all that was seen of it."""
@@ -299,7 +293,7 @@ def _in_words(departures: Sequence[Departure]) -> str:
 
 def without_words(words: Iterable[str], result: Result) -> Result:
     """Remove secrets, of four characters at least, from what was seen."""
-    secrets = [word for word in dict.fromkeys(words) if len(word) >= _SECRET]
+    secrets = [word for word in dict.fromkeys(words) if len(word) >= 4]
     if not secrets:
         return result
 

@@ -67,7 +67,6 @@ SILENT: Final = (
 """Requests for which the text defines no answer."""
 
 _PROPERTY: Final = ("readProperty", "writeProperty", "observeProperty", "unobserveProperty")
-_DRAINING: Final = 10
 _SAME: Final = "the same as messageID"
 
 
@@ -258,7 +257,7 @@ class Session:
 
         The end of the connection ends the wait, and ten times as long does, if it never stops.
         """
-        deadline = trio.current_time() + _DRAINING * self._seconds(within)
+        deadline = trio.current_time() + 10 * self._seconds(within)
         try:
             while trio.current_time() < deadline and await self._receive(self._seconds(within)):
                 pass

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _FAILING: Final = ("fail", "fails", "failing", "failure")
 _TIMES: Final = ("wait", "sleep", "delay", "second", "duration")
 _UNSAFE: Final = "--allow-unsafe lets it be invoked"
-_MOST: Final = 12  # actions tried to make one event happen
 
 
 class NotOffered(Exception):
@@ -223,7 +222,8 @@ class Roles:
         if hinted is not None:
             return (hinted,) if self._may(hinted.action) else ()
         calls = self._made(self._plain(), self._quick)
-        return tuple(sorted(calls, key=lambda call: -_likeness(call.action, event)))[:_MOST]
+        likeliest = sorted(calls, key=lambda call: -_likeness(call.action, event))
+        return tuple(likeliest[:12])  # so many are tried
 
     # --- what may be invoked, and in which order
 

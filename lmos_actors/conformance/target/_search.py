@@ -98,21 +98,18 @@ class _Search:
         if not self._places:
             self._take(await read_file(self._description or self._url, MAX_BYTES), exact=True)
         for place in self._places:
-            await self._see(place)
+            try:
+                self._take(await self._web.get(place), exact=len(self._places) == 1)
+            except Unreachable as error:
+                if is_nobody(error):
+                    raise Unreachable(self._description or self._url, error.why) from error
+                self._why.append(error.why if place == self._url else f"{error}")
             meant = self._meant()
             if len(meant) == 1 and self._is_sure(meant[0]):
                 return meant[0]
         links = [each for thing in self._found.values() for each in links_of(thing)]
         await self._look(links[:_MOST])
         return self._decided()
-
-    async def _see(self, place: str) -> None:
-        try:
-            self._take(await self._web.get(place), exact=len(self._places) == 1)
-        except Unreachable as error:
-            if is_nobody(error):
-                raise Unreachable(self._description or self._url, error.why) from error
-            self._why.append(error.why if place == self._url else f"{error}")
 
     def _take(self, document: Document, *, exact: bool = False) -> None:
         """Keep the things of a document; `exact`: it was requested by itself, and need not look like one."""

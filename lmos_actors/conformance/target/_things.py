@@ -125,15 +125,13 @@ def _thing(document: Document, data: dict[str, Any], text: str, problem: str) ->
 
 def readable_part(thing: Thing, url: str | None) -> Description:
     """Return what of a description can be read, with a base that is absolute where that can be known."""
-    found = thing.description or _salvaged(thing.data)
+    found = thing.description
+    if found is None:
+        try:
+            found = load(_loadable(dict(list(thing.data.items())[:_SALVAGED])))
+        except ConfigError:
+            found = Description()  # the parts are too many, or wrong together
     return attrs.evolve(found, base=resolve(url, found.base) if found.base else url)
-
-
-def _salvaged(data: dict[str, Any]) -> Description:
-    try:
-        return load(_loadable(dict(list(data.items())[:_SALVAGED])))
-    except ConfigError:
-        return Description()  # the parts are too many, or wrong together
 
 
 def _loadable(data: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from ._socket import Headers, Recorder
 
-_READ: Final = 65536
 _CREDENTIALS: Final = (
     "; --bearer, --basic or --header give credentials, "
     "the first two only to the host and port of the given URL"
@@ -81,7 +80,9 @@ async def _shake_hands(
     request = h11.Request(method="GET", target=options.endpoint.target, headers=_headers(options, key))
     parser = h11.Connection(h11.CLIENT)
     data = parser.send(request) or b""
-    recorder.note("head", _shown_head(data), len(data), sent=True)
+    head, *lines = data.decode("latin-1").splitlines()
+    head_text = "\n".join([head, *map(_shown, lines)]).rstrip()
+    recorder.note("head", head_text, len(data), sent=True)
     try:
         await stream.send_all(data)
         parser.send(h11.EndOfMessage())
@@ -110,7 +111,7 @@ async def _answer(
     while True:
         event = parser.next_event()
         if event is h11.NEED_DATA:
-            parser.receive_data(bytes(await stream.receive_some(_READ)))
+            parser.receive_data(bytes(await stream.receive_some(65536)))
         elif isinstance(event, h11.Response) or (
             isinstance(event, h11.InformationalResponse) and event.status_code == 101
         ):
@@ -133,11 +134,6 @@ def _headers(options: HandshakeOptions, key: bytes) -> list[tuple[bytes, bytes]]
     dropped = [name.lower() for name in options.without]
     kept = [each for each in plain if each[0].lower() not in given and each[0].lower() not in dropped]
     return [*kept, *options.headers]
-
-
-def _shown_head(data: bytes) -> str:
-    head, *lines = data.decode("latin-1").splitlines()
-    return "\n".join([head, *map(_shown, lines)]).rstrip()
 
 
 def _shown(line: str) -> str:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 LONGEST: Final = 4 << 20
 """Bytes of a body that are read at most."""
 
-SHOWN: Final = 2000  # characters of what went by
-_CHUNK: Final = 65536
 _PLAIN: Final = (
     "host",
     "accept",
@@ -232,7 +230,7 @@ class _Http:
             event = self._http.next_event()
             if event is not h11.NEED_DATA:
                 return cast("h11.Event", event)
-            data = bytes(await self._stream.receive_some(_CHUNK))
+            data = bytes(await self._stream.receive_some(65536))
             if not data and self._http.their_state is h11.SEND_RESPONSE:
                 raise _Unanswered("it closed the connection without an answer")
             self._http.receive_data(data)
@@ -244,7 +242,7 @@ def _report(
     if record is None:
         return
     lines = [head, *(f"{name}: {_shown(name, value, sent)}" for name, value in headers), ""]
-    text = "\n".join([*lines, body.decode("utf-8", "replace")])[:SHOWN]
+    text = "\n".join([*lines, body.decode("utf-8", "replace")])[:2000]
     at = trio.current_time()
     record(Traffic(at=at, sent=sent, connection=0, kind="http", text=text, size=len(body)))
 

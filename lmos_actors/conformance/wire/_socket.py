@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 Headers: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
 Record: TypeAlias = "Callable[[Traffic], None]"
 
-_READ: Final = 65536
 _SHOWN: Final = 2_000
 _MOST_BYTES: Final = 16 << 20  # that are read of one connection, so that no server can fill the memory
 _MOST_FRAMES: Final = 20_000
@@ -254,7 +253,7 @@ class Socket:
         if self.gone is not None and self.gone.code is None:
             raise ConnectionGone(self.gone)
         try:
-            data = await self._stream.receive_some(_READ)
+            data = await self._stream.receive_some(65536)
         except LOST as error:
             raise ConnectionGone(self._went(None, why(error))) from None
         if not data:

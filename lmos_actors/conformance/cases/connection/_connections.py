@@ -39,7 +39,6 @@ CONNECTIONS: Final[Chapter[CaseContext]] = Chapter()
 
 _DATA: Final = (CONTINUATION, TEXT, BINARY)
 _MANY: Final = 20
-_PINGS: Final = 10
 _HEAD: Final = 8  # bytes of a frame with a mask and a length of two bytes
 _PIECE: Final = 20
 _MOMENT: Final = 0.002  # seconds in which what was sent gets there by itself
@@ -88,7 +87,7 @@ async def ping(context: CaseContext) -> None:
 )
 async def pings(context: CaseContext) -> None:
     session = await context.session()
-    payloads = [b"%d" % number for number in range(_PINGS)]
+    payloads = [b"%d" % number for number in range(10)]
     await session.socket.send_bytes(b"".join(_masked(context, PING, each) for each in payloads))
     while (frame := await session.socket.next_frame(session.patience)) is not None:
         if frame.opcode == PONG and frame.payload == payloads[-1]:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 FRAMING: Final[Chapter[CaseContext]] = Chapter()
 
-_LONG: Final = 60_000
 _FACE: Final = "\N{GRINNING FACE}"
 _CLAIMED: Final = 1 << 40
 _ENDS: Final = "a Close with 1002, or the end of the connection; and the server keeps working"
@@ -71,7 +70,7 @@ def _is_read(what: str, send: Callable[[Session, str], Awaitable[None]], *, name
 
 
 async def _send_padded(session: Session, text: str) -> None:
-    await session.socket.send_text(f"{text[:-1]}{' ' * _LONG}}}")
+    await session.socket.send_text(f"{text[:-1]}{' ' * 60_000}}}")
 
 
 async def _send_in_thirds(session: Session, text: str) -> None:

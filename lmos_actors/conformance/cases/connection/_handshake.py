@@ -17,7 +17,6 @@ HANDSHAKE: Final[Chapter[CaseContext]] = Chapter()
 
 _OURS: Final = "lmosprotocol"
 _OTHER: Final = "chat.example"
-_MOST: Final = 16  # addresses that are tried
 _REFUSED: Final = range(400, 500)
 
 
@@ -193,7 +192,7 @@ async def addresses(context: CaseContext) -> None:
     found = [url for url, _ in sockets_of(context.target.readable_part)]
     if not found:
         context.not_offered("its description has no form for LMOS")
-    for url in found[:_MOST]:
+    for url in found[:16]:
         try:
             socket = await context.socket(url=url)
         except Refused as refused:

@@ -31,7 +31,6 @@ _INVOCABLE: Final = "an action that may be invoked"
 _WITH_INPUT: Final = "an action with an input that may be invoked"
 _MOST: Final = 12
 _HARD_TO_TELL: Final = ("400", "422")
-_AFTER: Final = 0.2
 _RANKS: Final = {"pending": 0, "in progress": 1}
 
 
@@ -240,7 +239,7 @@ async def _hold_order(context: CaseContext, call: Call, *, long: bool) -> None:
     except ConnectionGone as why:
         context.not_offered(f"{why} (see actions.completed)")
     await context.flush(session)
-    found = [received, *await session.drain(_AFTER)]
+    found = [received, *await session.drain(0.2)]
     seen = [each.status for each in found if each.kind == "actionStatus" and "inReplyTo" not in each.data]
     ranks = [_RANKS.get(status or "", 2) for status in seen]
     if ranks != sorted(ranks):

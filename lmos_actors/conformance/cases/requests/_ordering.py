@@ -24,7 +24,7 @@ from lmos_actors.conformance.target import Call
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lmos_actors.conformance.session import CaseContext, ReceivedMessage, Session
+    from lmos_actors.conformance.session import CaseContext, ReceivedMessage
 
 ORDERING: Final[Chapter[CaseContext]] = Chapter(section=lmos("One Request-Multiple Responses"))
 
@@ -141,7 +141,13 @@ async def events_in_order(context: CaseContext) -> None:
     for mark in marks:
         with suppress(*SILENCE):
             await context.invoke(asking, _marked(context, call, mark))
-    received = await _gathered(context, session, event)
+    received: list[ReceivedMessage] = []
+    while len(received) < _EVENTS and (one := await session.event(event)) is not None:
+        received.append(one)
+    if not received:
+        context.not_offered(f"{event} does not reach its subscriber (see events.delivered)")
+    await context.flush(session)
+    received += await events(session, event)
     seen_values = [
         mark for each in received for mark in marks if f'"{mark}"' in json.dumps(each.data.get("data"))
     ]
@@ -150,16 +156,6 @@ async def events_in_order(context: CaseContext) -> None:
     times = [time for each in received if (time := _time(each)) is not None]
     if times != sorted(times):
         context.fail(f"the timestamps are {[each.isoformat() for each in times]!r}, in this order")
-
-
-async def _gathered(context: CaseContext, session: Session, event: str) -> list[ReceivedMessage]:
-    found: list[ReceivedMessage] = []
-    while len(found) < _EVENTS and (received := await session.event(event)) is not None:
-        found.append(received)
-    if not found:
-        context.not_offered(f"{event} does not reach its subscriber (see events.delivered)")
-    await context.flush(session)
-    return found + await events(session, event)
 
 
 def _marked(context: CaseContext, call: Call, mark: str) -> Call:

@@ -94,18 +94,16 @@ async def query_running(context: CaseContext) -> None:
     run = await _begin(context, session)
     received = await _about(context, session, "queryAction", run)
     if received.kind == "actionStatus" and received.is_final:
-        await _both_ends(context, session, received)
+        # a run that ended just then sends its end and the reply; else the reply is wrong
+        while (later := await session.next()) is not None:
+            if later.kind in ("actionStatus", "error"):
+                context.not_run(f"the run was over before the query ({received}): {_LONGER}")
+        context.fail(
+            f"nothing but {received}, the end of the run without an answer to queryAction, or a wrong answer"
+        )
     await cancel_run(session, run)
     if received.kind != "actionStatus" or received.status not in _GOING:
         context.fail(received)
-
-
-async def _both_ends(context: CaseContext, session: Session, end: ReceivedMessage) -> None:
-    """Distinguish a run that ended just then, so that its end and the reply agree, from a wrong reply."""
-    while (received := await session.next()) is not None:
-        if received.kind in ("actionStatus", "error"):
-            context.not_run(f"the run was over before the query ({end}): {_LONGER}")
-    context.fail(f"nothing but {end}, the end of the run without an answer to queryAction, or a wrong answer")
 
 
 @RUNS.case(
