@@ -44,11 +44,11 @@ class ConformOptions(JudgingOptions):
     """The options with which a server of LMOS is judged.
 
     `patience`: how long an answer may take, in seconds. `idle`: how long a connection is left alone, to see
-    whether it stays. `cases`: patterns of ids as of file names, none: all. `allow_unsafe`: actions that are
-    not safe are invoked, and properties written with other values, too. `thing`: the id of the thing, where
-    a socket has several. `description`: where its description is, if it is not found from the URL. `headers`
-    gives those of requests to a URL. Raises ConfigError for a pattern that no case has, naming the nearest,
-    for times that are not above 0, and for a level of relays.
+    whether it stays. `cases`: patterns of ids, like those of file names; none: all. `allow_unsafe`: unsafe
+    actions are invoked too, and properties written with other values. `thing`: the id of the thing, if a
+    socket has several. `description`: where its description is, if the URL does not lead to it. `headers`
+    returns the headers of requests to a URL. Raises ConfigError for a pattern that no case has, naming the
+    nearest, for times that are not above 0, and for a level of relays.
     """
 
     levels = LMOS_LEVELS
@@ -83,7 +83,7 @@ class ConformOptions(JudgingOptions):
 
 
 def chosen(patterns: Sequence[str], kind: type[JudgingOptions] = ConformOptions) -> tuple[Case[Any], ...]:
-    """Return the cases that patterns name, all without patterns; `kind` are the options they are run with.
+    """Return the cases that patterns name, all without patterns; `kind` is the class of their options.
 
     Raises ConfigError for a pattern that names none.
     """
@@ -99,20 +99,20 @@ async def conform(
 ) -> Card:
     """Judge a server, and return its card. Waits for it at every step.
 
-    The options are those of what is judged: without any, or with `ConformOptions`, the server of a
-    description, or at a `ws://` or `wss://` URL; with `ChatOptions` the facade of an agent, at a URL of
-    those kinds or of HTTP; with `RelayConformOptions` a hub of AgentRelay, at the URL of its WebSocket.
+    The options say what is judged: without any, or with `ConformOptions`, the LMOS server of a description,
+    or at a `ws://` or `wss://` URL; with `ChatOptions` the facade of an agent, at a URL of those kinds or of
+    HTTP; with `RelayConformOptions` a hub of AgentRelay, at the URL of its WebSocket.
 
-    `on_result` is called with each result as it comes. Once the server is gone for good, nothing more is
-    run; once it refuses every handshake, nothing but what does without an open WebSocket. Raises
-    Unreachable: nothing is there, no description can be found, or of other servers no WebSocket is opened,
-    or no agent registered; ConfigError: the URL is none. Whatever the server does after that is in the card.
+    `on_result` is called with each result as it comes. Once the server is gone for good, nothing more is run;
+    once it refuses every handshake, only cases that need no open WebSocket are run. Raises Unreachable if
+    nothing is there, if no description can be found, or if another kind of server opens no WebSocket or
+    registers no agent; ConfigError for an invalid URL. Whatever the server does after that is in the card.
     """
     return await judge(network, url, ConformOptions() if options is None else options, on_result)
 
 
 async def _find_dialect(server: LmosServer) -> Dialect:
-    """Find the first dialect in which a read succeeds, else is answered; else that of the specification."""
+    """Return the first dialect in which a read succeeds, else is answered; else the specification's."""
     if server.options.level is Level.KOTLIN_WOT:
         return AS_KOTLIN
     if server.target.socket is None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .wire import Headers
 
 WHERE: Final = "lmos"
-"""What the ids of tests that come without a test file begin with: `lmos::letter.reading`."""
+"""The beginning of the ids of tests without a test file: `lmos::letter.reading`."""
 
 _FIXTURE: Final = "lmos_case"
 _ID, _VERDICT, _SEEN = "lmos_case", "lmos_verdict", "lmos_seen"
@@ -53,7 +53,7 @@ _ALONE: Final = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--lmos-url` and how the server is judged."""
+    """Add `--lmos-url`, and options that say how the server is judged."""
     group = parser.getgroup("lmos_conformance", "conformance of LMOS servers")
     levels = [level.value for level in LMOS_LEVELS]
     group.addoption("--lmos-url", metavar="URL", help="judge this server: a test for each case")
@@ -72,13 +72,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse options that cannot be meant, before tests are looked for. Raises pytest.UsageError."""
+    """Refuse invalid options before tests are collected. Raises pytest.UsageError."""
     _cases(config)
     options_of(config)
 
 
 def options_of(config: pytest.Config) -> ConformOptions:
-    """Return how servers are judged by the command line. Blocks on the disk. Raises pytest.UsageError."""
+    """Return the command line's options for judging. Blocks on the disk. Raises pytest.UsageError."""
     given: Any = config.getoption
     try:
         hints = given("--lmos-hints")
@@ -150,7 +150,7 @@ def _judged(config: pytest.Config, url: str, options: ConformOptions, case: Case
 
 
 def to_the_named(options: ConformOptions, url: str) -> ConformOptions:
-    """Restrict headers to the named hosts: descriptions lead to others.
+    """Return options whose headers go only to the named hosts, as descriptions may lead to others.
 
     A file is trusted: the headers go wherever it leads. Raises ConfigError.
     """
@@ -196,7 +196,7 @@ def _locked(path: Path) -> int:
 
 
 def _report(item: pytest.Item, result: Result) -> None:
-    """Turn the verdict into that of a test. Raises pytest.fail.Exception and pytest.skip.Exception."""
+    """Give the test the outcome of the verdict. Raises pytest.fail.Exception and pytest.skip.Exception."""
     item.user_properties += [(_ID, result.id), (_VERDICT, result.verdict.value), (_SEEN, result.seen)]
     text = "\n".join(line.removeprefix("   ") for line in case_lines(result))
     if result.verdict is Verdict.FAILED:
@@ -231,7 +231,7 @@ class Cases(pytest.Collector):
     cases: Sequence[Case[CaseContext]] = ()
 
     def collect(self) -> Iterator[CaseItem]:
-        """Return a test for each."""
+        """Return a test for each case."""
         for case in self.cases:
             item: CaseItem = _made(CaseItem, self, name=case.id)
             item.case = case
@@ -284,9 +284,9 @@ class Trial:
 
 @pytest.fixture(scope="session")
 def lmos_url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of the server to judge: that of `--lmos-url`.
+    """Return the URL of the server to judge, from `--lmos-url`.
 
-    To be overridden by tests that start a server.
+    Tests that start a server override this.
     """
     url: Any = request.config.getoption("--lmos-url")
     if url is None:
@@ -296,7 +296,7 @@ def lmos_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def lmos_options(request: pytest.FixtureRequest) -> ConformOptions:
-    """Return the options of the command line. To be overridden, for instance with attrs.evolve."""
+    """Return the options of the command line. Tests may override this, for instance with attrs.evolve."""
     return options_of(request.config)
 
 
@@ -317,7 +317,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the number of cases by verdict, and what was tolerated."""
+    """Print the number of cases by verdict, and the tolerated cases."""
     stats: Any = terminalreporter.stats
     reported_cases = [
         dict(report.user_properties) for reports in stats.values() for report in reports if _is_told(report)

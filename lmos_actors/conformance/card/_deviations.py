@@ -55,8 +55,8 @@ rfc8259: Final = partial(Section, JSON)
 class Deviation:
     """A named way in which a server may differ from the specification.
 
-    `breaks`: a peer that follows the specification cannot work with it, so no level tolerates it but those
-    of `habit_of`: levels of programs that do it, which count it as passed.
+    `breaks`: a peer that follows the specification cannot work with it, so only the levels in `habit_of`
+    tolerate it. These are levels of programs with this habit, and they count it as passed.
     """
 
     key: str
@@ -264,7 +264,7 @@ DEVIATIONS: Final = {row.key: row for row in ROWS}
 
 
 def weigh(departures: Sequence[Departure], level: Level) -> tuple[Verdict, list[Departure]]:
-    """Return the verdict on what was not as written, and the departures that lead to it."""
+    """Return the verdict on departures from the specification, and the departures that lead to it."""
     failing = [each for each in departures if DEVIATIONS[each.key].fails(level)]
     counting = [each for each in departures if DEVIATIONS[each.key].counts(level)]
     verdict = Verdict.FAILED if failing else Verdict.TOLERATED if counting else Verdict.PASSED

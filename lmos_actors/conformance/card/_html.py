@@ -26,10 +26,10 @@ _TRIED: Final = (Verdict.PASSED, Verdict.TOLERATED, Verdict.FAILED)
 
 
 def card_html(card: Card) -> str:
-    """Write one HTML page: verdicts, what was expected and seen, what went by; filters by verdict and words.
+    """Return one HTML page: verdicts, expectations, observations, traffic; filters by verdict and words.
 
-    Nothing in it is fetched from elsewhere, and no script but its own may run in it. Without that it shows
-    the same, but for the filters. Whatever the other side has sent is text in it.
+    It fetches nothing from elsewhere, and only its own script may run in it. Without the script it shows the
+    same, except for the filters. Whatever the other side has sent is text in it.
     """
     style, script = _part("card.css"), _part("card.js")
     page: str = _template().render(
@@ -98,7 +98,7 @@ def _traffic(each: Traffic) -> tuple[Any, ...]:
 
 
 def _lines(text: str) -> str:
-    """Spell out what would not be seen, but for the ends of lines."""
+    """Return a text with escapes for what would not be seen, except for the ends of lines."""
     return "\n".join(map(printable, text.splitlines()))
 
 

@@ -26,10 +26,10 @@ _SKIPPED: Final = (Verdict.NOT_OFFERED, Verdict.NOT_RUN)
 
 
 def card_junit(card: Card) -> str:
-    """Write JUnit XML: a testsuite for each group, a testcase for each case.
+    """Return JUnit XML with a testsuite for each group and a testcase for each case.
 
-    What was not offered or not run is skipped; what was tolerated has passed, and has in its output how it
-    differs. The verdict and the section are properties of each case. A card that was cut short has a case
+    Cases that were not offered or not run are skipped. Tolerated cases have passed, with their differences as
+    output. The verdict and the section are properties of each case. A card that was cut short has one case
     more, which is an error.
     """
     from xml.etree import ElementTree
@@ -113,5 +113,5 @@ def _element(tag: str, **attributes: str) -> Element:
 
 
 def _clean(text: str) -> str:
-    """Spell out what XML cannot contain: control characters, halves of surrogate pairs."""
+    """Return a text with escapes for what XML cannot contain: control characters, half surrogate pairs."""
     return _NOT_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

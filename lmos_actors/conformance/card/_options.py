@@ -1,4 +1,4 @@
-"""Options that everything is judged with, servers and clients, and the card that is made with them."""
+"""Options for judging servers and clients, and the card made with them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 class KitOptions:
     """The level, the seed of invented inputs and ids, and how long an answer may take, in seconds.
 
-    Raises ConfigError for a level by which others are judged.
+    Raises ConfigError for a level that is not meant for what is judged.
     """
 
     levels: ClassVar[tuple[Level, ...]]
     judged: ClassVar[str]
-    """What is judged, in words."""
+    """Words for what is judged."""
     role: ClassVar[Literal["server", "client"]]
 
     level: Level = Level.LENIENT
@@ -52,7 +52,7 @@ class KitOptions:
         title: str = "",
         thing: str = "",
     ) -> Card:
-        """Return the card of a run that began at a time of trio's clock, and is over now."""
+        """Return the card of a run that is over now; `began` is its start on trio's clock."""
         return Card(
             subject=subject,
             role=self.role,

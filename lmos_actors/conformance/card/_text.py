@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from ._verdicts import Card, Result, Traffic
 
 SOME_TRAFFIC: Final = 8
-"""How much of what went by is shown of a case that failed."""
+"""Lines of traffic that are shown of a failed case."""
 
 LITTLE_TRAFFIC: Final = 3
-"""And how much of one that was tolerated."""
+"""Lines of traffic that are shown of a tolerated case."""
 
 WIDTH: Final = 200
-"""How many characters of a frame are shown; of ids in a longer one the beginning."""
+"""Characters of a frame that are shown; in a longer frame, ids are cut to their beginning."""
 
 WHOLE: Final = 10_000
-"""How many of a frame are shown that is shown in full."""
+"""Characters that are shown of a frame in full."""
 
 LONGEST: Final = 1_000
-"""Characters of what was expected, or seen, that are shown."""
+"""Characters of an expectation or observation that are shown."""
 
 LABELS: Final = {
     Verdict.PASSED: "ok",
@@ -36,12 +36,12 @@ LABELS: Final = {
     Verdict.NOT_OFFERED: "not offered",
     Verdict.NOT_RUN: "not run",
 }
-"""How a verdict is written where lines begin with it."""
+"""The label of a verdict at the beginning of a line."""
 
 COUNTED: Final = {
     verdict: "passed" if verdict is Verdict.PASSED else label for verdict, label in LABELS.items()
 }
-"""How a verdict is written behind a number."""
+"""The word for a verdict behind a number."""
 
 _UUID: Final = re.compile("([0-9a-fA-F]{8})(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _BARE: Final = frozenset({"text", "head", "http"})
@@ -49,12 +49,12 @@ _COLUMN: Final = max(map(len, LABELS.values()))
 
 
 def group_of(case: str) -> str:
-    """Return the group of a case, of which its id begins."""
+    """Return the group of a case: the beginning of its id."""
     return case.partition(".")[0]
 
 
 def grouped(results: Iterable[Result]) -> dict[str, list[Result]]:
-    """Return results by group, both in their order."""
+    """Return results by group; groups and results keep their order."""
     groups: dict[str, list[Result]] = {}
     for result in results:
         groups.setdefault(group_of(result.id), []).append(result)
@@ -62,7 +62,7 @@ def grouped(results: Iterable[Result]) -> dict[str, list[Result]]:
 
 
 def cut(text: str, size: int) -> str:
-    """Put a text on one printable line, and keep of a long one the beginning."""
+    """Return a text on one printable line, cut to `size` characters."""
     shown = printable(text[: size + 1])
     return shown if len(shown) <= size else f"{shown[: size - 1]}…"
 
@@ -70,9 +70,9 @@ def cut(text: str, size: int) -> str:
 def traffic_lines(
     traffic: Sequence[Traffic], left_out: int = 0, *, width: int = WIDTH, several: bool = False
 ) -> list[str]:
-    """Return what went by: `> ` was sent by the kit, `< ` by the other side.
+    """Return the lines of traffic: `> ` marks what the kit sent, `< ` what the other side sent.
 
-    Before it stands the number of the connection, if there were several, or if `several`.
+    The number of the connection comes first if there were several, or if `several`.
     """
     several = several or len({each.connection for each in traffic}) > 1
     lines = [f"({left_out} more before)"] if left_out else []
@@ -105,19 +105,19 @@ def _without_heads(result: Result) -> Sequence[Traffic]:
 
 
 def counts_text(results: Sequence[Result]) -> str:
-    """Count verdicts: `98 passed, 1 FAILED, 3 not run`."""
+    """Return the numbers of verdicts: `98 passed, 1 FAILED, 3 not run`."""
     return counted({verdict: sum(result.verdict is verdict for result in results) for verdict in Verdict})
 
 
 def counted(numbers: Mapping[Verdict, int]) -> str:
-    """Write numbers of verdicts: those that are none are left out."""
+    """Return numbers of verdicts as text, without zeros."""
     return ", ".join(f"{number} {COUNTED[verdict]}" for verdict, number in numbers.items() if number)
 
 
 def group_lines(results: Sequence[Result], *, width: int = 0, verbose: bool = False) -> list[str]:
-    """Return the lines for one group: each case that did not pass, and how many did; `verbose`: each.
+    """Return the lines for one group: how many passed, and each case that did not; `verbose`: each case.
 
-    `width` is that of the longest name of a group.
+    `width` is the length of the longest group name.
     """
     lines = [f" {group_of(results[0].id):{width}}  {counts_text(results)}"]
     for result in results:
@@ -127,7 +127,7 @@ def group_lines(results: Sequence[Result], *, width: int = 0, verbose: bool = Fa
 
 
 def _left(results: Sequence[Result]) -> Iterator[str]:
-    """Return the lines for cases that were not tried, those with the same reason together."""
+    """Yield the lines for cases that were not tried; cases with the same reason share a line."""
     reasons: dict[tuple[Verdict, str], list[str]] = {}
     for result in results:
         if result.verdict in (Verdict.NOT_OFFERED, Verdict.NOT_RUN):
@@ -138,7 +138,7 @@ def _left(results: Sequence[Result]) -> Iterator[str]:
 
 
 def case_lines(result: Result, *, verbose: bool = False) -> list[str]:
-    """Return the lines for one case: verdict, section, what was expected and seen, and the traffic."""
+    """Return the lines for one case: verdict, section, expectation, observation, and the traffic."""
     line_text = printable(f"{result.id}  {result.title} ({result.section})")
     head = f"   {LABELS[result.verdict]:{_COLUMN}}  {line_text}"
     if result.verdict is Verdict.PASSED:
@@ -157,7 +157,7 @@ def case_lines(result: Result, *, verbose: bool = False) -> list[str]:
 
 
 def said_lines(result: Result, indent: str = "") -> list[str]:
-    """Return what was expected, what was seen, and in what it was not as written."""
+    """Return the expectation, the observation, and the departures as lines."""
     lines = [
         *_under(f"{indent}expected ", result.expected),
         *(_under(f"{indent}saw      ", result.seen) if result.seen else ()),
@@ -170,7 +170,7 @@ def said_lines(result: Result, indent: str = "") -> list[str]:
 
 
 def _under(head: str, text: str) -> list[str]:
-    """Write a text behind a head; what has several lines, below each other."""
+    """Return a text behind a head; further lines of the text are below the first."""
     first, *rest = text[:LONGEST].splitlines() or [""]
     more = len(text) - LONGEST
     lines = [head + printable(first), *(" " * len(head) + printable(line) for line in rest)]
@@ -178,7 +178,7 @@ def _under(head: str, text: str) -> list[str]:
 
 
 def end_lines(card: Card) -> list[str]:
-    """Return the end of the card: the sums, the dialect that was used, the command for a repetition."""
+    """Return the end of the card: the sums, the dialect, and the command for a repetition."""
     title = card.title or card.thing
     facts = {
         "judged": f"{'server ' * (card.role == 'server')}{card.subject}{f', {title}' if title else ''}",
@@ -197,7 +197,7 @@ def end_lines(card: Card) -> list[str]:
 
 
 def card_text(card: Card, *, verbose: bool = False) -> str:
-    """Write a card as plain text: per group what did not pass, and the sum. `verbose`: every case."""
+    """Return a card as plain text: per group what did not pass, and the sum. `verbose`: every case."""
     groups = grouped(card.results)
     width = max(map(len, groups), default=0)
     lines = [line for each in groups.values() for line in group_lines(each, width=width, verbose=verbose)]

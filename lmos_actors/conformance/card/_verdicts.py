@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class Level(Enum):
     """The strictness with which a server is judged.
 
-    `SPEC`: whatever is not as the texts have it fails. `LENIENT`: what works all the same is tolerated.
-    `KOTLIN_WOT`: spoken to as kotlin-wot's client speaks, and judged by what kotlin-wot's server does.
-    `REFERENCE`, `RAWK`: of relays; judged by what AgentRelay's reference relay, or rawk's, does.
+    `SPEC`: every difference from the texts fails. `LENIENT`: what works all the same is tolerated.
+    `KOTLIN_WOT`: the kit speaks as kotlin-wot's client does, and judges by what kotlin-wot's server does.
+    `REFERENCE`, `RAWK`: levels for relays; they judge by what AgentRelay's reference relay, or rawk's, does.
     """
 
     SPEC = "spec"
@@ -35,12 +35,12 @@ RELAY_LEVELS: Final = (Level.SPEC, Level.LENIENT, Level.REFERENCE, Level.RAWK)
 
 @cache
 def versions() -> Mapping[str, str]:
-    """Return the versions of what judges: of this package, and of what its network is made of."""
+    """Return the versions of the kit: of this package, and of the libraries under its network."""
     return {name: version(name) for name in ("lmos-actors", "trio", "h11")}
 
 
 class Verdict(Enum):
-    """How a case came out.
+    """The verdict on a case.
 
     `TOLERATED`: it works, but not as written. `NOT_OFFERED`: the description has nothing to try it with.
     `NOT_RUN`: it needs a permission or a hint that was not given.
@@ -60,7 +60,7 @@ Kind: TypeAlias = Literal[
 
 @attrs.frozen
 class Section:
-    """A place in a text that a case follows: the title of the document, and a heading or a number in it."""
+    """A place in a text that a case follows: the document's title, and a heading or a number in it."""
 
     document: str
     place: str
@@ -71,11 +71,11 @@ class Section:
 
 @attrs.frozen(kw_only=True)
 class Traffic:
-    """Something that went by in a case.
+    """Something that was sent or received in a case.
 
-    `at`: seconds since the case began. `sent`: by the kit, rather than by the other side. `connection`: which
-    one of the case it was, from 1; 0 for an HTTP exchange. `text`: what it was, as text, at most 2,000
-    characters; of binary data hexadecimal. `size`: its payload in bytes.
+    `at`: seconds since the case began. `sent`: by the kit, rather than by the other side. `connection`: the
+    number of the connection in the case, from 1; 0 for an HTTP exchange. `text`: the content as text, at most
+    2,000 characters; binary data is hexadecimal. `size`: the payload in bytes.
     """
 
     at: float
@@ -88,7 +88,7 @@ class Traffic:
 
 @attrs.frozen
 class Departure:
-    """A way in which something was not as written: the key of its deviation, and what was seen."""
+    """A departure from the text: the key of its deviation, and what was seen."""
 
     key: str
     title: str
@@ -111,11 +111,11 @@ class Demand(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Result:
-    """How a case came out.
+    """The result of a case.
 
     `expected`: what the text demands; `seen`: what came instead, or why it was not tried; empty if it passed.
-    `departures`: in what was seen what was not as written, whether it was tolerated or failed for it.
-    `traffic`: what went by, the newest 200 of it, `left_out` before those. `seconds`: how long it took.
+    `departures`: the differences from the text that were seen, tolerated or not. `traffic`: the newest 200
+    entries of traffic, `left_out` those before them. `seconds`: how long it took.
     """
 
     id: str
@@ -148,7 +148,7 @@ class Card:
 
     `subject`: what was judged, as given. `role`: what it is. `title`, `thing`: of its description. `spoken`:
     how it was spoken to, in words. `command`: the command that does this again. `versions`: of the kit and
-    what it stands on. `cut`: what ended it before all cases were tried, in words, "" if nothing did; those
+    its libraries. `cut`: what ended the run before all cases were tried, in words, "" if nothing did; those
     cases are among the results as not run.
     """
 
@@ -166,7 +166,7 @@ class Card:
     cut: str = ""
 
     def count(self, verdict: Verdict) -> int:
-        """Return how many cases came out so."""
+        """Return the number of cases with a verdict."""
         return sum(result.verdict is verdict for result in self.results)
 
     @property

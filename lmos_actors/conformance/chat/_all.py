@@ -1,4 +1,4 @@
-"""All cases for facades, in the order in which they are run, and how a facade is found."""
+"""All cases for facades, in the order in which they are run, and the search for a facade."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def all_chat_cases() -> tuple[Case[ChatContext], ...]:
 
 @attrs.frozen(kw_only=True)
 class ChatOptions(JudgingOptions):
-    """The options with which a facade is judged; as those of `ConformOptions`.
+    """The options with which a facade is judged; like `ConformOptions`.
 
-    `hints` is what to say to the agent. Raises ConfigError for a pattern that no case has, and for the level
-    of kotlin-wot, which has no facade.
+    `hints` are the messages to the agent. Raises ConfigError for a pattern that no case has, and for the
+    level of kotlin-wot, which has no facade.
     """
 
     levels = CHAT_LEVELS

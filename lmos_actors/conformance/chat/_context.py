@@ -1,8 +1,8 @@
 """The context of a case for a facade: conversations with its agent, read as widely as possible.
 
-A case judges its own subject only. So a conversation takes whatever facades of all versions were seen to
-send: it takes the session of any frame, waits for no announcement where none was ever sent, and says again
-what was refused as one too many.
+A case judges its own subject only. So a conversation accepts whatever facades of any version were seen to
+send: it takes the session from any frame, waits for no announcement where none was ever sent, and repeats a
+message that was refused as one too many.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.wire import Headers, Socket
 
 ANSWER: Final = 30.0
-"""Seconds that an agent has to answer, if that is more than a protocol's answer may take."""
+"""Least seconds that an agent has for its answer, which may take longer than one of a protocol."""
 
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 3.2
@@ -38,8 +38,8 @@ Frame: TypeAlias = dict[str, Any]
 class ChatHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Messages to the agent with which cases can be tried.
 
-    `say`: anything that it answers. `slow`: what it takes a second or more to answer. `fails`: what ends in
-    an error. `tool`: what makes it use a tool of its own, `client_tool` one of the client.
+    `say`: a message that it answers. `slow`: one that it takes a second or more to answer. `fails`: one that
+    ends in an error. `tool`: one that makes it use a tool of its own, `client_tool` a tool of the client.
     """
 
     say: str = "Hello."
@@ -64,7 +64,7 @@ class Facade(JudgedServer["ChatContext"]):
 
     @property
     def spoken(self) -> str:
-        """How it is spoken to, in words."""
+        """How the kit speaks to it, in words."""
         return "Omnia's chat protocol"
 
     def context(self, random: Random) -> ChatContext:
@@ -76,12 +76,12 @@ class Facade(JudgedServer["ChatContext"]):
         return await context.talk(announced=False)
 
     def places(self) -> Sequence[str]:
-        """Return the URLs to which credentials of the kit have gone."""
+        """Return the URLs to which the kit has sent credentials of that kind."""
         return (self.url,)
 
 
 def facade_url(url: str) -> str:
-    """Return the address of the facade of what a user names: that of an agent of lmos_actors will do."""
+    """Return the facade's address for a user's URL, which may also be an agent of lmos_actors."""
     parts = urlsplit(url)
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
     before, mark, name = parts.path.rstrip("/").rpartition("/agents/")
@@ -104,14 +104,14 @@ def with_query(url: str, **members: str | None) -> str:
 
 @attrs.define
 class Turn:
-    """The frames of one answer, and the last one of them, a `done` or an `error`."""
+    """The frames of one answer, and the last of them: a `done` or an `error`."""
 
     frames: list[Frame]
     end: Frame
 
     @property
     def code(self) -> str:
-        """The code of the error that it ended with; "" for a `done`."""
+        """The code of the error at its end; "" for a `done`."""
         return code_of(self.end)
 
     @property
@@ -122,7 +122,7 @@ class Turn:
 
 
 def inside(frame: Frame | None, *names: str) -> Frame:
-    """Return an object inside of a frame, by the names on the way to it; empty where there is none."""
+    """Return an object inside a frame, by the names on the way to it; empty if there is none."""
     found: Any = frame
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
@@ -153,7 +153,7 @@ class Talk:
         await self.socket.send_text(frame if isinstance(frame, str) else json.dumps(frame))
 
     async def say(self, text: str | None = None, **members: Any) -> None:
-        """Send a message: what the agent is asked usually, or a text. Raises ConnectionGone."""
+        """Send a message: the usual one, or a text. Raises ConnectionGone."""
         content = self._context.shared.hints.say if text is None else text
         await self.send({"type": "message", "content": content, **members})
 
@@ -193,7 +193,7 @@ class Talk:
         return Turn([each for each in self.frames[began:] if each["type"] != "connected"], end)
 
     async def ask(self, text: str | None = None, **members: Any) -> Turn:
-        """Send a message and wait for the whole answer; one that is refused as one too many is sent again."""
+        """Send a message and wait for the whole answer; repeat it if it is refused as one too many."""
         pause = FIRST_PAUSE
         while True:
             await self.say(text, **members)
@@ -204,14 +204,14 @@ class Talk:
             pause *= 2
 
     async def answered(self, text: str | None = None, **members: Any) -> Turn:
-        """Send a message as `ask` does, and fail unless it is answered with `done`."""
+        """Send a message like `ask`, and fail unless it is answered with `done`."""
         turn = await self.ask(text, **members)
         if turn.end["type"] != "done":
             self._context.fail(f"{text or self._context.shared.hints.say!r} is answered by {shown(turn.end)}")
         return turn
 
     async def refusal(self) -> Frame:
-        """Wait for an error, or else what comes in its place. Raises NoAnswer, ConnectionGone."""
+        """Wait for an error, and return it or what comes instead. Raises NoAnswer, ConnectionGone."""
         return await self.of_type("error", "done", "chunk")
 
     async def must_go_on(self, after: str) -> None:
@@ -247,7 +247,7 @@ class ChatContext(Probe):
         self.url = shared.url
 
     async def talk(self, *, announced: bool = True, headers: Headers = (), **query: str | None) -> Talk:
-        """Open a connection, and take its announcement where the facade sends one.
+        """Open a connection, and take its announcement if the facade sends one.
 
         Raises Unreachable, and Refused for any answer but 101.
         """
@@ -261,7 +261,7 @@ class ChatContext(Probe):
         return talk
 
     def hint(self, name: str) -> str:
-        """Return what to say, of a hint. Raises NotRun where there is none."""
+        """Return the message of a hint. Raises NotRun if there is none."""
         text: str | None = getattr(self.shared.hints, name)
         if text is None:
             self.not_run(f"nothing is known to say for it: name it under {name}, --hints")

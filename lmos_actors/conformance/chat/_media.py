@@ -181,7 +181,7 @@ def _missing(ticket: Frame) -> list[str]:
 
 
 async def _ticket(context: ChatContext, *, is_judged: bool = False) -> tuple[Talk, Frame]:
-    """Ask for a place for a file, in a session that there is. `is_judged`: even if it is wrong."""
+    """Request the upload of a file, in an existing session. `is_judged`: accept a wrong ticket too."""
     talk = await context.talk()
     await talk.answered()
     await _order(talk, len(CONTENT))
@@ -268,7 +268,7 @@ async def call_hung_up(context: ChatContext) -> None:
 
 
 def sound(number: int, data: bytes, info: Frame | None = None) -> bytes:
-    """Return a binary frame of sound, or of what the metadata name."""
+    """Return a binary frame of sound; `info` replaces its metadata."""
     usual = {"mime_type": "audio/pcm", "codec": "pcm", "sample_rate": 16_000, "channels": 1}
     meta = json.dumps({**usual, **(info or {})})
     head = _HEADER.pack(b"OMNI", 1, 0, 1, len(meta), len(data), number, b"")

@@ -21,7 +21,7 @@ _COMMON: Final = lmos("Common Message Requirements")
 
 @attrs.frozen
 class ClientCase:
-    """Something that a client has to do. `how`: what it does that it be tried; empty: it cannot help it."""
+    """A demand on a client. `how`: what it must do so that the case is tried; "" if every client does it."""
 
     id: str
     title: str
@@ -31,7 +31,7 @@ class ClientCase:
 
     @property
     def challenge(self) -> str:
-        """The second part of the id; for a challenge the name in `prove`."""
+        """The second part of the id, which names a challenge in `prove`."""
         return self.id.partition(".")[2]
 
 
@@ -297,13 +297,15 @@ CHALLENGES: Final = (
         "it on another one",
     ),
 )
-"""What a client shows that it has understood, by `prove`."""
+"""Cases about what a client understands, which it shows by `prove`."""
 
 
 @attrs.frozen(kw_only=True)
 class ClientCases:
-    """The cases for clients of one protocol: `passive` ones are judged by what a client sends and does,
-    `challenges` by what it proves. `proof`: what it does to prove something, behind "has ever".
+    """The cases for clients of one protocol.
+
+    `passive` ones are judged by what a client sends and does, `challenges` by what it proves. `proof`: words
+    for proving something, behind "has ever".
     """
 
     passive: tuple[ClientCase, ...]
@@ -312,7 +314,7 @@ class ClientCases:
 
     @property
     def all(self) -> tuple[ClientCase, ...]:
-        """All of them."""
+        """All cases."""
         return (*self.passive, *self.challenges)
 
 

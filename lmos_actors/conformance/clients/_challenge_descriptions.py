@@ -22,7 +22,7 @@ CHALLENGE_OF: Final = {
     **{f"challenge_{each.replace('-', '_')}": each for each in _ACTIONS},
     "challenge_restart": "reconnects",
 }
-"""The challenge of each action that puts one."""
+"""The challenge that each action puts."""
 
 
 def _action(name: str, challenge: str) -> Json:
@@ -58,7 +58,7 @@ _PROVE: Final[Json] = {
 
 
 def describe_challenges(base: str) -> Json:
-    """Describe the conformance thing with its challenges."""
+    """Return the description of the conformance thing with its challenges."""
     document = described(base)
     listen = {**document["events"]["rang"]["forms"][0]}
     invoke = {**document["actions"]["wait"]["forms"][0]}
@@ -98,7 +98,7 @@ def describe_challenges(base: str) -> Json:
 
 
 def describe_challenges_b(base: str) -> Json:
-    """Describe the thing beside it, which has a challenge too."""
+    """Return the description of the second thing, which has a challenge too."""
     document = described_b(base)
     form = {**document["properties"]["level"]["forms"][0], "op": ["readproperty"]}
     document["properties"]["challenge_read"] = {

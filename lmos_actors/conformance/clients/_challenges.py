@@ -58,26 +58,26 @@ if TYPE_CHECKING:
 READ: Final = {"challenge_read": "read", "challenge_time": "zoned-time"}
 NOT_YET: Final = "not yet"
 A_WHILE: Final = 0.3
-"""Seconds that challenges take that take a while."""
+"""Seconds that a slow challenge takes."""
 
 _SMALL: Final = (2, 65_536)
-"""The window of a stream that is a challenge, and how many items there have to be."""
+"""The window of a stream that is a challenge: items and bytes."""
 _PROBLEM: Final = "urn:lmos-actors:errors#challenge"
 _LETTERS: Final = ' Grüße \u00a0 \u2028 \U0001f70a \U0001f469\u200d\U0001f680 "quoted" \\ \t e\u0301 \u05d0'
 
 
 class ChallengeThing(ScriptedThing):
-    """A thing whose challenges have tokens. `notes` is where they are noted."""
+    """A thing whose challenges have tokens, which `notes` records."""
 
     server: ChallengeServer
     slate = ""
 
     def token(self, challenge: str, more: str = "") -> str:
-        """Make a token, good for a challenge."""
+        """Return a new token for a challenge."""
         return self.server.notes.give(challenge, f"{self.server.random.randbytes(6).hex()}{more}")
 
     def value(self, name: str) -> Any:
-        """Return the value of a property; of a challenge's its token."""
+        """Return the value of a property; the value of a challenge is its token."""
         if name == "challenge_slate":
             return self.slate
         if name == "challenge_changing":
@@ -87,7 +87,7 @@ class ChallengeThing(ScriptedThing):
         return super().value(name)
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Set properties; a slate then has a token behind the text that was written."""
+        """Set properties; a slate then has a token behind the written text."""
         values = dict(values)
         if "challenge_slate" in values:
             text = values.pop("challenge_slate")
@@ -95,7 +95,7 @@ class ChallengeThing(ScriptedThing):
         super().write(values)
 
     def act(self, name: str, value: Any) -> Outcome:
-        """Carry an action out; a challenge's output is its token."""
+        """Carry an action out; the output of a challenge is its token."""
         challenge = CHALLENGE_OF.get(name)
         if challenge is None:
             return Done() if name == "prove" else super().act(name, value)
@@ -120,7 +120,7 @@ class ChallengeThing(ScriptedThing):
 
 
 class ChallengeConnection(ScriptedConnection):
-    """A connection that puts challenges: by what it sends beside the answer, or how it sends the answer."""
+    """A connection that puts challenges, by what it sends beside the answer or by how it sends the answer."""
 
     def __init__(
         self, server: ChallengeServer, *, offered: bool, at: ScriptedThing, fixed: bool, peer: str = ""
@@ -147,7 +147,7 @@ class ChallengeConnection(ScriptedConnection):
         super().do_readProperty(request)
 
     def reading(self, name: str, value: Any) -> Json:
-        """Return the members of a reading; of one challenge its time has a zone."""
+        """Return the members of a reading; in one challenge the time has a zone."""
         members = super().reading(name, value)
         if name == "challenge_time":
             members["timestamp"] = "2026-11-21T10:30:00.25+01:00[Europe/Berlin][u-ca=iso8601]"
@@ -177,7 +177,7 @@ class ChallengeConnection(ScriptedConnection):
     # ---- actions
 
     def on_outcome(self, run: Run, outcome: Outcome) -> None:
-        """Answer a challenge in its way, `prove` by whether it is right, others as they are."""
+        """Answer a challenge in its way, `prove` with whether it is right, other actions as usual."""
         name = run.request.name
         if name == "prove":
             self.proof(run)
@@ -201,7 +201,7 @@ class ChallengeConnection(ScriptedConnection):
             put(run, outcome, outcome.output["token"])
 
     def open_inputs(self, request: Request, offers: Any) -> dict[int, Input]:
-        """Open input streams; that of a challenge has a small window."""
+        """Open input streams; the stream of a challenge has a small window."""
         inputs = super().open_inputs(request, offers)
         if CHALLENGE_OF.get(request.name) == "stream":
             for stream in inputs.values():
@@ -209,7 +209,7 @@ class ChallengeConnection(ScriptedConnection):
         return inputs
 
     def grant_input(self, run: Run, stream: Input) -> None:
-        """Grant a stream credit; that of a challenge gets it after a while, when there is none left."""
+        """Grant a stream credit; the stream of a challenge gets it a while after it has used all."""
         if stream.window != _SMALL or not stream.next:
             super().grant_input(run, stream)
         elif min(stream.credit) <= 0:
@@ -375,7 +375,7 @@ class ChallengePages(ScriptedPages):
         )
 
     def action(self, method: str, thing: ScriptedThing, name: str, request: HttpRequest) -> Reply:
-        """Invoke an action, but for challenges."""
+        """Invoke an action, unless it is a challenge."""
         if name in CHALLENGE_OF or name == "prove":
             raise not_allowed("challenges are put over LMOS only")
         return super().action(method, thing, name, request)

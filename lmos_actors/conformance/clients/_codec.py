@@ -57,14 +57,14 @@ class JudgedConnection(MessageConnection, Protocol):
 
 
 class JudgingServer(Protocol):
-    """A server that judges clients, as its connections see it: where it notes what, and its patience."""
+    """A server that judges clients, as its connections see it: its notes, and its patience."""
 
     notes: ClientNotes
     random: Random
     patience: float
 
     def after(self, seconds: float, act: Callable[[], object]) -> Timer:
-        """Schedule a call after so many seconds."""
+        """Schedule a call after a number of seconds."""
         ...
 
 
@@ -146,7 +146,7 @@ class JudgingCodec(WebSocketCodec):
         self._judge.text(text)
 
     def on_pong(self, payload: bytes) -> None:
-        """Take a pong: it answers its ping, and those before."""
+        """Take a pong: it answers its ping and all pings before."""
         if payload in self._pings:
             self._notes.tried("pongs")
             del self._pings[: self._pings.index(payload) + 1]

@@ -1,7 +1,7 @@
-"""The judge of clients, whatever they speak: it serves until they have left, and returns their card.
+"""The judge of clients of any protocol: it serves until they have left, and returns their card.
 
-A protocol gives it its options (heirs of `ClientJudgingOptions`), which know the cases and make the server
-that judges what comes.
+A protocol contributes its options (subclasses of `ClientJudgingOptions`), which know the cases and make the
+server that judges the traffic.
 
 No message makes a client stop, so the end is observed: with `once` the run ends when no connection has been
 open for a while, and for longer while a challenge waits for a client to reconnect.
@@ -35,15 +35,15 @@ class ClientsHost(Protocol):
     visits: Visits
 
     async def run(self, network: Network, endpoint: Endpoint, *, task_status: trio.TaskStatus[str]) -> Any:
-        """Serve; tells the address once it listens. Raises ConfigError."""
+        """Serve, and tell the address once it listens. Raises ConfigError."""
         ...
 
     def place(self, base: str) -> str:
-        """Return the URL that clients are given, by the address."""
+        """Return the URL for clients, from the server's address."""
         ...
 
     def facts(self, base: str) -> dict[str, str]:
-        """Return what the card has about it, by the address: `spoken`; `title`, `thing`."""
+        """Return facts for the card, from the server's address: `spoken`; `title`, `thing`."""
         ...
 
 
@@ -51,8 +51,8 @@ class ClientsHost(Protocol):
 class ClientJudgingOptions(KitOptions, ABC):
     """The options with which all kinds of clients are judged.
 
-    With `once` all is over when the clients that came have gone, and nothing more is expected of them.
-    Raises ConfigError for a level of others.
+    With `once` the run is over when the clients that came have gone, and nothing more is expected of them.
+    Raises ConfigError for a level that is not meant for them.
     """
 
     role = "client"
@@ -73,7 +73,7 @@ async def judge_clients(
     stop: trio.Event | None = None,
     announce: Callable[[str], object] | None = None,
 ) -> Card:
-    """Be the server that the options are about, judge the clients that connect, and return their card.
+    """Serve as the options say, judge the clients that connect, and return their card.
 
     With `ClientOptions` it serves the scripted thing with its challenges, with `RelayClientOptions` it is a
     hub of AgentRelay. It ends when `stop` is set, or with `once` when the clients have left. `announce` gets

@@ -42,7 +42,7 @@ class Challenge:
 
 @attrs.define
 class PassiveCase:
-    """The state of a case that needs no action of the client."""
+    """The state of a case that is tried without any action of the client for it."""
 
     tried: int = 0
     departures: list[Departure] = attrs.field(factory=list[Departure])
@@ -58,17 +58,17 @@ class ConnectionLog:
         self._kept: deque[Traffic] = deque(maxlen=_KEPT)
 
     def keep(self, traffic: Traffic) -> None:
-        """Keep something."""
+        """Keep one entry of traffic."""
         self.count += 1
         self._kept.append(traffic)
 
     def since(self, count: int) -> tuple[Traffic, ...]:
-        """Return what came when there were so many already, and after it, as far as it is kept."""
+        """Return the entries after the first `count`, as far as they are kept, at most a few."""
         gone = self.count - len(self._kept)
         return tuple(self._kept)[max(0, count - gone) :][:_SHOWN]
 
     def last(self) -> tuple[Traffic, ...]:
-        """Return the newest."""
+        """Return the newest entries."""
         return tuple(self._kept)[-_SHOWN:]
 
 
@@ -88,7 +88,7 @@ class ClientNotes:
         self.watched[what].tried += 1
 
     def wrong(self, what: str, seen: str, log: ConnectionLog, key: str = "") -> None:
-        """Note that something is wrong; with a `key`, that it differs so from what is written."""
+        """Note a mistake; with a `key`, a deviation from the text."""
         watch = self.watched[what]
         watch.tried += 1
         if len(watch.departures) + len(watch.wrong) >= _WRONGS:
@@ -105,7 +105,7 @@ class ClientNotes:
     # ---- challenges
 
     def give(self, challenge: str, token: str) -> str:
-        """Note that a token is good for a challenge; return it."""
+        """Note that a token is valid for a challenge; return it."""
         self.challenges[challenge].tokens.append(token)
         return token
 
@@ -140,7 +140,7 @@ class ClientNotes:
     # ---- results
 
     def results(self) -> tuple[Result, ...]:
-        """Return how each case came out, as far as is known now."""
+        """Return the result of each case, as far as it is known now."""
         watched = [self._watched(case, self.watched[case.challenge]) for case in self._cases.passive]
         challenges = [
             self._challenge(case, self.challenges[case.challenge]) for case in self._cases.challenges
@@ -173,7 +173,7 @@ class ClientNotes:
 
 
 def _plain(text: str) -> str:
-    """Return a text that UTF-8 has a form for, and that is not too long."""
+    """Return a text that UTF-8 can encode, cut to a maximum length."""
     return text[:_LONGEST].encode("utf-8", "replace").decode()
 
 

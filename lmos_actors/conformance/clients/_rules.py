@@ -35,7 +35,7 @@ _KEY: Final = re.compile(r"[A-Za-z0-9+/]{22}==")
 
 
 class MessageRules:
-    """Judges the text messages of one connection. `things`: those described, by their ids."""
+    """Judges the text messages of one connection. `things`: the described ones, by their ids."""
 
     def __init__(
         self, notes: ClientNotes, log: ConnectionLog, things: dict[str, ScriptedThing], used: dict[str, str]
@@ -183,7 +183,7 @@ class MessageRules:
 
 
 def _named(message: Json, kind: str) -> Iterator[tuple[str, str, str]]:
-    """Return what a message names: where in `data`, the name, and the group of affordances."""
+    """Yield the names in a message: where they are, the name, and the group of affordances."""
     name = _get(message, "name", kind)
     if kind in ABOUT_PROPERTY and isinstance(name, str):
         yield "", name, "properties"

@@ -42,7 +42,7 @@ class ChallengeNetwork(NetworkServer):
         self._used: dict[str, str] = {}
 
     def refused(self, head: RequestHead) -> Reply | None:
-        """Judge a handshake that leads to nothing."""
+        """Judge a handshake that does not lead to a connection."""
         refused = super().refused(head)
         if refused is not None:
             log = ConnectionLog()
@@ -52,7 +52,7 @@ class ChallengeNetwork(NetworkServer):
         return refused
 
     def codec(self, connection: ScriptedConnection, head: RequestHead) -> WebSocketCodec:
-        """Make the codec of a new connection, and judge its handshake."""
+        """Return the codec of a new connection, and judge its handshake."""
         assert isinstance(connection, ChallengeConnection)
         recorder = self.visits.met(head, connection.log)
         judge_subprotocol(head, self.server.notes, connection.log)
@@ -67,11 +67,11 @@ class ChallengeNetwork(NetworkServer):
         return JudgingCodec(connection, judge)
 
     def place(self, base: str) -> str:
-        """Return the URL of the description, by the address."""
+        """Return the URL of the description, from the server's address."""
         return f"http{base.removeprefix('ws')}/agents/{self.server.main.name}"
 
     def facts(self, base: str) -> dict[str, str]:
-        """Return what the card has about the thing, by the address."""
+        """Return facts about the thing for the card, from the server's address."""
         title = str(self.server.describe(base)["title"])
         return {
             "spoken": f"as the server at {self.place(base)}",
@@ -81,7 +81,7 @@ class ChallengeNetwork(NetworkServer):
 
 
 def _wrong_in_binary(data: bytes) -> tuple[str, str]:
-    """Return what is wrong with a binary message: items of streams are such."""
+    """Return what is wrong with a binary message; items of streams are right."""
     is_item = len(data) >= 12 and data[0] == 1
     return ("" if is_item else f"a binary message {data[:40].hex()}"), ""
 
@@ -90,9 +90,9 @@ def _wrong_in_binary(data: bytes) -> tuple[str, str]:
 class ClientOptions(ClientJudgingOptions):
     """The options with which clients of LMOS are judged.
 
-    `patience`: how long an answer may take, in seconds. With `once` all is over when the clients that came
-    have been away for twice the `patience`, 3 seconds at least, 10 where a challenge makes them reconnect.
-    Raises ConfigError for a level of relays.
+    `patience`: how long an answer may take, in seconds. With `once` the run is over when the clients that
+    came have been away for twice the `patience`, at least 3 seconds, or 10 if a challenge makes them
+    reconnect. Raises ConfigError for a level of relays.
     """
 
     levels = LMOS_LEVELS

@@ -27,7 +27,8 @@ _HIDDEN: Final = ("authorization", "cookie", "proxy-authorization")
 class Visits:
     """The visits of clients. `left` is set once all clients have been away a while.
 
-    `awaited` returns for how many seconds at least a client that is to come back is waited for, 0.0 if none.
+    `awaited` returns how many seconds to wait at least for a client that has to come back, 0.0 if none has
+    to.
     """
 
     def __init__(self, server: JudgingServer, awaited: Callable[[], float]) -> None:
@@ -41,7 +42,7 @@ class Visits:
         self._began = trio.current_time()
 
     def met(self, head: RequestHead, log: ConnectionLog) -> Recorder:
-        """Judge the handshake of a client that has come, and return what records its traffic."""
+        """Judge the handshake of a new client, and return the recorder of its traffic."""
         self._number += 1
         self._open += 1
         recorder = Recorder(log.keep, self._number, self._began)

@@ -49,7 +49,7 @@ class Proposal:
 
 
 def proposals(schema: Schema, base: Any) -> Iterator[Proposal]:
-    """Propose values at the bounds and wrong ones, each the same as `base` but in one place."""
+    """Yield values at the bounds and wrong ones, each equal to `base` except in one place."""
     for path, part, is_needed in islice(_places(schema, (), schema, Budget()), 60):
         here = found_at(base, path)
         if here is _NOTHING:
@@ -66,7 +66,7 @@ _NOTHING: Final = _Nothing()
 
 
 def place_text(path: Path) -> str:
-    """Write a place in plain data, as in `$.city[0]`."""
+    """Return a place in plain data as text, such as `$.city[0]`."""
     parts = (f".{each}" if isinstance(each, str) and each.isidentifier() else f"[{each!r}]" for each in path)
     return "$" + "".join(parts)
 
@@ -96,9 +96,9 @@ def _with(base: Any, path: Path, value: Any) -> Any:
 def _places(
     schema: object, path: Path, root: Schema, budget: Budget, is_needed: bool = False
 ) -> Iterator[tuple[Path, Schema, bool]]:
-    """Return the places in a value that a schema restricts, the whole first.
+    """Yield the places in a value that a schema restricts, the whole value first.
 
-    With each goes whether there must be something: where there need not be, null may well count as nothing.
+    Each has a mark for whether something must be there: elsewhere null may well count as nothing.
     """
     if len(path) > 4:
         return

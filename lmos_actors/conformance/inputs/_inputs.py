@@ -50,9 +50,9 @@ class Sample:
 
 
 def fits(schema: Mapping[str, Any], value: Any) -> str | None:
-    """Check a value against a data schema: return None, or what is wrong with it and where.
+    """Return what is wrong with a value for a data schema, and where; None if it fits.
 
-    A schema that is none itself has every value fit: that is for the description's own cases to judge.
+    Every value fits an invalid schema: the description's own cases judge that.
     """
     try:
         return _checked(_text(schema)).wrong(value)
@@ -68,7 +68,7 @@ def _text(schema: Mapping[str, Any]) -> str:
 
 
 class _Checked:
-    """A schema that values are validated by. One whose text has an `$id` to lead astray is none."""
+    """A schema that validates values. Raises ValueError for an invalid one, or one in several documents."""
 
     def __init__(self, text: str) -> None:
         schema = json.loads(text)
@@ -82,7 +82,7 @@ class _Checked:
         self._bearable: dict[int, bool] = {}  # by the levels of the value
 
     def proves(self, value: Any, *, valid: bool) -> bool:
-        """Return whether a value can be sent, and fits or does not, as is wanted."""
+        """Return whether a value can be sent, and fits or does not fit, as `valid` says."""
         try:
             return (self._error(value) is None) is valid
         except ValueError:
@@ -112,12 +112,12 @@ class _Checked:
 
 @lru_cache(maxsize=256)
 def _checked(schema: str) -> _Checked:
-    """Compile a schema; what it refers to elsewhere is not fetched. Raises ValueError."""
+    """Return a compiled schema; references to elsewhere are not fetched. Raises ValueError."""
     return _Checked(schema)
 
 
 def _makeable(schema: Mapping[str, Any]) -> _Checked:
-    """Compile a schema that values are to be made for. Raises ValueError."""
+    """Return a compiled schema for which values are made. Raises ValueError."""
     text = _text(schema)
     if len(text) > 65_536:
         raise ValueError(f"a data schema of {len(text)} characters is too long to make values for")
@@ -130,12 +130,12 @@ def valid(schema: Mapping[str, Any], random: Random) -> Any:
 
 
 def largest(schema: Mapping[str, Any], random: Random) -> Any:
-    """Return a value that fits with every number in it as large as may be. Raises ValueError."""
+    """Return a value that fits, with every number in it as large as possible. Raises ValueError."""
     return _extreme(schema, random, "most")
 
 
 def smallest(schema: Mapping[str, Any], random: Random) -> Any:
-    """Return a value that fits with every number in it as small as may be. Raises ValueError."""
+    """Return a value that fits, with every number in it as small as possible. Raises ValueError."""
     return _extreme(schema, random, "least")
 
 
@@ -191,8 +191,8 @@ def _first(
 def samples(schema: Mapping[str, Any], random: Random, *, most: int = 12) -> tuple[Sample, ...]:
     """Return values of all three kinds, each validated by the schema; what cannot be made is left out.
 
-    At most `most`, valid ones first, then those at the bounds, then wrong ones; which of them are left out
-    is up to `random`.
+    There are at most `most`: valid ones first, then those at the bounds, then wrong ones. `random` decides
+    which are left out.
     """
     try:
         checked = _makeable(schema)
@@ -209,7 +209,7 @@ def samples(schema: Mapping[str, Any], random: Random, *, most: int = 12) -> tup
 
 
 def _plain_ones(schema: Mapping[str, Any], random: Random) -> Iterable[Proposal]:
-    """Propose valid values: with all members, with those that are required alone, and others."""
+    """Yield valid values: with all members, with the required ones alone, and others."""
     ways: tuple[tuple[Literal["some", "all", "none"], str], ...] = (
         ("some", "a value that fits"),
         ("all", "all that there may be"),
@@ -234,7 +234,7 @@ def _proposed(schema: Mapping[str, Any], random: Random) -> Iterable[Proposal]:
 
 
 def _chosen(kinds: dict[Kind, list[Sample]], random: Random, most: int) -> tuple[Sample, ...]:
-    """Share the room out: to each kind in turn, as long as it has some."""
+    """Return a selection of `most` samples, in equal shares for the kinds as far as they have some."""
     lists = list(kinds.values())
     shares = [0] * len(lists)
     for _ in range(min(most, sum(map(len, lists)))):

@@ -1,6 +1,6 @@
-"""Texts that match a regular expression, for the plain ones that data schemas have.
+"""Texts that match a regular expression, if it is as simple as those in most data schemas.
 
-Looking around, going back, and classes of Unicode are not understood.
+Lookarounds, back-references and classes of Unicode are not understood.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Unsupported(Exception):
 
 
 def matching(pattern: str, random: Random) -> str | None:
-    """Make a text that should match, None where the expression has what is not understood here."""
+    """Return a text that should match, None if the expression has something not understood here."""
     if len(pattern) > 1_000:
         return None
     try:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 Schema: TypeAlias = "dict[str, Any]"
 
 MOST: Final = 4_000
-"""Schemas that are looked at, and values that are made, for one value."""
+"""Most steps of work on one value: schemas that are looked at, and values that are made."""
 
 _WIDEST: Final = 16  # alternatives that are combined with others
 _KINDS: Final = (
@@ -33,17 +33,17 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
 
 
 def as_object(value: object) -> Schema:
-    """Return plain data that is an object, or an empty one."""
+    """Return plain data if it is an object, else an empty object."""
     return value if is_object(value) else {}
 
 
 def as_list(value: object) -> list[Any]:
-    """Return plain data that is an array, or an empty one."""
+    """Return plain data if it is an array, else an empty array."""
     return value if is_array(value) else []
 
 
 def as_number(value: object) -> int | float | None:
-    """Return plain data that is a number, or None; also for one that is beyond what others can count with."""
+    """Return plain data if it is a number, else None; also None for one too large for others to use."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) <= 1.7e308 else None
@@ -83,11 +83,11 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether there was not enough of it."""
+        """Whether it was not enough."""
         return self._left < 0
 
     def take(self, much: int = 1) -> bool:
-        """Take so much from it; False if there is not enough."""
+        """Take an amount; return False if there is not enough left."""
         self._left -= much
         return self._left >= 0
 
@@ -95,7 +95,7 @@ class Budget:
 def branches(schema: object, root: Schema, budget: Budget | None = None) -> list[Schema]:
     """Return the schemas without references, alternatives or conjunctions that a schema stands for.
 
-    Not all of them, where they are very many.
+    If there are very many, some are left out.
     """
     return _Branches(root, budget or Budget()).of(schema, ())
 
@@ -136,7 +136,7 @@ def _size(schema: Schema) -> int:
 
 
 def _referred(reference: str, root: Schema) -> object:
-    """Return what a reference within the schema leads to; there are no others here."""
+    """Return the part that a reference within the schema leads to; False for other references."""
     if not reference.startswith("#"):
         return False
     place: Any = root
@@ -157,7 +157,7 @@ def kinds_of(schema: Schema) -> tuple[str, ...]:
 
 
 def bounds_of(schema: Schema, *, whole: bool) -> tuple[int | float | None, int | float | None]:
-    """Return the least and the greatest number that fit, those excluded too unless it is `whole`."""
+    """Return the least and the greatest number; unless `whole`, excluded bounds count as if included."""
     low, high = as_number(schema.get("minimum")), as_number(schema.get("maximum"))
     above, below = as_number(schema.get("exclusiveMinimum")), as_number(schema.get("exclusiveMaximum"))
     if whole:
@@ -177,7 +177,7 @@ def given_values(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def same(one: object, other: object) -> bool:
-    """Return whether two plain values are the same as JSON has it: true is not 1, but 1.0 is."""
+    """Return whether two plain values are equal in JSON: true is not 1, but 1.0 is."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if is_object(one) and is_object(other):

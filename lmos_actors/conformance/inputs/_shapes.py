@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ._schemas import Schema
 
 LONGEST: Final = 10_000
-"""Characters of a text, or items of an array, that are made at most."""
+"""Most characters of a text, or items of an array, that are made."""
 
 _DEEPEST: Final = 12
 _BARE: Final = 4  # below this depth objects get no optional members, so that what is recursive ends
@@ -64,7 +64,7 @@ _ENDLESS: Final = "there is no end to it"
 
 
 class Unmakeable(ValueError):
-    """No value can be made. `endless`: the schema has no end, so that another attempt is of no use."""
+    """No value can be made. `endless`: the schema has no end, so another attempt is useless."""
 
     def __init__(self, why: str, *, endless: bool = False) -> None:
         self.endless = endless
@@ -75,7 +75,8 @@ class Unmakeable(ValueError):
 class Maker:
     """Makes values that should fit a schema.
 
-    `numbers`: of any size, or as large or as small as may be. `members`: which optional ones an object gets.
+    `numbers`: of any size, or as large or as small as possible. `members`: the optional ones that an object
+    gets.
     """
 
     root: Schema
@@ -145,7 +146,7 @@ class Maker:
         return low, low + _SPAN if high is None else high
 
     def _end(self, schema: Schema, low: float, high: float, *, whole: bool) -> int | float:
-        """Return the end of the range that is wanted; where it is excluded, something near it."""
+        """Return the wanted end of the range; if it is excluded, a number near it."""
         bound = "exclusiveMaximum" if self.numbers == "most" else "exclusiveMinimum"
         end, other = (high, low) if self.numbers == "most" else (low, high)
         return end if whole or bound not in schema else end + (other - end) / 1024
@@ -248,7 +249,7 @@ class Maker:
         return known[name] if name in known else schema.get("additionalProperties", True)
 
     def _fill(self, found: dict[str, Any], schema: Schema, known: Schema, depth: int) -> None:
-        """Add members until there are as many as are demanded."""
+        """Add members until there are as many as the schema demands."""
         least = int(as_number(schema.get("minProperties")) or 0)
         spare = [name for name in known if name not in found]
         for name in (*spare, *(f"extra{number}" for number in range(1, min(least, LONGEST) + 1))):

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 HEAVIEST: Final = 100_000
-"""Schemas that are looked at for the deepest place of one value, at most."""
+"""Most schemas that are looked at for the deepest place of one value."""
 
 DEEPEST: Final = 100
-"""The most levels of a value that is compared with a schema."""
+"""Most levels of a value that is compared with a schema."""
 
 _IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 _BELOW: Final = ("items", "additionalItems", "contains", "additionalProperties", "propertyNames")
 
 
 def depth_of(value: object) -> int:
-    """Count the levels of plain data: 0 for what is neither an object nor an array."""
+    """Return the number of levels of plain data: 0 for anything but an object or an array."""
     level: list[Any] = [value]
     depth = -1
     while level and depth <= DEEPEST:
@@ -44,10 +44,10 @@ def _parts(value: object) -> Iterator[Any]:
 
 
 def is_affordable(schema: Mapping[str, Any], depth: int) -> bool:
-    """Return whether values of so many levels can be compared with a schema in good time.
+    """Return whether values with a number of levels can be compared with a schema in good time.
 
-    Schemas that refer to each other may be short, and yet have each value looked at for ever, or for as long
-    as that. References to what has a name, rather than a place in the schema, are not followed.
+    Schemas that refer to each other may be short and yet look at a value for ever, or nearly. A reference to
+    a name, rather than to a place in the schema, is not followed.
     """
     try:
         root = dict(schema)
@@ -65,7 +65,7 @@ class _CostEstimate:
         self._parts: list[object] = []  # kept, so that no id comes twice
 
     def of(self, schema: object, depth: int) -> float:
-        """Return how many schemas are looked at for a value of so many levels: infinite in a circle."""
+        """Return how many schemas are looked at for a value with `depth` levels: infinite in a circle."""
         if not is_object(schema):
             return 1
         key = (id(schema), depth)
@@ -99,7 +99,7 @@ class _CostEstimate:
         return sum(both) + sum(self.of(each, depth) for each in matched)
 
     def _place(self, reference: str) -> object:
-        """Return what is at a place of the schema; a name is taken to lead in a circle."""
+        """Return the part at a place of the schema; a name is taken to lead in a circle."""
         place: Any = self._root
         if reference not in ("#", "") and not reference.startswith("#/"):
             return {"$ref": None}

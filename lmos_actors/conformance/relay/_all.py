@@ -1,4 +1,4 @@
-"""All cases for relays, in the order in which they are run, and how a relay is found."""
+"""All cases for relays, in the order in which they are run, and the search for a relay."""
 
 from __future__ import annotations
 
@@ -50,13 +50,15 @@ def all_relay_cases() -> tuple[Case[RelayContext], ...]:
 
 @attrs.frozen(kw_only=True)
 class RelayConformOptions(JudgingOptions):
-    """The options with which a relay is judged; as those of `ConformOptions`.
+    """The options with which a relay is judged; like `ConformOptions`.
 
-    `agents` are those that the kit may be, where it may register none: the token of each, by its id. Two are
+    `agents` are identities for the kit, if it may register none: the token of each, by its id. Two are
     needed, seven for all cases. Others are registered, with ids that begin with "kit-".
+
     `register_url` is where agents are registered, if not at `/register` beside the relay; `invitations` are
-    those with which they are: each once, and the last one for all others. With `allow_unsafe` messages are
-    sent, too, that have ended relays, and more of them than a relay allows.
+    used for that: each once, and the last one for all others. With `allow_unsafe` the kit also sends messages
+    that have ended relays, and more messages than a relay allows.
+
     Raises ConfigError for a pattern that no case has, and for the level of kotlin-wot, which is no relay.
     """
 
@@ -73,7 +75,7 @@ class RelayConformOptions(JudgingOptions):
         return all_relay_cases()
 
     async def find(self, network: Network, url: str) -> Relay:
-        """Connect two agents: are they welcomed, and hear each other? Raises Unreachable, ConfigError."""
+        """Connect two agents, and note what the relay does for them. Raises Unreachable, ConfigError."""
         known = [Identity(id, token) for id, token in self.agents.items()]
         relay = Relay(
             network=network,
@@ -97,7 +99,7 @@ class RelayConformOptions(JudgingOptions):
 
 
 async def _comes_first(agent: RelayAgent) -> bool:
-    """Return whether a frame comes, of whatever kind. Raises ConnectionGone."""
+    """Return whether any frame comes. Raises ConnectionGone."""
     try:
         return await agent.next() is not None
     except Failed:  # it is no frame of the protocol, which cases judge

@@ -60,7 +60,7 @@ def _refusing(frame: str) -> Callable[[RelayContext], Awaitable[None]]:
 
 
 def _of(agent: RelayAgent, frame: str) -> str:
-    """Return an object with the sender's id: one relay refuses everything without it."""
+    """Return a frame with the sender's id: one relay refuses everything without it."""
     return frame.replace("{", f'{{"from":"{agent.id}",', 1) if frame.startswith('{"') else frame
 
 
@@ -133,7 +133,7 @@ async def rate_limit(context: RelayContext) -> None:
 
 
 async def _flooded(context: RelayContext, count: int) -> list[Frame]:
-    """Send so many pings as a new agent, and return the errors that answer them."""
+    """Send a number of pings as a new agent, and return the errors that answer them."""
     agent = await context.agent("flood")
     errors: list[Frame] = []
     try:
@@ -201,7 +201,7 @@ for _name, _title, _frame in (
 
 
 async def _nesting(context: RelayContext) -> None:
-    """Send arrays in arrays: so many that they would have ended relays, if a message may be as long."""
+    """Send nested arrays, deep enough to end some relays if a message may be that long."""
     size = inside(inside((await context.agent()).welcome, "payload"), "limits").get("max_message_size")
     deep = min(_DEEP, max(1_000, (size - 200) // 2)) if isinstance(size, int) else _DEEP
     await _surviving(f'{{"to":["*"],"payload":{"[" * deep}{"]" * deep}}}')(context)

@@ -197,7 +197,7 @@ async def back(context: RelayContext) -> None:
 
 
 async def _must_reach(context: RelayContext, sender: str, id: str, when: str) -> None:
-    """Fail unless what is said to an agent arrives at the newest of its connections."""
+    """Fail unless a message to an agent arrives at its newest connection."""
     word, newest = context.word(), context.newest(id)
     await context.there(sender).say(word, *((id,) if context.shared.direct else ()))
     try:

@@ -3,12 +3,12 @@
 A case judges its own subject only, so relays are read as widely as possible: a welcome may be flat or
 missing, an error may have its code in any of the places that were seen, and a message may come twice.
 
-Cases need to know that something did *not* come. Nothing on a relay says so. So `RelayContext.heard_by` lets
-the sender say one thing more, and takes what came before that: relays pass on the messages of one sender in
-their order (a case of its own).
+Cases need to know that something did *not* come, and nothing on a relay says so. So in
+`RelayContext.heard_by` the sender says one thing more, and what came before it counts: relays pass on the
+messages of one sender in their order (a case of its own).
 
 Agents are registered once in a run, and connect anew in each case. Some relays mix up two connections of one
-agent, even where the first one is ending. So the end of a case waits until the relay has ended them too.
+agent, even while the first one is ending. So the end of a case waits until the relay has ended them too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 RELAY: Final = "relay"
 ENDING: Final = 1.0
-"""Seconds that a relay has to end a connection which the kit has closed."""
+"""Seconds that a relay has to end a connection after the kit has closed it."""
 
 Frame: TypeAlias = dict[str, Any]
 
@@ -51,8 +51,8 @@ class Relay(JudgedServer["RelayContext"]):
     """A hub of AgentRelay.
 
     `register_url` is where agents are registered, `invited` how many have used `invitations`. `identities`
-    are the agents of the kit, `known` those that were given to it. `direct` is whether a message to one
-    agent arrives: without that agents are reached by broadcasts. `welcomes` is whether a welcome comes.
+    are the agents of the kit, `known` the ones that were given to it. `direct`: a message to one agent
+    arrives; otherwise agents are reached by broadcasts. `welcomes`: a welcome comes.
     """
 
     url: str
@@ -67,7 +67,7 @@ class Relay(JudgedServer["RelayContext"]):
 
     @property
     def spoken(self) -> str:
-        """How it is spoken to, in words."""
+        """How the kit speaks to it, in words."""
         return "AgentRelay" + ("" if self.direct else ", by broadcasts alone")
 
     def context(self, random: Random) -> RelayContext:
@@ -79,7 +79,7 @@ class Relay(JudgedServer["RelayContext"]):
         return await context.agent("a", welcomed=False)
 
     def places(self) -> Sequence[str]:
-        """Return the URLs to which credentials of the kit have gone."""
+        """Return the URLs to which the kit has sent credentials."""
         return (self.url,)
 
     def secrets(self) -> Sequence[str]:
@@ -105,7 +105,7 @@ def code_of(frame: Frame) -> str:
 
 
 def of_relay(frame: Frame, *types: str) -> bool:
-    """Return whether a frame is one of the relay's own, of one of some types."""
+    """Return whether a frame is the relay's own and of one of these types."""
     return frame.get("from", RELAY) == RELAY and frame.get("type") in types
 
 
@@ -115,7 +115,7 @@ def shown(frame: Any) -> str:
 
 
 def inside(frame: Frame | None, name: str) -> Frame:
-    """Return an object that is a member of another; empty where there is none."""
+    """Return an object that is a member of another; empty if there is none."""
     found = (frame or {}).get(name)
     return cast("Frame", found) if isinstance(found, dict) else {}
 
@@ -139,7 +139,7 @@ class RelayAgent:
         await self.socket.send_text(text)
 
     async def say(self, payload: Any, *to: str, **members: Any) -> None:
-        """Send a message to some, to everybody without names. Raises ConnectionGone."""
+        """Send a message to the named agents, or to everybody. Raises ConnectionGone."""
         await self.send({"to": list(to) or ["*"], "payload": payload, **members})
 
     async def command(self, type: str, payload: Any = None, **members: Any) -> None:
@@ -147,7 +147,7 @@ class RelayAgent:
         await self.send({"to": [RELAY], "type": type, "payload": payload, **members})
 
     async def parts(self, *parts: bytes) -> None:
-        """Send a text in several frames. Raises ConnectionGone."""
+        """Send one text in several frames. Raises ConnectionGone."""
         for number, part in enumerate(parts):
             await self.socket.send_frame(TEXT if number == 0 else 0, part, fin=number == len(parts) - 1)
 
@@ -231,14 +231,14 @@ class RelayContext(Probe):
     # ---- agents
 
     async def register(self, agent_id: Any = None, *, body: bytes | None = None) -> HttpAnswer:
-        """Ask for an identity: one that is made up without an id; or send a body. Raises Unreachable."""
+        """Ask for an identity, made up by the relay without an id; or send `body`. Raises Unreachable."""
         asked = {} if agent_id is None else {"agent_id": agent_id}
         data = json.dumps(asked).encode() if body is None else body
         headers = ((b"content-type", b"application/json"),)
         return await self.http("POST", self.shared.register_url, headers=headers, body=data)
 
     async def registered(self, agent_id: Any = None) -> Identity | None:
-        """Register an agent, and return it; None where that is refused. Raises Unreachable."""
+        """Register an agent, and return it; None if that is refused. Raises Unreachable."""
         answer = await self.register(agent_id)
         if answer.status != 200:
             return None
@@ -248,7 +248,7 @@ class RelayContext(Probe):
         return found
 
     async def identity(self, name: str) -> Identity:
-        """Return an agent of the kit, which the name stands for throughout the run. Raises NotRun."""
+        """Return the agent of the kit that a name stands for throughout the run. Raises NotRun."""
         shared = self.shared
         if name not in shared.identities:
             if shared.spare:
@@ -293,7 +293,7 @@ class RelayContext(Probe):
         return [await self.agent(name) for name in names]
 
     def there(self, name: str) -> RelayAgent:
-        """Return the connection of an agent that the case has connected: the newest."""
+        """Return the newest connection that the case has made for an agent."""
         return self.newest(self.shared.identities[name].id)
 
     def newest(self, id: str) -> RelayAgent:
@@ -313,9 +313,9 @@ class RelayContext(Probe):
     # ---- what was heard
 
     async def heard_by(self, hearer: RelayAgent, sender: RelayAgent) -> list[Frame]:
-        """Return what has come to an agent that was sent before now.
+        """Return what an agent has heard of messages sent before now.
 
-        The sender says one thing more, which the hearer waits for. Raises NoAnswer, ConnectionGone, Failed.
+        The sender says one thing more, and the hearer waits for it. Raises NoAnswer, ConnectionGone, Failed.
         """
         last = self.word()
         await sender.say(last, *((hearer.id,) if self.shared.direct else ()))
@@ -330,7 +330,7 @@ class RelayContext(Probe):
         return heard
 
     async def must_go_on(self, agent: RelayAgent, peer: RelayAgent, after: str) -> None:
-        """Fail unless what an agent says arrives still."""
+        """Fail unless messages of an agent still arrive."""
         word = self.word()
         try:
             await agent.say(word)
@@ -341,7 +341,7 @@ class RelayContext(Probe):
     async def must_refuse(
         self, agent: RelayAgent, peer: RelayAgent, frame: Frame | str, *, codes: Sequence[str] = ()
     ) -> None:
-        """Send what cannot be understood: an error comes, and the connection goes on. Raises Failed."""
+        """Send an invalid frame: an error comes, and the connection goes on. Raises Failed."""
         what = shown(frame) if isinstance(frame, dict) else repr(frame[:60])
         try:
             await agent.send(frame)
@@ -355,7 +355,7 @@ class RelayContext(Probe):
         await self.must_go_on(agent, peer, what)
 
     def judge_error(self, error: Frame, codes: Sequence[str] = ()) -> None:
-        """Judge an error: its code is one of some, if there are any. Raises Failed."""
+        """Judge an error: its code must be one of `codes`, if there are any. Raises Failed."""
         payload = inside(error, "payload")
         if not isinstance(payload.get("code"), str):
             self.differs("relay-error-shape", shown(error))
@@ -385,7 +385,7 @@ def _reason_in(answer: HttpAnswer) -> str:
 
 
 def identity_in(answer: HttpAnswer) -> Identity | None:
-    """Return the agent that an answer to a registration has; None if it has none."""
+    """Return the agent in an answer to a registration; None if there is none."""
     try:
         found = read_json(answer.body)
     except ValueError:

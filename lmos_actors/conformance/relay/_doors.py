@@ -1,4 +1,4 @@
-"""Cases of the handshake, of registration, and of the other addresses of HTTP."""
+"""Cases of the handshake, of registration, and of the other HTTP addresses."""
 
 from __future__ import annotations
 

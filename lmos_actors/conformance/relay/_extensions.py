@@ -18,7 +18,7 @@ _LONG: Final = 3_600_000  # milliseconds
 
 
 async def _agents(context: RelayContext, extension: str, *names: str) -> list[RelayAgent]:
-    """Connect agents to a relay with an extension. Raises NotOffered where the welcome does not name it."""
+    """Connect agents to a relay with an extension. Raises NotOffered if the welcome does not name it."""
     agents = await context.agents(*names)
     offered = inside(agents[0].welcome, "payload").get("extensions")
     if not isinstance(offered, list) or extension not in offered:
@@ -193,7 +193,7 @@ async def query(context: RelayContext) -> None:
 
 
 async def _proposed(context: RelayContext, agent: RelayAgent, other: RelayAgent, **members: Any) -> str:
-    """Propose something, and return the id of the proposal."""
+    """Make a proposal, and return its id."""
     word = context.word()
     await agent.say(word, type="proposal", **members)
     found = await other.message(word)

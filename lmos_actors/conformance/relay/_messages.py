@@ -1,4 +1,4 @@
-"""Cases of messages: who hears them, whose they are, who follows whom, and commands."""
+"""Cases of messages: who hears them, who sent them, who follows whom, and commands."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ async def no_from(context: RelayContext) -> None:
 
 
 async def _forge(context: RelayContext, name: str) -> None:
-    """Send a message with another's `from`: it is refused, and nobody hears it."""
+    """Send a message with another agent's `from`: it must be refused, and nobody may hear it."""
     one, other, third = await context.agents("a", "b", "c")
     word = context.word()
     await one.send({"to": ["*"], "payload": word, "from": third.id if name == "c" else name})
@@ -379,7 +379,7 @@ async def control_types(context: RelayContext) -> None:
 
 
 async def _follow(context: RelayContext, agent: RelayAgent, *ids: str, un: str = "") -> Frame | None:
-    """Follow agents, or no more; return the acknowledgement, None if there is none."""
+    """Follow agents, or stop following them; return the acknowledgement, None if there is none."""
     await agent.command(f"{un}subscribe", {"agents": list(ids)})
     try:
         return await agent.of_relay(f"{un}subscribed", "error")
@@ -513,7 +513,7 @@ async def follow_wrong(context: RelayContext) -> None:
 
 
 async def _commanded(context: RelayContext, agent: RelayAgent, type: str, answer: str) -> Frame | None:
-    """Send a command without a payload, and return its answer; with a payload of null if that is refused."""
+    """Return the answer to a command without a payload, or with a payload of null if that is refused."""
     await agent.send({"to": [RELAY], "type": type})
     try:
         found = await agent.of_relay(answer, "error")

@@ -1,4 +1,4 @@
-"""Expectations of a client whose connection was ended: that it comes back, when, or not at all."""
+"""Expectations of a client whose connection was ended: whether it comes back, and when."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ NEVER: Final = 5.0
 """Seconds in which a client must not come back."""
 
 BUSY: Final = 2.0
-"""Seconds for which it is refused by 503, and told to wait by 429."""
+"""Seconds in which an agent is refused by 503, and seconds that 429 tells it to wait."""
 
 ATTEMPTS: Final = 10
-"""Most attempts while it is refused by 503."""
+"""Most attempts of an agent while it is refused by 503."""
 
 
 class Absence:
     """An agent that was cut off. `over` is called once nothing more is expected.
 
-    This one has to come back in time.
+    This class expects it to come back in time.
     """
 
     seconds = 30.0  # a client may take longer each time
@@ -69,7 +69,7 @@ class Unavailable(Absence):
 
 
 class RetryAfter(Absence):
-    """An agent that is refused by 429 once, and told for how long."""
+    """An agent that is refused by 429 once, and told how long to wait."""
 
     _until = 0.0
 

@@ -1,4 +1,4 @@
-"""The acts that are put to a client that stays, and their order."""
+"""The acts that are put to a client that stays connected, and their order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STRANGER: Final = "mallory"
 """An agent that says what only the relay may say."""
 
 IMPOSTOR: Final = "mallory-2"
-"""The id that it calls the client by."""
+"""The id that a false welcome of the stranger gives the client."""
 
 _DEEP: Final = 20_000
 _LETTERS: Final = ' Grüße \u00a0 \u2028 \U0001f469\u200d\U0001f680 "quoted" \\ \t e\u0301 \u05d0 \x7f'
@@ -48,14 +48,14 @@ class Peer(Protocol):
     rules: FrameRules
     random: Random
     questions: dict[str, int]
-    """The ids of questions that are answered just now, and how often they were."""
+    """The ids of questions that are being answered, and how often each was."""
 
     def known(self) -> Frame:
-        """Return what a welcome says."""
+        """Return the content of a welcome."""
         ...
 
     def message(self, sender: str, payload: Any, *, to: list[str] | None = None, **members: Any) -> Frame:
-        """Return a message of an agent to this one, which is known to have been sent."""
+        """Return a message of an agent to this one, which counts as sent from then on."""
         ...
 
     def own(self, type: str, payload: Any, **members: Any) -> Frame:
@@ -68,7 +68,7 @@ class Peer(Protocol):
 
 @attrs.frozen
 class Act:
-    """Something that is put to a client: what goes out, and for how many seconds it has to stay then.
+    """Something that a client has to bear: what is sent, and the seconds that it has to stay afterwards.
 
     `then` judges what the client has done in that time.
     """
@@ -81,7 +81,7 @@ class Act:
 
 @attrs.frozen
 class End:
-    """An end of the connection, and what is expected of the client then."""
+    """An end of the connection, and what the client is expected to do then."""
 
     case: str
     out: Out
@@ -90,8 +90,10 @@ class End:
 
 @attrs.frozen(kw_only=True)
 class Program:
-    """The course of a judged connection: `welcome` is how an agent is welcomed, `at_once` what it
-    has to bear from the beginning, and `steps` what comes once it has been quiet for a while.
+    """The course of a judged connection.
+
+    `welcome` is how an agent is welcomed, `at_once` what it has to bear from the beginning, and `steps` what
+    comes once it has been quiet for a while.
     """
 
     welcome: Callable[[Peer], Frame | None]
@@ -191,7 +193,7 @@ def _letters(peer: Peer) -> list[Out]:
 
 
 def canonical(value: Any) -> str:
-    """Return a value as a text that equal ones have."""
+    """Return a value as a text; equal values have the same text."""
     return json.dumps(value, sort_keys=True)
 
 
@@ -252,9 +254,9 @@ PROGRAMS: Final[dict[str, Program]] = {
     ),
     RENAMED: Program(welcome=_renaming_welcome, steps=(ACTS[-1], ENDS[-1])),
 }
-"""What happens to the agents of `PARTS`. Each ends for good, so that its client ends too."""
+"""The programs of the agents in `PARTS`. Each ends for good, so that its client ends too."""
 
 
 def program_of(id: str) -> Program:
-    """Return what happens to an agent."""
+    """Return the program of an agent."""
     return PROGRAMS.get(id, USUAL)

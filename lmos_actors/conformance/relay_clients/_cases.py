@@ -1,8 +1,8 @@
 """Cases for clients of relays, as data.
 
 Some are judged by what a client sends, some by whether it stays or comes back after what it was sent, and
-some by what it says to the agent `judge`. A part that ends a client for good is that of an agent of its own,
-by whose id the client connects: `PARTS`.
+some by what it says to the agent `judge`. A part that ends a client for good has an agent of its own, and the
+client connects with that agent's id: `PARTS`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lmos_actors.conformance.card import relay, relay_page, relays, rfc6455
 from lmos_actors.conformance.clients import ClientCase, ClientCases
 
 JUDGE: Final = "judge"
-"""The agent that clients are asked by, and prove things to."""
+"""The agent that asks clients, and to which they prove things."""
 
 EXPIRED: Final = "expired"
 HURRIED: Final = "hurried"
@@ -21,7 +21,7 @@ UNWELCOMED: Final = "unwelcomed"
 FLAT: Final = "flat"
 RENAMED: Final = "renamed"
 PARTS: Final = (EXPIRED, HURRIED, UNWELCOMED, FLAT, RENAMED)
-"""The ids of agents to which one thing happens, in place of what happens to all others."""
+"""The ids of agents that meet one thing only, in place of everything that other agents meet."""
 
 _FORMAT: Final = relay_page("message format")
 _ERROR: Final = relay("error")

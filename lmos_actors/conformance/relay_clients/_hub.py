@@ -1,9 +1,9 @@
 """The hub that judges clients, and its connections. No socket, no task.
 
 To an agent that stays, one thing happens after the other (`_acts`): each begins once the agent has said
-nothing for a second, so that a client which connects to say one thing can leave in peace. What the agent
-cannot bear is known by its connection, which ends while an act is under way; the next connection goes on with
-the next act. An agent that was cut off is expected to come back, or not to (`_absences`).
+nothing for a second, so that a client which connects to say one thing can leave in peace. If an agent cannot
+bear an act, its connection ends while the act is under way; the next connection goes on with the next act. An
+agent that was cut off is expected to come back, or not to (`_absences`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ._rules import Frame
 
 SETTLED: Final = 1.0
-"""Seconds for which an agent has said nothing before something happens to it."""
+"""Seconds of silence of an agent before something happens to it."""
 
 _AGENTS: Final = 256
 _TOKENS: Final = 64  # tokens that were refused and are remembered
@@ -44,7 +44,7 @@ _YEAR_2026: Final = 1_767_225_600
 
 
 class JudgedAgent:
-    """An agent: its connection, how far its program is, and what is expected of it while it is away."""
+    """An agent: its connection, its place in its program, and what is expected of it while it is away."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -56,7 +56,7 @@ class JudgedAgent:
 
 
 class RelayJudge(Scheduler):
-    """The agents and the level at which they are judged: it also says whose hub this one is like."""
+    """The agents and the level at which they are judged; the level also says which relay this hub is like."""
 
     def __init__(
         self, clock: Callable[[], float], random: Random, notes: ClientNotes, patience: float
@@ -76,11 +76,11 @@ class RelayJudge(Scheduler):
 
     @property
     def is_like_relays(self) -> bool:
-        """Whether it does what both recorded relays do: late refusals, silence, no limits."""
+        """Whether the hub does what both recorded relays do: late refusals, silence, no limits."""
         return self.level in (Level.REFERENCE, Level.RAWK)
 
     def new_id(self) -> str:
-        """Make the id of a message."""
+        """Return a new id for a message."""
         return f"m-{next(self._ids)}"
 
     def now(self) -> int:
@@ -88,7 +88,7 @@ class RelayJudge(Scheduler):
         return int((_YEAR_2026 + self.clock()) * 1_000)
 
     def known(self) -> Frame:
-        """Return what a welcome says."""
+        """Return the content of a welcome."""
         found: Frame = {
             "relay": "conformance",
             "version": "0.1.0",
@@ -106,13 +106,13 @@ class RelayJudge(Scheduler):
     # ---- agents that are away
 
     def awaited(self) -> float:
-        """Return for how many seconds at least an agent may be away before all is over."""
+        """Return for how many seconds at least an agent may be away before the run is over."""
         away = [agent.absence.seconds for agent in self.agents.values() if agent.absence is not None]
         away += [NEVER] if self._refused else []
         return max(away) + self.patience if away else 0.0
 
     def cut_off(self, agent: JudgedAgent, end: End, log: ConnectionLog) -> None:
-        """Expect an agent to come back, or not to, whose connection is ended."""
+        """Expect that an agent, whose connection is ended, comes back or does not."""
 
         def over() -> None:
             agent.absence = None
@@ -176,7 +176,7 @@ class RelayJudge(Scheduler):
             self._take(sender, message)
 
     def _take(self, sender: RelayJudgeConnection, message: Frame) -> None:
-        """Take what is said to the judge: a question, or a proof."""
+        """Take a message to the judge: a question, or a proof."""
         kind, payload = message.get("type"), message["payload"]
         if kind == "question":
             token = challenge(sender, "asks")
@@ -224,7 +224,7 @@ class RelayJudgeConnection:
         self.wake()
 
     def end(self, out: Out) -> None:
-        """End the connection: it is not the client that does."""
+        """End the connection from the hub's side."""
         self._is_ended = True
         self.put(out)
 
@@ -243,11 +243,11 @@ class RelayJudgeConnection:
             del sent[next(iter(sent))]
 
     def known(self) -> Frame:
-        """Return what a welcome says."""
+        """Return the content of a welcome."""
         return self.hub.known()
 
     def message(self, sender: str, payload: Any, *, to: list[str] | None = None, **members: Any) -> Frame:
-        """Return a message of an agent to this one, which is known to have been sent."""
+        """Return a message of an agent to this one, which counts as sent from then on."""
         frame = {"id": self.hub.new_id(), "from": sender, "to": to or [self.rules.id], "payload": payload}
         frame |= {**members, "ts": self.hub.now()}
         self.remember(frame)
@@ -260,7 +260,7 @@ class RelayJudgeConnection:
     # ---- what happens to it
 
     def open(self) -> None:
-        """Welcome the agent, whose older connection ends, and go on with its program."""
+        """Welcome the agent, end its older connection, and go on with its program."""
         older, self.agent.connection = self.agent.connection, self
         if older is not None:
             older.end(SendClose(4009, "replaced"))
@@ -315,7 +315,7 @@ class RelayJudgeConnection:
             self.notes.tried(act.case)
 
     def lost(self) -> None:
-        """Judge the end of the connection: it must not be what an act has led to."""
+        """Judge the end of the connection: an act must not have led to it."""
         if self.agent.connection is self:
             self.agent.connection = None
         if self._case and not self._is_ended and self._case in self.notes.watched:

@@ -33,10 +33,10 @@ def is_texts(value: Any) -> TypeGuard[list[str]]:
 
 
 class FrameRules:
-    """Judges the messages of one connection. `names` are those under which its agent may speak.
+    """Judges the messages of one connection. `names` are the ids under which its agent may speak.
 
-    `limited` is whether the hub announces a size, `demands_payloads` whether a command needs a payload, as on
-    the reference relay.
+    `limited`: the hub announces a size. `demands_payloads`: a command needs a payload, as on the reference
+    relay.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class FrameRules:
         demands_payloads: bool = False,
     ) -> None:
         self.id = id
-        """The id that the welcome has named."""
+        """The id in the agent's welcome."""
         self.others: dict[str, str] = {}
-        """Ids that are not the agent's, and the cases in which it may have taken them for its own."""
+        """Ids of others, and the cases in which the agent may have taken them for its own."""
         self.sent: dict[str, None] = {}
         """The ids of the newest messages that the client was sent."""
         self._notes = notes
@@ -60,7 +60,7 @@ class FrameRules:
         self._demands_payloads = demands_payloads
 
     def judge(self, text: str) -> Frame:
-        """Judge a message, and return it. Raises Invalid for what no hub understands."""
+        """Return a message after judging it. Raises Invalid for one that no hub understands."""
         self._size(text)
         frame = self._read(text)
         to = self._to(frame)
@@ -164,7 +164,7 @@ def wrong_in_binary(data: bytes) -> tuple[str, str]:
 
 
 def tokens_in(head: RequestHead) -> tuple[str, str]:
-    """Return the token of the header, and that of the address; "" for none."""
+    """Return the tokens in the header and in the address; "" where there is none."""
     scheme, _, shown = (head.header("authorization") or "").partition(" ")
     asked = parse_qs(urlsplit(head.target).query).get("token", [""])[0]
     return shown.strip() if scheme.lower() == "bearer" else "", asked
@@ -181,7 +181,7 @@ def judge_credentials(head: RequestHead, notes: ClientNotes, log: ConnectionLog)
 
 
 def judge_registration(body: bytes, notes: ClientNotes, log: ConnectionLog) -> str | None:
-    """Judge the body of a registration, and return the id that is wanted. Raises Invalid."""
+    """Judge the body of a registration, and return the requested id. Raises Invalid."""
     notes.tried("register")
     try:
         found = read_json(body or b"{}")

@@ -57,7 +57,7 @@ class RelayJudgeServer(WebServer):
     # ---- HTTP
 
     def on_http(self, head: RequestHead, body: bytes) -> Reply:
-        """Register agents, and say where the hub is."""
+        """Register agents, and tell where the hub is."""
         if head.path == "/register" and head.method == "POST":
             return self._registered(body)
         if head.path in ("/health", "/stats"):
@@ -77,7 +77,7 @@ class RelayJudgeServer(WebServer):
     # ---- handshakes
 
     def refused(self, head: RequestHead) -> Reply | None:
-        """Judge a handshake that leads to nothing."""
+        """Judge a handshake that does not lead to a connection."""
         wrong = super().refused(head)
         if wrong is None and head.path != PATH:
             wrong = refusal(404, f"the hub is at {PATH}")
@@ -91,7 +91,7 @@ class RelayJudgeServer(WebServer):
         return wrong
 
     def _turned_away(self, head: RequestHead, log: ConnectionLog) -> Reply | None:
-        """Return why an agent is turned away: its token is none, or it is to come later."""
+        """Return why an agent is turned away: its token is invalid, or it has to come later."""
         agent = self._agent(head)
         if agent is not None:
             return self._hub.attempt(agent)
@@ -107,14 +107,14 @@ class RelayJudgeServer(WebServer):
         return None if found is None else self._hub.agent(found[1])
 
     def subprotocol(self, head: RequestHead) -> str:
-        """Select `arc`, and nothing else; of the recorded relays' kind whatever comes first."""
+        """Select `arc` alone, or at the levels of recorded relays the first that is offered."""
         offered = head.words("sec-websocket-protocol")
         if self._hub.is_like_relays:
             return offered[0] if offered else ""
         return "arc" if "arc" in offered else ""
 
     def open(self, head: RequestHead) -> WebSocketCodec:
-        """Make the connection for a request, and judge its handshake."""
+        """Return the connection for a request, and judge its handshake."""
         log, found = ConnectionLog(), self._agent(head)
         recorder = self.visits.met(head, log)
         judge_credentials(head, self._hub.notes, log)
@@ -134,11 +134,11 @@ class RelayJudgeServer(WebServer):
         return RelayJudgeCodec(connection, judge)
 
     def place(self, base: str) -> str:
-        """Return the URL of the hub, by the address."""
+        """Return the URL of the hub, from the server's address."""
         return f"{base}{PATH}"
 
     def facts(self, base: str) -> dict[str, str]:
-        """Return what the card has about the hub, by the address."""
+        """Return facts about the hub for the card, from the server's address."""
         return {"spoken": f"as the hub of AgentRelay at {self.place(base)}"}
 
 
@@ -153,7 +153,7 @@ def _answer(status: int, found: dict[str, object]) -> Reply:
 
 @attrs.frozen(kw_only=True)
 class RelayClientOptions(ClientJudgingOptions):
-    """The options with which clients of relays are judged; as those of `ClientOptions`.
+    """The options with which clients of relays are judged; like `ClientOptions`.
 
     At the levels `REFERENCE` and `RAWK` the hub does what those relays do. Raises ConfigError for the level
     of kotlin-wot, which is no relay.

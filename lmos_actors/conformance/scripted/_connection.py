@@ -91,7 +91,7 @@ _OPEN: Final = 256
 _LONG: Final = 65536  # characters of a request that is not remembered
 _OWED_MESSAGES: Final = 2
 _OWED_BYTES: Final = 2048
-"""The most credit of one-way messages that is owed: a thing's first window; and the seconds it is owed."""
+"""The most credit that is owed for one-way messages: a thing's first window; and for how many seconds."""
 _OWED_SECONDS: Final = 0.5
 _WITH_EFFECT: Final = ("writeProperty", "writeMultipleProperties", "writeAllProperties", "invokeAction")
 _LISTENINGS: Final = 256
@@ -100,7 +100,7 @@ _KEY: Final = re.compile(r"[!-~]{1,256}")
 
 @attrs.define(eq=False)
 class Listening:
-    """An observation or a subscription. `name`: of the property or event, "" for all events."""
+    """An observation or a subscription. `name`: the property or event, "" for all events."""
 
     kind: Literal["property", "event", "all"]
     thing: ScriptedThing
@@ -129,7 +129,7 @@ class ServerContext(Protocol):
 
 
 class ScriptedConnection:
-    """One connection. What is to go out is in `out`, and `wake` is called for it."""
+    """One connection. What goes out waits in `out`, and `wake` is called for it."""
 
     def __init__(
         self, server: ServerContext, *, offered: bool, at: ScriptedThing, fixed: bool, peer: str = ""
@@ -198,14 +198,14 @@ class ScriptedConnection:
         return text
 
     def message(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> Json:
-        """Make a whole message, in the spelling of the tables."""
+        """Return a whole message, in the spelling of the tables."""
         message: Json = {"messageType": kind, "thingID": thing_id, "messageID": self.new_id()}
         if correlation is not None or self.kotlin:
             message["correlationID"] = correlation
         return {**message, **members}
 
     def spelled(self, message: Json) -> Json:
-        """Spell a message as the peer does."""
+        """Return a message in the peer's spelling."""
         changed: dict[str, str] = {}
         if (self.ids or ("Id" if self.kotlin else "ID")) == "Id":
             changed.update(IDS)
@@ -214,15 +214,15 @@ class ScriptedConnection:
         return {changed.get(member, member): value for member, value in message.items()}
 
     def new_id(self) -> str:
-        """Make an id for a message."""
+        """Return a new id for a message."""
         return self.server.new_id()
 
     def timestamp(self) -> Any:
-        """Return the time in the form that messages have it."""
+        """Return the time in the form that messages have."""
         return self.server.timestamp()
 
     def correlation(self, request: Request) -> str | None:
-        """Return what an answer to a request is correlated by."""
+        """Return the correlation of an answer to a request."""
         return request.id if request.given is None else request.given
 
     def answer(self, request: Request, kind: str, members: Json) -> None:
@@ -230,7 +230,7 @@ class ScriptedConnection:
         self.send(kind, request.thing.id, self.correlation(request), members)
 
     def refuse(self, request: Request, problem: Problem) -> None:
-        """Answer a request by an error."""
+        """Answer a request with an error."""
         about_run = request.kind in ("queryAction", "cancelAction")
         correlation = request.id if about_run and self.kotlin else self.correlation(request)
         more = {"inReplyTo": request.id} if about_run else {}
@@ -272,7 +272,7 @@ class ScriptedConnection:
         self.take(request)
 
     def binary(self, data: bytes) -> None:
-        """Take a binary message: an item of a stream that is not open is late, anything else is none."""
+        """Take a binary message: an item of a stream, which may be late. Other data closes the connection."""
         if self.over:
             return
         frame = read_item(data)
@@ -286,7 +286,7 @@ class ScriptedConnection:
                 self.end(run, invalid("a frame of a stream that is sent from here"))
 
     def on_unreadable(self, message: Json, problem: Problem) -> None:
-        """Answer what is no valid message for this server; `message` is empty if it is not even JSON."""
+        """Answer an invalid message; `message` is empty if it is not even JSON."""
         if message.get("messageType") in NEVER_ANSWERED:
             return
         thing_id, own, given = (text_of(message, both) for both in IDS)
@@ -308,7 +308,7 @@ class ScriptedConnection:
             self.habits = "kotlin-wot"
 
     def request(self, message: Json) -> Request:
-        """Make a request of a message. Raises Problem."""
+        """Return the request in a message. Raises Problem."""
         literal = message.get("messageType")
         if not isinstance(literal, str):
             raise invalid("messageType: a text is needed", "$.messageType")
@@ -335,7 +335,7 @@ class ScriptedConnection:
         check_members(kind, message)
 
     def take(self, request: Request) -> None:
-        """Carry a request out: the method `do_` and the name of its type."""
+        """Carry a request out by the method whose name is `do_` and the request's type."""
         if self.repeated(request):
             return
         handler = cast("Callable[[Request], None]", getattr(self, f"do_{request.kind}"))
@@ -370,7 +370,7 @@ class ScriptedConnection:
         return {"name": name, "value": value, "timestamp": self.timestamp()}
 
     def do_writeProperty(self, request: Request) -> None:
-        """Set a property, and answer with what it is now."""
+        """Set a property, and answer with its new value."""
         data = request.message["data"]
         request.thing.check_write(request.name, data, "$.data")
         request.thing.write({request.name: data})
@@ -403,7 +403,7 @@ class ScriptedConnection:
         self.server.tick_uptime()
 
     def do_unobserveProperty(self, request: Request) -> None:
-        """Stop sending changes of a property; a success even if none were sent: it can be repeated."""
+        """Stop sending changes of a property; a success even if none were sent, as it may be repeated."""
         request.thing.property(request.name)
         self.unlisten(request, [(request.thing.id, "property", request.name)])
 
@@ -428,11 +428,11 @@ class ScriptedConnection:
         self.unlisten(request, [key for key in self.listenings if self.is_of_events(request, key)])
 
     def is_of_events(self, request: Request, key: tuple[str, str, str]) -> bool:
-        """Return whether a listening is about events of the thing of a request."""
+        """Return whether a listening is about events of the request's thing."""
         return key[0] == request.thing.id and key[1] != "property"
 
     def listen(self, request: Request, kind: Literal["property", "event", "all"], name: str) -> None:
-        """Note an observation or a subscription, in the place of an older one."""
+        """Record an observation or a subscription, in place of an older one."""
         listening = Listening(kind, request.thing, name, self.correlation(request))
         if listening.key not in self.listenings and len(self.listenings) >= _LISTENINGS:
             raise too_many("observations and subscriptions")
@@ -445,7 +445,7 @@ class ScriptedConnection:
         self.acknowledge(request)
 
     def acknowledge(self, request: Request) -> None:
-        """Acknowledge a request, if that is wanted: LMOS has no such answer."""
+        """Acknowledge a request if the peer wants that: LMOS has no such answer."""
         if self.kotlin or request.message.get("ack") is True:
             self.answer(request, "acknowledgement", {"message": request.literal})
 
@@ -475,7 +475,7 @@ class ScriptedConnection:
     # ---- repeats
 
     def repeated(self, request: Request) -> bool:
-        """Answer a request that came before, or tie it to the run that goes on."""
+        """Answer a request that came before, or join it to its run; return False for a new one."""
         known = self.known.find(request, self.server.now()) if request.kind in _WITH_EFFECT else None
         if known is None:
             return False
@@ -488,7 +488,7 @@ class ScriptedConnection:
         return True
 
     def remember(self, request: Request, final: Final_) -> None:
-        """Note how a request that has an effect was answered."""
+        """Note the answer to a request that has an effect."""
         if request.kind in _WITH_EFFECT and request.kind != "invokeAction" and request.size <= _LONG:
             self.known.begin(request, None)
             self.known.settle(request, final, self.server.now())
@@ -496,7 +496,7 @@ class ScriptedConnection:
     # ---- invoking
 
     def do_invokeAction(self, request: Request) -> None:
-        """Carry an action out."""
+        """Carry out an action."""
         thing, name = request.thing, request.name
         if "tell" in request.message and not self.kotlin:
             self.do_tell(request, request.message["tell"])
@@ -519,11 +519,11 @@ class ScriptedConnection:
             self.on_outcome(run, thing.act(name, request.payload))
 
     def key_of(self, request: Request) -> Any:
-        """Return the key of a request, None where it has none: kotlin-wot knows none."""
+        """Return the key of a request, None if it has none; kotlin-wot knows no keys."""
         return None if self.kotlin else request.message.get("key")
 
     def answered_by_key(self, request: Request) -> bool:
-        """Answer a request whose key came before, or have it wait for the answer. Raises Problem."""
+        """Answer a request whose key came before, or let it wait for the answer. Raises Problem."""
         self.check_key(request)
         known = self.known_by_key(request)
         if known is None:
@@ -535,7 +535,7 @@ class ScriptedConnection:
         return True
 
     def check_key(self, request: Request) -> None:
-        """Raise Problem for a key that is none, or that is of no use."""
+        """Raise Problem for an invalid key, and where no answers are kept."""
         key = request.message["key"]
         if not isinstance(key, str) or not _KEY.fullmatch(key):
             raise invalid("a key has 1 to 256 visible ASCII characters", "$.key")
@@ -543,14 +543,14 @@ class ScriptedConnection:
             raise not_allowed(f"answers of {request.name!r} are not kept")
 
     def known_by_key(self, request: Request) -> KeyedRequest | None:
-        """Return what is known of the key of a request. Raises Problem if that is another request."""
+        """Return the known request with the same key. Raises Problem if its content is different."""
         known = self.server.kept_answers.find(request)
         if known is not None and known.content != content_of(request):
             raise reused()
         return known
 
     def settle_key(self, request: Request, final: Final_ | None) -> None:
-        """Answer those that waited for an answer; if there is none to keep, the next one is carried out."""
+        """Answer the requests that waited for an answer; if none is kept, carry the next one out."""
         known = None if self.key_of(request) is None else self.server.kept_answers.settle(request, final)
         for voice, waiting in () if known is None else known.waiting:
             voice.take(waiting)
@@ -564,13 +564,13 @@ class ScriptedConnection:
         self.owe_credit(request)
 
     def check_tell(self, number: Any) -> None:
-        """Raise Problem unless the number of a one-way message is higher than all before."""
+        """Raise Problem unless the number of a one-way message is higher than all before it."""
         if not isinstance(number, int) or isinstance(number, bool) or number <= self.last_tell:
             raise invalid(f"a number above {self.last_tell} is needed", "$.tell")
         self.last_tell = number
 
     def owe_credit(self, request: Request) -> None:
-        """Return the credit of a one-way message, soon or with that of others."""
+        """Return the credit of a one-way message, soon or together with others."""
         self.owed.append(request)
         size = sum(each.size for each in self.owed)
         if len(self.owed) >= _OWED_MESSAGES or size >= _OWED_BYTES:
@@ -588,7 +588,7 @@ class ScriptedConnection:
             )
 
     def run_of(self, request: Request) -> Run:
-        """Make a run of a request. Raises Problem."""
+        """Return a new run for a request. Raises Problem."""
         run = Run(request, {self: self.correlation(request)})
         message = request.message
         run.inputs = self.open_inputs(request, message.get("streams"))
@@ -603,7 +603,7 @@ class ScriptedConnection:
         return run
 
     def open_inputs(self, request: Request, offers: Any) -> dict[int, Input]:
-        """Open the input streams of a request. Raises Problem; their numbers are used then too."""
+        """Open the input streams of a request. Raises Problem; even then their numbers are used."""
         used, self.highest_stream = self.highest_stream, max(self.highest_stream, highest_in(offers))
         return inputs_of(offers, request.thing.streams_into(request.name), used)
 
@@ -675,7 +675,7 @@ class ScriptedConnection:
         return self.send_status(run, {"status": "in progress", "output": _plain(item)})
 
     def send_frame(self, run: Run, item: bytes) -> bytes:
-        """Send an item of an answer in a binary frame, behind the opening of its stream."""
+        """Send an item of an answer in a binary frame; the first one opens its stream."""
         if not run.stream:
             run.stream, self.next_stream = self.next_stream, self.next_stream + 2
             opening = {"stream": run.stream, "contentType": "application/octet-stream"}
@@ -686,7 +686,7 @@ class ScriptedConnection:
         return frame
 
     def finish_stream(self, run: Run) -> None:
-        """Send how many items there were in binary frames, if there were any, and they are still wanted."""
+        """Send the number of items in binary frames, if there were any and they are still wanted."""
         if run.stream and not run.is_stopped:
             members = {"stream": run.stream, "sequence": run.sequence}
             self.send("streamEnd", run.request.thing.id, run.received_by.get(self), members)
@@ -759,7 +759,7 @@ class ScriptedConnection:
             self.send("actionStatus", request.thing.id, request.id, data)
 
     def requested_run(self, request: Request) -> tuple[Run, str | None]:
-        """Return the run that is meant: by the correlation, else the newest that goes on, else the newest."""
+        """Return the requested run: by correlation, else the newest that is running, else the newest."""
         going = [(run, run.received_by.get(self)) for run in self.live]
         for run, correlation in (*reversed(going), *reversed(self.ended)):
             same = run.request.thing is request.thing and run.request.name == request.name
@@ -808,11 +808,11 @@ class ScriptedConnection:
                 self.end(run, invalid("this run has no such stream", "$.streams"))
 
     def runs_of(self, request: Request) -> list[Run]:
-        """Return the runs that a message of a stream belongs to: one, or none."""
+        """Return the runs that a message of a stream belongs to: one or none."""
         return [run for run in self.live if request.given in (run.request.id, run.received_by.get(self))]
 
     def take_item(self, run: Run, stream: Input, request: Request) -> None:
-        """Take an item that is JSON; one that is no such item of the stream ends the run."""
+        """Take an item in JSON; an item that does not belong to the stream ends the run."""
         try:
             if stream.is_binary:
                 raise invalid("the items of this stream are frames", stream.path)
@@ -823,7 +823,7 @@ class ScriptedConnection:
         self.use_item(run, stream, request.message.get("data"))
 
     def take_frame(self, run: Run, stream: Input, frame: ItemFrame, size: int) -> None:
-        """Take an item in a binary frame; one that is no such item of the stream ends the run."""
+        """Take an item in a binary frame; an item that does not belong to the stream ends the run."""
         if stream.is_stopped:
             return
         try:
@@ -837,14 +837,14 @@ class ScriptedConnection:
             self.take_end(run, stream, stream.next, None)
 
     def check_frame(self, stream: Input, frame: ItemFrame) -> None:
-        """Raise Problem if a frame is not as those of this stream are."""
+        """Raise Problem if a frame does not fit its stream."""
         if not stream.is_binary:
             raise invalid("the items of this stream are no frames", stream.path)
         if frame.flags & ~LAST or frame.reserved:
             raise invalid("a flag is set that is not defined", stream.path)
 
     def use_item(self, run: Run, stream: Input, item: Any) -> None:
-        """Hand an item to the action; one of another type stops the stream, and ends the run."""
+        """Hand an item to the action; an item of another type stops the stream, and ends the run."""
         try:
             self.check_item(run, stream, item)
         except Problem as problem:
@@ -868,7 +868,7 @@ class ScriptedConnection:
             run.request.thing.check(stream.schema, item, f"{stream.path}[{number}]")
 
     def take_end(self, run: Run, stream: Input, sequence: Any, reason: Any) -> None:
-        """Take the end of an input stream; one with a reason breaks it off, and ends the run."""
+        """Take the end of an input stream; an end with a reason breaks it off, and ends the run."""
         if stream.is_stopped:
             return
         if reason is not None:
@@ -897,7 +897,7 @@ class ScriptedConnection:
                 self.grant_input(run, stream)
 
     def grant_input(self, run: Run, stream: Input) -> None:
-        """Grant a stream credit for what was used, if that is enough."""
+        """Grant a stream credit for used items, if that is enough."""
         more = stream.grant()
         if more is not None:
             members = {"stream": stream.number, "items": more[0], "bytes": more[1]}
@@ -906,7 +906,7 @@ class ScriptedConnection:
     # ---- the connection is gone
 
     def release_runs(self) -> None:
-        """Cancel what runs for this connection alone, except what may be requested again."""
+        """Cancel the runs of this connection alone, except those that may be requested again."""
         for run in self.live:
             del run.received_by[self]
             if not run.received_by:
@@ -925,5 +925,5 @@ class ScriptedConnection:
 
 
 def _plain(item: Any) -> Any:
-    """Return an item of an answer as JSON has it: bytes as base64 text."""
+    """Return an item of an answer in JSON: bytes as base64 text."""
     return base64.b64encode(item).decode() if isinstance(item, bytes) else item

@@ -141,21 +141,21 @@ VALUES: Final[Mapping[str, Any]] = {
     "version": "1.0",
     "secret": "none",
 }
-"""What the properties are at first."""
+"""The first values of the properties."""
 
 WITHOUT_HTTP: Final = ("wait", "count", "total", "repeat")
-"""Actions that are under way for long, or have streams: those have no form for HTTP here."""
+"""Actions without a form for HTTP, as they take long or have streams."""
 
 
 def described(base: str) -> dict[str, Any]:
-    """Describe the thing itself, as it is served at a base such as `ws://127.0.0.1:8080`."""
+    """Return the description of the thing itself, served at a base such as `ws://127.0.0.1:8080`."""
     document = _document(base, NAME, ID, "Conformance thing", (PROPERTIES, ACTIONS, EVENTS))
     document["description"] = "Offers one of everything, to try LMOS clients and kits with."
     return document
 
 
 def described_b(base: str) -> dict[str, Any]:
-    """Describe the thing beside it, on the same socket."""
+    """Return the description of the second thing, on the same socket."""
     groups = ({"level": _LEVEL}, {"echo": _ECHO, "ring": _RING}, {"rang": _RANG})
     document = _document(base, NAME_B, ID_B, "Conformance thing B", groups)
     document["description"] = "Stands on the same socket as the conformance thing, with a state of its own."

@@ -36,7 +36,7 @@ _TD: Final = "application/td+json"
 
 @attrs.frozen(kw_only=True)
 class HttpRequest:
-    """A request: `headers` by their names in small letters, `path` without the query."""
+    """A request. `headers` have their names in lower case, `path` has no query."""
 
     method: str
     path: str
@@ -54,13 +54,13 @@ class Reply:
 
 
 class ScriptedPages:
-    """Answers requests of HTTP. `base`: the address as a `ws` URL, for the forms of the descriptions."""
+    """Answers HTTP requests. `base`: the address as a `ws` URL, for the forms of the descriptions."""
 
     def __init__(self, server: ScriptedServer) -> None:
         self.server = server
 
     def answer(self, request: HttpRequest, base: str) -> Reply:
-        """Answer a request; HEAD as GET, the body is for the caller to leave out."""
+        """Answer a request; HEAD like GET, and the caller leaves the body out."""
         method = "GET" if request.method == "HEAD" else request.method
         try:
             return self.route(method, request, base)
@@ -68,7 +68,7 @@ class ScriptedPages:
             return self.problem(problem)
 
     def route(self, method: str, request: HttpRequest, base: str) -> Reply:
-        """Find what a request is for. Raises Problem."""
+        """Return the reply of the place that a request is for. Raises Problem."""
         parts = [unquote(part) for part in request.path.strip("/").split("/")]
         match parts:
             case [""]:
@@ -87,7 +87,7 @@ class ScriptedPages:
                 raise not_found("place", request.path)
 
     def named(self, name: str) -> ScriptedThing:
-        """Return the thing of a name. Raises Problem."""
+        """Return the thing with a name. Raises Problem."""
         for thing in self.server.things.values():
             if thing.name == name:
                 return thing
@@ -96,7 +96,7 @@ class ScriptedPages:
     # ---- descriptions
 
     def front_page(self, method: str, request: HttpRequest, base: str) -> Reply:
-        """Return the descriptions of all things, as an array; to a browser a page."""
+        """Return the descriptions of all things as an array, or a page if a browser asks."""
         only(method, "GET")
         if "text/html" in request.headers.get("accept", ""):
             page = self.page(base).encode()
@@ -104,7 +104,7 @@ class ScriptedPages:
         return given([self.described(thing, base) for thing in self.server.things.values()])
 
     def page(self, base: str) -> str:
-        """Write the page for browsers."""
+        """Return the page for browsers."""
         items = "".join(
             f'<li><a href="/agents/{thing.name}">{html.escape(thing.describe(base)["title"])}</a></li>'
             for thing in self.server.things.values()
@@ -120,7 +120,7 @@ class ScriptedPages:
         return given(self.described(thing, base), kind=_TD)
 
     def described(self, thing: ScriptedThing, base: str) -> Any:
-        """Return a description, as plain data."""
+        """Return a description as plain data."""
         return thing.describe(base)
 
     # ---- forms
@@ -158,7 +158,7 @@ class ScriptedPages:
         return self.outcome(thing.act(name, value))
 
     def outcome(self, outcome: Outcome) -> Reply:
-        """Return what an action has come to."""
+        """Return the reply for the outcome of an action."""
         if isinstance(outcome, Failed):
             raise refused(outcome.output)
         if not isinstance(outcome, Done):
@@ -196,7 +196,7 @@ def given(value: Any, *, kind: str = _JSON) -> Reply:
 
 
 def brought(request: HttpRequest) -> Any:
-    """Read the JSON that a request brings. Raises Problem."""
+    """Return the JSON in a request. Raises Problem."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _JSON:
         raise Problem("about:blank", "Unsupported Media Type", 415, f"{_JSON} is needed")

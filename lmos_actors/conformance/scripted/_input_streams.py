@@ -1,4 +1,4 @@
-"""Input streams of the scripted server: their numbers, their credit, and how far they are."""
+"""Input streams of the scripted server: their numbers, their credit, and their progress."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 WINDOW: Final = (16, 262_144)
-"""Items and bytes that a stream may have on their way."""
+"""Items and bytes of a stream that may be on their way."""
 
 HELD_BACK: Final = 16
-"""Items of an answer that wait for credit, above which the input gets none."""
+"""The most items of an answer that may wait for credit while the input still gets some."""
 
 _MOST: Final = 16
 _HIGHEST: Final = 2**32 - 1
@@ -25,11 +25,11 @@ _JSON: Final = "application/json"
 
 @attrs.define(eq=False)
 class Input:
-    """An input stream of a run. `credit`: what is left of it; `used`: what was not granted again.
+    """An input stream of a run. `credit`: what is left; `used`: what was used and not granted again.
 
-    `window`: the items and bytes that may be on their way, all of which count as used at first.
-    `next`: the number of the next item. `is_over`: its end has come; `is_stopped`: no more is wanted of it,
-    and what comes is ignored.
+    `window`: the items and bytes that may be on their way, all of which count as used at first. `next`: the
+    number of the next item. `is_over`: its end has come. `is_stopped`: no more items are wanted, and further
+    ones are ignored.
     """
 
     name: str
@@ -45,11 +45,11 @@ class Input:
 
     @property
     def path(self) -> str:
-        """Its place in the input."""
+        """The place of the stream in the input."""
         return f"$.{self.name}"
 
     def grant(self) -> tuple[int, int] | None:
-        """Return the credit to be granted: none before half of the window is used."""
+        """Return the credit to grant: none before half of the window is used."""
         if 2 * self.used[0] < self.window[0] and 2 * self.used[1] < self.window[1]:
             return None
         items, size = self.used
@@ -78,7 +78,7 @@ class Input:
 
 
 def highest_in(offers: Any) -> int:
-    """Return the highest number that streams in a request have, whether they are right or not."""
+    """Return the highest stream number in a request, valid or not."""
     numbers = [each.get("stream") for each in offers.values()] if is_object(offers) else []
     return max((each for each in numbers if type(each) is int and each <= _HIGHEST), default=0)
 
@@ -113,6 +113,6 @@ def inputs_of(offers: Any, described: Mapping[str, Json], used: int) -> dict[int
 
 
 def _number_in(offer: tuple[str, Any]) -> int:
-    """Return the number that a stream is offered with; 0 if it has none."""
+    """Return the number of an offered stream; 0 if it has none."""
     number = offer[1].get("stream") if is_object(offer[1]) else None
     return number if type(number) is int else 0

@@ -67,7 +67,7 @@ class SendFrame:
 
 @attrs.frozen
 class SendClose:
-    """A Close frame goes out; the peer's is waited for."""
+    """A Close frame goes out, and the peer's Close is awaited."""
 
     code: int | None = 1000
     reason: str = ""
@@ -83,7 +83,7 @@ Out: TypeAlias = SendText | SendFrame | SendClose | Disconnect
 
 @attrs.define(eq=False)
 class Request:
-    """A message of a consumer in the spelling of the tables. `literal`: its type as it was written."""
+    """A message of a consumer in the spelling of the tables. `literal`: its type as written."""
 
     kind: str
     literal: str
@@ -95,7 +95,7 @@ class Request:
 
     @property
     def name(self) -> str:
-        """The property, action or event that it is about; empty if it is about none."""
+        """The property, action or event of the request; "" if there is none."""
         return next((self.message[each] for each in TEXTS if each in REQUESTS[self.kind]), "")
 
     @property
@@ -123,7 +123,7 @@ def check_members(kind: str, message: Json) -> None:
 
 
 def unified(message: Json, kind: str) -> Json:
-    """Return a message in the spelling of the tables. Raises Problem where two spellings differ."""
+    """Return a message in the spelling of the tables. Raises Problem if two spellings differ."""
     both = list(IDS)
     if kind in ABOUT_PROPERTY:
         both.append(("name", "property"))
@@ -139,7 +139,7 @@ def unified(message: Json, kind: str) -> Json:
 
 
 def parsed(text: str) -> Json:
-    """Read a JSON object. Raises Problem."""
+    """Return the JSON object in a text. Raises Problem."""
     try:
         found = read_json(text)
     except ValueError as error:
@@ -152,7 +152,7 @@ def parsed(text: str) -> Json:
 
 
 def dumped(message: Json) -> str:
-    """Write a JSON object; what UTF-8 has no form for is escaped."""
+    """Return a JSON object as text; what UTF-8 cannot encode is escaped."""
     text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
     try:
         text.encode()
@@ -172,7 +172,7 @@ def is_texts(value: object) -> TypeGuard[list[str]]:
 
 
 def is_deep(value: Json) -> bool:
-    """Return whether a JSON value is nested more deeply than is taken."""
+    """Return whether a JSON value is nested more deeply than is accepted."""
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH + 1):
         level = [inner for each in level for inner in _inner(each)]

@@ -23,7 +23,7 @@ REMEMBERED: Final = 256
 REMEMBERED_SECONDS: Final = 60.0
 
 Final_: TypeAlias = Problem | tuple[str, Json]
-"""How a request was answered for good: an error, or a type of message and its own members."""
+"""The final answer to a request: an error, or a type of message and its own members."""
 
 
 @attrs.define(eq=False)
@@ -56,9 +56,9 @@ class RunFollower(Protocol):
 class Run:
     """An action that was invoked: its followers with their correlations, and its status.
 
-    `items`: of its answer, of which `next` is to be sent next; `to`: how many there are by now; `is_open`:
-    there may be more. `binary`: whether bytes go in binary frames; `stream`: the number of those, 0 before
-    the first. `is_stopped`: the consumer wants no more.
+    `items`: the items of its answer; `next`: the index of the next one to send; `to`: how many there are by
+    now; `is_open`: there may be more. `binary`: bytes go in binary frames; `stream`: the number of their
+    stream, 0 before the first. `is_stopped`: the consumer wants no more.
     """
 
     request: Request
@@ -82,7 +82,7 @@ class Run:
 
 @attrs.define(eq=False)
 class KeyedRequest:
-    """A request with a key: its content, its answer, and the requests of the same key that wait for that."""
+    """A request with a key: its content, its answer, and the repeated requests that wait for the answer."""
 
     content: str
     final: Final_ | None = None
@@ -90,14 +90,14 @@ class KeyedRequest:
 
 
 class KeptAnswers:
-    """The requests with keys, of all consumers, as none of them has a name; the newest ones."""
+    """The newest requests with keys, of all consumers together, as a consumer has no name."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._known: OrderedDict[tuple[str, str], KeyedRequest] = OrderedDict()
 
     def find(self, request: Request) -> KeyedRequest | None:
-        """Return what is known of the key of a request."""
+        """Return the known request with the key of a request."""
         return self._known.get(self._place(request))
 
     def begin(self, request: Request) -> None:
@@ -107,7 +107,7 @@ class KeptAnswers:
             self._known.popitem(last=False)
 
     def settle(self, request: Request, final: Final_ | None) -> KeyedRequest | None:
-        """Note how a request was answered; one that leaves nothing is forgotten. Return those that waited."""
+        """Keep the answer to a request, or forget a request without one; return what was known of it."""
         known = self.find(request)
         if known is None or known.final is not None:
             return None
@@ -128,7 +128,7 @@ class RequestHistory:
         self._known: OrderedDict[str, KnownRequest] = OrderedDict()
 
     def find(self, request: Request, now: float) -> KnownRequest | None:
-        """Return what is known of a request of this id and content."""
+        """Return the known request with the id and the content of a request."""
         known = self._known.get(request.id)
         if known is None or known.content != content_of(request) or (known.final and known.until < now):
             return None
@@ -143,7 +143,7 @@ class RequestHistory:
         return known
 
     def settle(self, request: Request, final: Final_, now: float) -> None:
-        """Note how a request was answered; one that had not begun is forgotten."""
+        """Note the answer to a request; forget one that had not begun."""
         known = self._known.get(request.id)
         if known is None or known.content != content_of(request):
             return
@@ -158,19 +158,19 @@ class RequestHistory:
 
 
 def content_of(request: Request) -> str:
-    """Return what makes two requests the same."""
+    """Return the content by which two requests are the same."""
     payload = None if request.payload is ABSENT else [request.payload]
     content = json.dumps([request.kind, request.thing.id, request.name, payload], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 def completed(output: Any) -> Final_:
-    """Make the final answer of a run that has succeeded."""
+    """Return the final answer of a run that has succeeded."""
     return "actionStatus", {"status": "completed", **({} if output is ABSENT else {"output": output})}
 
 
 def with_items(final: Final_, items: list[Any] | None) -> Final_:
-    """Put the items of a stream into the final answer, for peers that get them in no other way."""
+    """Return the final answer with the stream's items, for peers that get them in no other way."""
     if items is None or isinstance(final, Problem) or final[1]["status"] != "completed":
         return final
     return final[0], {**final[1], "output": items}

@@ -1,4 +1,4 @@
-"""Calls that are scheduled, without a clock or tasks of their own."""
+"""Scheduled calls, without a clock or tasks of their own."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _TIMERS: Final = 1024  # of which cancelled ones are not looked for
 
 @attrs.define(eq=False)
 class Timer:
-    """Something that happens at a time, unless it is cancelled."""
+    """A call at a time, unless it is cancelled."""
 
     at: float
     act: Callable[[], object]
     cancelled: bool = False
 
     def cancel(self) -> None:
-        """Let it not happen."""
+        """Cancel the call."""
         self.cancelled = True
 
 
 class Scheduler:
-    """Calls that are scheduled. `clock` returns seconds, never fewer than before.
+    """Scheduled calls. `clock` returns seconds, never fewer than before.
 
     The owner calls `tick` at the time `due`; `wake` is called when that may have changed.
     """
@@ -41,7 +41,7 @@ class Scheduler:
         self._most_timers = _TIMERS
 
     def after(self, seconds: float, act: Callable[[], object]) -> Timer:
-        """Schedule a call after so many seconds."""
+        """Schedule a call after a number of seconds."""
         if len(self._timers) > self._most_timers:
             self._timers = [each for each in self._timers if not each[2].cancelled]
             heapq.heapify(self._timers)
@@ -52,7 +52,7 @@ class Scheduler:
         return timer
 
     def due(self) -> float | None:
-        """Return when `tick` is to be called next, by the clock."""
+        """Return the time of the next `tick` on the clock, None if there is none."""
         while self._timers and self._timers[0][2].cancelled:
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None

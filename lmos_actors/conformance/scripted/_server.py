@@ -32,7 +32,7 @@ _PEERS: Final = 256
 
 
 class ScriptedServer(Scheduler):
-    """The things, the connections, and the calls that are scheduled.
+    """The things, the connections, and the scheduled calls.
 
     Ids come from `random`; see `Scheduler` for the time.
     """
@@ -54,11 +54,11 @@ class ScriptedServer(Scheduler):
         self.beside = self.add(NAME_B, self.describe_b)
 
     def describe(self, base: str) -> Json:
-        """Describe the thing, as served at a base such as `ws://127.0.0.1:8080`."""
+        """Return the thing's description, served at a base such as `ws://127.0.0.1:8080`."""
         return described(base)
 
     def describe_b(self, base: str) -> Json:
-        """Describe the thing beside it."""
+        """Return the description of the second thing."""
         return described_b(base)
 
     def add(self, name: str, describe: Callable[[str], Json]) -> ScriptedThing:
@@ -72,7 +72,7 @@ class ScriptedServer(Scheduler):
     # ---- connections
 
     def connect(self, *, offered: bool, path: str = "/ws", peer: str = "") -> ScriptedConnection:
-        """Make a connection. `offered`: the subprotocol; `path`: where; `peer`: what it calls itself."""
+        """Return a new connection. `offered`: with the subprotocol; `peer`: the peer's own name."""
         named = self.thing_at(path)
         made = self.connection_class(
             self, offered=offered, at=named or self.main, fixed=named is not None, peer=peer
@@ -85,7 +85,7 @@ class ScriptedServer(Scheduler):
         self.connections.remove(connection)
 
     def thing_at(self, path: str) -> ScriptedThing | None:
-        """Return the thing whose own address a path is."""
+        """Return the thing whose own address has this path."""
         things = self.things.values()
         return next((thing for thing in things if path == f"/agents/{thing.name}"), None)
 
@@ -102,11 +102,11 @@ class ScriptedServer(Scheduler):
     # ---- for the connections
 
     def thing(self, thing_id: str) -> ScriptedThing | None:
-        """Return the thing of that id."""
+        """Return the thing with an id."""
         return self.things.get(thing_id)
 
     def new_id(self) -> str:
-        """Make a UUID of version 4."""
+        """Return a UUID of version 4."""
         return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
 
     def timestamp(self) -> str:
@@ -114,7 +114,7 @@ class ScriptedServer(Scheduler):
         return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def history(self, peer: str) -> RequestHistory:
-        """Return what is remembered for a peer."""
+        """Return the remembered requests of a peer."""
         if peer not in self._memories and len(self._memories) >= _PEERS:
             del self._memories[next(iter(self._memories))]
         return self._memories.setdefault(peer, RequestHistory())
@@ -126,7 +126,7 @@ class ScriptedServer(Scheduler):
         return self.clock()
 
     def uptime(self) -> float:
-        """Return how many seconds the server has been there."""
+        """Return the seconds since the server began."""
         return self.clock() - self._began
 
     def tick_uptime(self) -> None:

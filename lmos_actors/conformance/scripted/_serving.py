@@ -1,4 +1,4 @@
-"""Servers of the kit on a network: HTTP by h11, and WebSockets on the kit's own frames."""
+"""Servers of the kit on a network: HTTP with h11, and WebSockets on the kit's own frames."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RequestHead:
 
 
 class WebServer:
-    """A server of HTTP and WebSockets at a port; what is served is up to its subclasses."""
+    """A server of HTTP and WebSockets at a port; subclasses decide what is served."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -78,7 +78,7 @@ class WebServer:
     ) -> None:
         """Serve until cancelled; `started` is called with the base, such as `ws://127.0.0.1:8080`.
 
-        Raises ConfigError where it cannot be listened there.
+        Raises ConfigError if it cannot listen there.
         """
         listener = await network.listen(endpoint)
         try:
@@ -222,11 +222,11 @@ class WebServer:
         return None
 
     def subprotocol(self, head: RequestHead) -> str:
-        """Select a subprotocol of those that are offered; empty if none fits."""
+        """Select one of the offered subprotocols; "" if none fits."""
         return ""
 
     def open(self, head: RequestHead) -> WebSocketCodec:
-        """Make the connection for a request."""
+        """Return the connection for a request."""
         raise NotImplementedError
 
     def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
@@ -263,7 +263,7 @@ class NetworkServer(WebServer):
         return self.pages.answer(request, self.base_of(head))
 
     def base_of(self, head: RequestHead) -> str:
-        """Return the address by which a client has come, as a `ws` URL."""
+        """Return the address that a client has used, as a `ws` URL."""
         return f"ws://{head.header('host') or 'localhost'}"
 
     def refused(self, head: RequestHead) -> Reply | None:
@@ -276,18 +276,18 @@ class NetworkServer(WebServer):
         return None if here or self.subprotocol(head) else refusal(404, f"there is no WebSocket at {path}")
 
     def subprotocol(self, head: RequestHead) -> str:
-        """Select a subprotocol of those that are offered; empty if none fits."""
+        """Select one of the offered subprotocols; "" if none fits."""
         return "lmosprotocol" if "lmosprotocol" in head.words("sec-websocket-protocol") else ""
 
     def open(self, head: RequestHead) -> WebSocketCodec:
-        """Make the connection for a request."""
+        """Return the connection for a request."""
         connection: ScriptedConnection = self.server.connect(
             offered=bool(self.subprotocol(head)), path=unquote(head.path), peer=head.header("lmos-peer") or ""
         )
         return self.codec(connection, head)
 
     def codec(self, connection: ScriptedConnection, head: RequestHead) -> WebSocketCodec:
-        """Make the codec of a new connection, which `head` has asked for."""
+        """Return the codec of a new connection, for which `head` has asked."""
         return self.wire_class(connection)
 
     def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
@@ -365,7 +365,7 @@ def _head_of(request: h11.Request, peer: str) -> RequestHead:
 
 
 def refusal(status: int, detail: str) -> Reply:
-    """Answer with problem details that have no type of their own."""
+    """Return a reply with problem details that have no type of their own."""
     title = HTTPStatus(status).phrase
     details = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     return Reply(status, json.dumps(details).encode(), _JSON)

@@ -17,11 +17,11 @@ Json: TypeAlias = dict[str, Any]
 _LMOS: Final = "https://eclipse.dev/lmos/protocol/v1/errors#"
 _OURS: Final = "urn:lmos-actors:errors#"
 ABSENT: Final = object()
-"""In the place of a value that is not there; null is one."""
+"""Stands for an absent value; null is a value."""
 
 
 class Problem(Exception):
-    """Something is wrong with a request. `status` as of HTTP; `more`: further members of the `error`."""
+    """A problem with a request. `status` as in HTTP; `more`: further members of the `error`."""
 
     def __init__(self, kind: str, title: str, status: int, detail: str, **more: Any) -> None:
         super().__init__(detail)
@@ -85,21 +85,21 @@ def too_many(what: str) -> Problem:
 
 @attrs.frozen
 class Done:
-    """An action has succeeded, with an output or without."""
+    """The success of an action, with an output or without."""
 
     output: Any = ABSENT
 
 
 @attrs.frozen
 class Failed:
-    """An action has failed, as it declares."""
+    """The declared failure of an action."""
 
     output: Any
 
 
 @attrs.frozen
 class Later:
-    """An action goes on for so many seconds, and then succeeds."""
+    """The success of an action after a number of seconds."""
 
     seconds: float
     output: Any
@@ -107,14 +107,14 @@ class Later:
 
 @attrs.frozen
 class Items:
-    """An action answers by a stream of whole numbers: from 0 to the one before `to`."""
+    """The answer of an action by a stream of whole numbers: from 0 to the one before `to`."""
 
     to: int
 
 
 @attrs.frozen
 class Taking:
-    """An action takes input streams. `take`: what an item adds to the answer; `end`: the outcome then."""
+    """The reading of input streams. `take`: what an item adds to the answer; `end`: the outcome then."""
 
     take: Callable[[Any], list[Any]]
     end: Callable[[], Done]
@@ -149,7 +149,7 @@ class ScriptedThing:
     # ---- properties
 
     def property(self, name: str) -> Json:
-        """Return what a property is described as. Raises Problem 404."""
+        """Return the description of a property. Raises Problem 404."""
         found = self.properties.get(name)
         if found is None:
             raise not_found("property", name)
@@ -162,7 +162,7 @@ class ScriptedThing:
         return self.value(name)
 
     def value(self, name: str) -> Any:
-        """Return the value that a property has."""
+        """Return the present value of a property."""
         return round(self.seconds(), 3) if name == "uptime" else self.values[name]
 
     def readable(self) -> list[str]:
@@ -175,14 +175,14 @@ class ScriptedThing:
             raise not_allowed(f"the property {name!r} is not observable")
 
     def check_write(self, name: str, value: Any, path: str) -> None:
-        """Raise Problem if a property cannot be set so. `path`: where in the message the value is."""
+        """Raise Problem if a property cannot have a value. `path`: the value's place in the message."""
         data = self.property(name)
         if data.get("readOnly"):
             raise not_allowed(f"the property {name!r} is read-only")
         self.check(data, value, path)
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Set properties that were checked; tell of those that change."""
+        """Set checked properties; report those that change."""
         for name, value in values.items():
             before = self.values[name]
             self.values[name] = value
@@ -202,7 +202,7 @@ class ScriptedThing:
     # ---- actions and events
 
     def action(self, name: str) -> Json:
-        """Return what an action is described as. Raises Problem 404."""
+        """Return the description of an action. Raises Problem 404."""
         found = self.actions.get(name)
         if found is None:
             raise not_found("action", name)
@@ -214,7 +214,7 @@ class ScriptedThing:
             raise not_found("event", name)
 
     def check_input(self, name: str, value: Any) -> None:
-        """Raise Problem if an action does not take such an input."""
+        """Raise Problem if an action does not take an input."""
         schema = self.action(name).get("input")
         if schema is not None:
             self.check(schema, {} if value is ABSENT else value, "$")
@@ -222,7 +222,7 @@ class ScriptedThing:
             raise invalid(f"the action {name!r} takes no input")
 
     def act(self, name: str, value: Any) -> Outcome:
-        """Carry an action out; its input was checked."""
+        """Carry out an action; its input has been checked."""
         action: Callable[[Json], Outcome] = getattr(self, f"act_{name}")
         return action(cast("Json", value) if isinstance(value, dict) else {})
 
@@ -267,7 +267,7 @@ class ScriptedThing:
         return Taking(lambda item: [item], Done)
 
     def streams_into(self, name: str) -> Mapping[str, Json]:
-        """Return what the input streams of an action are described as, by their names."""
+        """Return the descriptions of an action's input streams, by name."""
         streams: Mapping[str, Json] = self.streams.get(name, {}).get("input", {})
         return streams
 

@@ -41,7 +41,7 @@ def is_close_code(code: int) -> bool:
 
 
 class MessageConnection(Protocol):
-    """A connection as its codec sees it: what is to go out is in `out`, and `wake` is called for it."""
+    """A connection as its codec sees it: what goes out waits in `out`, and `wake` is called for it."""
 
     out: deque[Out]
     wake: Callable[[], object]
@@ -156,7 +156,7 @@ class WebSocketCodec:
         """Take a pong."""
 
     def on_close(self, payload: bytes) -> None:
-        """Answer a Close, by the same code if it may be one."""
+        """Answer a Close, with the same code if that may be sent."""
         code = int.from_bytes(payload[:2], "big") if len(payload) > 1 else None
         try:
             payload[2:].decode()
@@ -169,7 +169,7 @@ class WebSocketCodec:
     # ---- out
 
     def written(self, out: Out) -> bytes:
-        """Return the bytes of what goes out; none after a Close."""
+        """Return the bytes to send; none after a Close."""
         if self.said_close or self.over:
             return b""
         if isinstance(out, SendText):
@@ -185,13 +185,13 @@ class WebSocketCodec:
         return b""
 
     def frames_of(self, text: str) -> bytes:
-        """Write a text message."""
+        """Return the frames of a text message."""
         return write_frame(TEXT, text.encode())
 
     def lost(self, *, by_peer: bool) -> None:
-        """Note that the stream is over; not `by_peer` if that is because the server was cancelled."""
+        """Note that the stream is over; `by_peer` is False if the server was cancelled."""
         self.connection.lost()
 
     def is_done(self) -> bool:
-        """Return whether the stream is to be closed now."""
+        """Return whether the stream must be closed now."""
         return self.over or (self.said_close and self.received_close)

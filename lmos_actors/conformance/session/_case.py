@@ -40,8 +40,8 @@ _WITHOUT_SOCKET: Final = ("handshake", "description", "http")  # groups that nee
 class LmosServer(JudgedServer["CaseContext"]):
     """A server of LMOS.
 
-    `dialect`: how it is spoken to, where a case does not decide that. `triggers`: by event, what makes it
-    happen; None where nothing was found to.
+    `dialect`: how the kit speaks to it, unless a case decides that. `triggers`: by event, the call that makes
+    it happen; None if none was found.
     """
 
     target: Target
@@ -51,7 +51,7 @@ class LmosServer(JudgedServer["CaseContext"]):
 
     @property
     def spoken(self) -> str:
-        """How it is spoken to, in words."""
+        """How the kit speaks to it, in words."""
         return str(self.dialect)
 
     def context(self, random: Random) -> CaseContext:
@@ -59,15 +59,15 @@ class LmosServer(JudgedServer["CaseContext"]):
         return CaseContext(self, random)
 
     async def connect(self, context: CaseContext) -> object:
-        """Open a connection in a context, if there is where. Raises Unreachable and Refused."""
+        """Open a connection in a context, if there is a socket. Raises Unreachable and Refused."""
         return None if self.target.socket is None else await context.socket()
 
     def places(self) -> Sequence[str]:
-        """Return the URLs to which credentials of the kit have gone."""
+        """Return the URLs to which the kit has sent credentials."""
         return [each for each in (self.target.socket, self.target.thing.where) if each is not None]
 
     def does_without(self, case: Case[CaseContext]) -> bool:
-        """Return whether a case needs no WebSocket, so that it is run where all are refused."""
+        """Return whether a case needs no WebSocket, so that it is run even if all are refused."""
         return case.group in _WITHOUT_SOCKET
 
 
@@ -100,14 +100,14 @@ class CaseContext(Probe):
 
     @contextmanager
     def left_to(self, case: str, silence: tuple[type[Exception], ...] = (NoAnswer,)) -> Generator[None]:
-        """End the case where the server stays silent in the block, which is what another case judges."""
+        """End the case if the server stays silent in the block: another case judges that."""
         try:
             yield
         except silence as why:
             self.not_offered(f"{why} (see {case})")
 
     def prerequisite(self, received: ReceivedMessage, kind: str, case: str) -> ReceivedMessage:
-        """End the case unless a message is of this kind, which is what another case judges; return it."""
+        """Return a message of this kind, else end the case: another case judges that."""
         if received.kind != kind:
             self.not_offered(f"{received} (see {case})")
         return received
@@ -128,8 +128,7 @@ class CaseContext(Probe):
         without: tuple[bytes, ...] = (),
         url: str | None = None,
     ) -> Socket:
-        """Open a connection as `open` does: to the server that is judged, in the dialect that it was found to
-        have.
+        """Open a connection like `open`, to the judged server and in the dialect that it understands.
 
         Raises Unreachable, and Refused for any answer but 101.
         """
@@ -155,7 +154,7 @@ class CaseContext(Probe):
     async def flush(self, session: Session, *, but: str | None = None) -> None:
         """Wait until what was sent on this connection has been processed, by a request behind it.
 
-        `but`: a property that is not to be read.
+        `but`: a property that must not be read.
         """
         name = self.target.any_property(but=but)
         with suppress(NoAnswer):
@@ -166,9 +165,9 @@ class CaseContext(Probe):
         return await session.final(await session.begin(call, **members))
 
     async def trigger(self, event: str) -> Call:
-        """Return the action that makes an event happen: the hint, or what is found by trying once per run.
+        """Return the call that makes an event happen: the hint's, or one found by trying once per run.
 
-        Raises NotRun where nothing is known to, or it may not be invoked.
+        Raises NotRun if none is known, or it may not be invoked.
         """
         known = self.shared.triggers
         if event not in known:

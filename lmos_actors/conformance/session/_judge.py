@@ -1,9 +1,9 @@
-"""The judge of servers, whatever they speak: every case on its own connections, and the report card.
+"""The judge of servers of any protocol: every case on its own connections, and the report card.
 
-A protocol gives it two things. Its options (heirs of `JudgingOptions`) know the cases and the levels, and
-find the server. What they find (an heir of `JudgedServer`) makes the context of each case, opens a
-connection, and holds the facts that cases share. All else is here, once: which cases are run, what each came
-to, when nothing more can be tried, and what must not stand in a card.
+A protocol gives it two things. Its options (subclasses of `JudgingOptions`) know the cases and the levels,
+and find the server. What they find (a subclass of `JudgedServer`) makes the context of each case, opens a
+connection, and holds the facts that cases share. All else is here, once: which cases are run, the result of
+each, when nothing more can be tried, and what must not stand in a card.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class JudgingOptions(KitOptions, ABC):
     """The options with which every kind of server is judged.
 
     `patience`: how long an answer may take, in seconds. `idle`: how long a connection is left alone, to see
-    whether it stays. `cases`: patterns of ids as of file names, none: all. `headers` gives those of requests
-    to a URL. Raises ConfigError for a pattern that no case has, naming the nearest, for times that are not
-    above 0, and for a level of other servers.
+    whether it stays. `cases`: patterns of ids, like those of file names; none: all. `headers` returns the
+    headers of requests to a URL. Raises ConfigError for a pattern that no case has, naming the nearest, for
+    times that are not above 0, and for a level of other servers.
     """
 
     role = "server"
@@ -69,10 +69,10 @@ class JudgingOptions(KitOptions, ABC):
 
     @abstractmethod
     async def find(self, network: Network, url: str) -> JudgedServer[Any]:
-        """Find the server at a URL, and how it is spoken to. Raises Unreachable and ConfigError."""
+        """Find the server at a URL, and how to speak to it. Raises Unreachable and ConfigError."""
 
     def chosen(self) -> tuple[Case[Any], ...]:
-        """Return the cases that are run. Raises ConfigError for a pattern that names none."""
+        """Return the cases to run. Raises ConfigError for a pattern that names none."""
         return chosen_of(self.known_cases(), self.cases)
 
     def access(self, network: Network) -> AccessOptions:
@@ -84,7 +84,7 @@ class JudgingOptions(KitOptions, ABC):
 class JudgedServer(ABC, Generic[ContextT]):
     """A server that was found: what all cases of a run share.
 
-    `title` and `thing` are those of its description.
+    `title` and `thing` come from its description.
     """
 
     network: Network
@@ -95,7 +95,7 @@ class JudgedServer(ABC, Generic[ContextT]):
     @property
     @abstractmethod
     def spoken(self) -> str:
-        """How it is spoken to, in words."""
+        """How the kit speaks to it, in words."""
 
     @abstractmethod
     def context(self, random: Random) -> ContextT:
@@ -107,14 +107,14 @@ class JudgedServer(ABC, Generic[ContextT]):
 
     @abstractmethod
     def places(self) -> Sequence[str]:
-        """Return the URLs to which credentials of the kit have gone."""
+        """Return the URLs to which the kit has sent credentials."""
 
     def secrets(self) -> Sequence[str]:
-        """Return what else the kit has shown to the server, and no card may show."""
+        """Return other secrets that the kit has shown to the server, and that no card may show."""
         return ()
 
     def does_without(self, case: Case[ContextT]) -> bool:
-        """Return whether a case needs no WebSocket, so that it is run where all are refused."""
+        """Return whether a case needs no WebSocket, so that it is run even if all are refused."""
         return False
 
 
@@ -123,8 +123,8 @@ async def judge(
 ) -> Card:
     """Find a server, and run all chosen cases; `on_result` gets each result as it comes.
 
-    After a case that failed a connection is opened, a few times if it has to be. Where none can be, nothing
-    more is run; but where all are refused, what does without. Raises Unreachable and ConfigError.
+    After a failed case a connection is opened, with a few attempts if need be. If none can be opened, nothing
+    more is run; if all are refused, only cases that need none are run. Raises Unreachable and ConfigError.
     """
     began = trio.current_time()
     server = await options.find(network, url)
@@ -147,7 +147,7 @@ async def judge(
 async def _why_to_stop(server: JudgedServer[Any], case: Case[Any]) -> tuple[str, bool]:
     """Return why nothing can be tried after a case, "" if a connection can be opened.
 
-    And whether the server is there, and refuses it.
+    Also return whether the server is there and refuses it.
     """
     why, refuses = "", False
     for seconds in _GONE_FOR:
@@ -165,7 +165,7 @@ async def _why_to_stop(server: JudgedServer[Any], case: Case[Any]) -> tuple[str,
 
 
 async def run_case(server: JudgedServer[Any], case: Case[Any]) -> Result:
-    """Run one case, and return its result: the server may have echoed secrets, which are taken out."""
+    """Run one case, and return its result without secrets, which the server may have echoed."""
     options = server.options
     context: Probe = server.context(Random(f"{options.seed}:{case.id}"))
     run = partial(case.run, context)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ._messages import ReceivedMessage
 
 FITTING: Final = (1002, 1005, None)
-"""How a connection may end over a frame that breaks the rules: the code, none in the Close, no Close."""
+"""Ends of a connection that fit after a frame against the rules: this code, no code, no Close."""
 
 
 async def answers(context: CaseContext, session: Session) -> bool:
@@ -59,10 +59,10 @@ async def must_be_read(
     name: str | None = None,
     refusal: str | None = None,
 ) -> Session:
-    """Fail unless a request is answered as it is when it is sent plainly; return the conversation.
+    """Fail unless a request is answered as when it is sent plainly; return the session to go on with.
 
-    `send` sends the request, of which it is given the text, in some other way: `what` that is. `name`: of
-    the property that is read. `refusal`: the deviation that an error in answer is, where it is no failure.
+    `send` sends the text of the request in some other way, which `what` names. `name`: the property that is
+    read. `refusal`: the deviation for an error in answer, if that is no failure.
     """
     session = await context.session()
     name = name or context.target.any_property()
@@ -87,7 +87,7 @@ async def must_be_read(
 
 
 async def must_end(context: CaseContext, session: Session, what: str, *codes: int | None) -> ConnectionEnd:
-    """Fail unless the server ends the connection; note a Close with a code that is none of these."""
+    """Fail unless the server ends the connection; note a Close with any other code."""
     gone = await session.closed()
     if gone is None:
         context.fail(f"after {what} the connection is still open")
@@ -97,7 +97,7 @@ async def must_end(context: CaseContext, session: Session, what: str, *codes: in
 
 
 def note_close(context: CaseContext, gone: ConnectionEnd, what: str, *allowed: int) -> None:
-    """Note that the connection was closed over a message; fail unless by 1003 or a code that is allowed."""
+    """Note that a message closed the connection; fail unless by 1003 or an allowed code."""
     if gone.code == 1003:
         context.differs("closes-1003", f"after {what}")
     elif gone.code not in allowed:
@@ -106,9 +106,9 @@ def note_close(context: CaseContext, gone: ConnectionEnd, what: str, *allowed: i
 
 @attrs.frozen(kw_only=True)
 class MalformedMessage:
-    """A message that cannot be read. `what` it is, in words; whether its answer must be an error.
+    """A message that cannot be read. `what`: words for it. `only_error`: the answer must be an error.
 
-    `has_id`: whether a client waits for the answer, so that silence is more than a deviation from the text.
+    `has_id`: a client waits for the answer, so that silence is more than a deviation from the text.
     """
 
     what: str
@@ -118,7 +118,7 @@ class MalformedMessage:
 
 
 async def judge_malformed(context: CaseContext, session: Session, bad: MalformedMessage) -> Session:
-    """Send what cannot be read, and see what comes. Return the conversation to go on with."""
+    """Send a malformed message, and judge what comes. Return the session to go on with."""
     received: ReceivedMessage | None = None
     try:
         await session.socket.send_text(bad.text)

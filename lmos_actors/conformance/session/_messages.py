@@ -30,7 +30,7 @@ DATE_TIME: Final = re.compile(
 STATUS: Final = re.compile(r"[1-5][0-9][0-9]")
 
 STATUSES: Final = ("pending", "in progress", "completed", "failed")
-"""The words for the status of a run; the prose of the text has all of them, its table all but the second."""
+"""The words for the status of a run; the text's prose has all of them, its table all but the second."""
 
 MANDATORY: Final[dict[str, tuple[str, ...]]] = {
     "propertyReading": ("name", "value", "timestamp"),
@@ -40,7 +40,7 @@ MANDATORY: Final[dict[str, tuple[str, ...]]] = {
     "error": ("type", "title", "status", "detail", "instance"),
     "acknowledgement": ("message",),
 }
-"""Of messages of things, what must be there beside `thingID`, `messageID` and `messageType`."""
+"""Mandatory members of things' messages beside `thingID`, `messageID` and `messageType`."""
 
 OTHER: Final = {
     "thingID": "thingId",
@@ -76,9 +76,9 @@ ABSENT: Final = Absent()
 
 @attrs.frozen(eq=False)
 class ReceivedMessage:
-    """A message that came. `data` is the JSON object, empty if it was none; `trouble`: what it was then.
+    """A message that came. `data`: the JSON object, empty if it was none; `trouble`: what it was then.
 
-    `at` is when, in trio's seconds. `number` counts the messages of a conversation from 0.
+    `at`: when it came, in trio's seconds. `number`: its number in the session, from 0.
     """
 
     text: str
@@ -89,7 +89,7 @@ class ReceivedMessage:
     number: int
 
     def get(self, member: str) -> Any:
-        """Return a member by its name in the tables, in either spelling; ABSENT if it is not there."""
+        """Return a member by its name in the tables, in either spelling; ABSENT if it is missing."""
         if member in self.data:
             return self.data[member]
         other = OTHER.get(member)
@@ -115,13 +115,13 @@ class ReceivedMessage:
 
     @property
     def correlation(self) -> Any:
-        """Its `correlationID`; None where it is null or absent."""
+        """Its `correlationID`; None if it is null or absent."""
         found = self.get("correlationID")
         return None if found is ABSENT else found
 
     @property
     def name(self) -> Any:
-        """The property, action or event that it is about; None if it names none."""
+        """The name of its property, action or event; None if it names none."""
         for member in ("name", "property", "action", "event"):
             if isinstance(self.data.get(member), str):
                 return self.data[member]
@@ -129,12 +129,12 @@ class ReceivedMessage:
 
     @property
     def value(self) -> Any:
-        """The value of a reading; ABSENT if it has none."""
+        """The value of a reading; ABSENT if there is none."""
         return self.get("value")
 
     @property
     def status(self) -> str | None:
-        """The status, as a text in small letters, with one word for each: `in progress`, `completed`."""
+        """The status in lower case, with one spelling for each: `in progress`, `completed`."""
         found = self.data.get("status")
         if isinstance(found, int) and not isinstance(found, bool):
             return str(found)
@@ -142,7 +142,7 @@ class ReceivedMessage:
 
     @property
     def is_final(self) -> bool:
-        """Whether it ends what it answers."""
+        """Whether no further answer follows this one."""
         return self.kind != "actionStatus" or self.status not in ("pending", "in progress")
 
     def __str__(self) -> str:
@@ -166,7 +166,7 @@ _ENVELOPE: Final = ("messageType", *_IDS, "timestamp")
 
 
 def parse_message(text: str | bytes, at: float, number: int) -> ReceivedMessage:
-    """Read a message, whatever it is."""
+    """Return the message in a text or in bytes, whatever they hold."""
     twice: list[str] = []
 
     def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -50,8 +50,9 @@ class NoAnswer(Exception):
 class Requirement:
     """A requirement on a server. Its id is permanent: the id of a removed one is not used again.
 
-    `expected`: what the section demands, as the end of "expected ...". `needs`: what a server has to offer
-    for it to be tried, in words, "" for nothing. `unsafe`: it changes something, and needs `allow_unsafe`.
+    `expected`: what the section demands, as the end of "expected ...". `needs`: what a server has to offer so
+    that it is tried, in words, "" for nothing. `unsafe`: the case changes something, and needs
+    `allow_unsafe`.
     """
 
     id: str
@@ -73,17 +74,17 @@ class Requirement:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Case(Requirement, Generic[ContextT]):
-    """A requirement, and how it is tried in a context of its protocol.
+    """A requirement, with the function that tries it in a context of its protocol.
 
-    `run` raises Failed, NotOffered or NotRun, or what its connections raise; it records lesser deviations by
-    `context.differs`.
+    `run` raises Failed, NotOffered or NotRun, or the errors of its connections; it records lesser deviations
+    by `context.differs`.
     """
 
     run: Callable[[ContextT], Awaitable[None]]
 
 
 class Chapter(Generic[ContextT]):
-    """The cases of one subject, in their order; those that give no `section` and `needs` have these."""
+    """The cases of one subject, in their order; `section` and `needs` are the defaults of its cases."""
 
     def __init__(self, section: Section | None = None, needs: str = "") -> None:
         self.cases: list[Case[ContextT]] = []
@@ -101,7 +102,7 @@ class Chapter(Generic[ContextT]):
         needs: str | None = None,
         unsafe: bool = False,
     ) -> None:
-        """Add a case: for functions that make the runs of several cases."""
+        """Add a case. Functions that make the runs of several cases use this."""
         section = section or self._section
         if section is None:
             raise RuntimeError(f"neither {id} nor its chapter has a section")
@@ -167,7 +168,7 @@ class Probe:
     # --- verdicts
 
     def fail(self, seen: object) -> NoReturn:
-        """End the case: it is not as demanded."""
+        """End the case: the demand is not met."""
         raise Failed(str(seen))
 
     def differs(self, key: str, seen: object) -> None:
@@ -182,7 +183,7 @@ class Probe:
         raise NotOffered(why)
 
     def not_run(self, why: str) -> NoReturn:
-        """End the case: it needs a permission or a hint, whose option `why` names."""
+        """End the case: it needs a permission or a hint; `why` names the option."""
         raise NotRun(why)
 
     # --- connections
@@ -197,8 +198,8 @@ class Probe:
     ) -> Socket:
         """Open a WebSocket; `offered` are subprotocols.
 
-        `headers` go beside those of the handshake, or in place of those of the same name; `without` are left
-        out. Raises Unreachable, and Refused for any answer but 101.
+        `headers` are added to the handshake, or replace headers of the same name; `without` are left out.
+        Raises Unreachable, and Refused for any answer but 101.
         """
         if len(self._sockets) >= 64:
             raise RuntimeError("a case has too many connections")
@@ -232,7 +233,7 @@ class Probe:
         )
 
     def record(self, traffic: Traffic) -> None:
-        """Keep something that passed on a connection."""
+        """Keep an entry of traffic of a connection."""
         self.traffic.append(attrs.evolve(traffic, at=max(0.0, trio.current_time() - self._began)))
         if len(self.traffic) > 200:
             del self.traffic[0]
@@ -249,7 +250,7 @@ class Probe:
     async def judge_case(
         self, case: Requirement, run: Callable[[], Awaitable[None]], level: Level, *, allow_unsafe: bool
     ) -> Result:
-        """Try a case, and return its result; the connections are closed then."""
+        """Try a case, close its connections, and return its result."""
         verdict, seen = await self._outcome(case, run, level, allow_unsafe=allow_unsafe)
         return attrs.evolve(
             case.result(verdict, seen),
@@ -284,7 +285,7 @@ class Probe:
 
 
 def _in_words(departures: Sequence[Departure]) -> str:
-    """Describe the deviations from the specification: each once, with all that was seen of it."""
+    """Return deviations from the specification in words: each once, with everything seen of it."""
     seen: dict[str, list[str]] = {}
     for each in departures:
         seen.setdefault(each.title, []).append(each.seen)
@@ -292,7 +293,7 @@ def _in_words(departures: Sequence[Departure]) -> str:
 
 
 def without_words(words: Iterable[str], result: Result) -> Result:
-    """Remove secrets, of four characters at least, from what was seen."""
+    """Return a result without secrets, which are words of four characters at least."""
     secrets = [word for word in dict.fromkeys(words) if len(word) >= 4]
     if not secrets:
         return result

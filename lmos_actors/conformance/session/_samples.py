@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from ._session import Sent, Session
 
 SILENCE: Final = (NoAnswer, ConnectionGone, Refused)
-"""The ways in which a server leaves a request unanswered."""
+"""The ways in which a server may leave a request unanswered."""
 
 _MOST: Final = 20
 _SOCKETS: Final = ("ws:", "wss:")
 
 
 async def a_reading(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
-    """Get a `propertyReading` in answer to a `readProperty`. Raises NotOffered where none can be got."""
+    """Return a `propertyReading` that answers a `readProperty`. Raises NotOffered if none comes."""
     context.roles.readable_property()
     session = await context.session()
     for name in context.target.readable()[:_MOST]:
@@ -48,7 +48,7 @@ async def a_reading(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
 
 
 async def a_status(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
-    """Get the final `actionStatus` of a quick run. Raises NotOffered where none can be got, and NotRun."""
+    """Return the final `actionStatus` of a quick run. Raises NotOffered if none comes, and NotRun."""
     for call in context.roles.safe_calls()[:_MOST]:
         try:
             session = await context.session()
@@ -62,7 +62,7 @@ async def a_status(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
 
 
 async def an_error(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
-    """Get an `error`, by asking for what is not there. Raises NotOffered where none can be got."""
+    """Return an `error`, by asking for something unknown. Raises NotOffered if none comes."""
     requests: tuple[tuple[str, str, str | None], ...] = (
         ("readProperty", context.target.unknown_property(), None),
         ("invokeAction", context.target.unknown_action(), None),
@@ -81,7 +81,7 @@ async def an_error(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
 
 
 async def one_of_each(context: CaseContext) -> list[tuple[Sent, ReceivedMessage]]:
-    """Get a reading, a status and an error, as far as they can be got. Raises NotOffered if none can."""
+    """Return a reading, a status and an error, as far as they come. Raises NotOffered if none does."""
     found: list[tuple[Sent, ReceivedMessage]] = []
     why: NotOffered | NotRun | None = None
     for get in (a_reading, an_error, a_status):
@@ -103,7 +103,7 @@ def pending_call(context: CaseContext) -> Call:
 
 
 async def values_of(context: CaseContext, session: Session, names: Iterable[str]) -> dict[str, Any]:
-    """Read properties; return the values of those that a reading came for. Raises ConnectionGone."""
+    """Return the values of properties for which a reading came. Raises ConnectionGone."""
     found: dict[str, Any] = {}
     for name in list(names)[:_MOST]:
         try:
@@ -116,7 +116,7 @@ async def values_of(context: CaseContext, session: Session, names: Iterable[str]
 
 
 async def restorable_values(context: CaseContext, session: Session) -> dict[str, Any]:
-    """Read what can be read and written. Raises NotOffered if there is nothing, and ConnectionGone."""
+    """Return the values of properties that can be read and written. Raises NotOffered, ConnectionGone."""
     context.roles.writable_property()
     found = await values_of(context, session, context.target.restorable())
     if not found:
@@ -146,13 +146,13 @@ def is_offered(forms: Iterable[Form] | None, op: str) -> bool:
 
 
 def must_be_meant_to_fail(context: CaseContext, call: Call, received: ReceivedMessage) -> None:
-    """End the case where a run was only taken for one that fails, by its name, and has succeeded."""
+    """End the case if a run, taken for a failing one by its name, has succeeded."""
     if received.status == "completed" and context.shared.hints.fails is None:
         context.not_run(f"{call.action} does not fail: name one that does as fails, --hints ({received})")
 
 
 async def cancel_run(session: Session, run: Sent) -> None:
-    """Cancel a run that the kit needs no longer, if the server can."""
+    """Cancel a run that the kit no longer needs, if the server can."""
     if not session.dialect.is_kotlin:
         with suppress(ConnectionGone):
             await session.send("cancelAction", name=run.name, correlation=run.message_id)

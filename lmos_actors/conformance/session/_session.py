@@ -1,15 +1,15 @@
 """A session with a server: requests in a dialect, answers read as widely as possible.
 
 A case judges one subject. So a session accepts whatever may be meant as an answer: another spelling, a
-`correlationID` that is missing or that of the message, any of the kinds in `ANSWERS`. Otherwise a server with
-wrong correlation would fail every case instead of those about correlation.
+`correlationID` that is missing or is the message's own, any of the kinds in `ANSWERS`. Otherwise a server
+with wrong correlation would fail every case instead of those about correlation.
 
 Two lists make that possible. `received` has everything that came, for cases about what must not come.
 `_unclaimed` has what no wait has taken yet: `answer`, `event` and `reading` each search it first, and then
 read on, so that an event that arrives before an answer is still there afterwards. Whether a message answers a
 request is decided by its correlation, and if it has none that is known, by elimination: it may be the answer
-if no other request is open. `_open` therefore has only requests that the text has an answer for, and `forget`
-takes out those that a case waits for no longer.
+if no other request is open. `_open` therefore has only requests for which the text has an answer, and
+`forget` takes out requests for which a case no longer waits.
 
 Nothing is read in the background: a message counts as come when a wait has read it. `CaseContext.flush` sends
 a request and waits for its answer before a case concludes that something did not come.
@@ -55,7 +55,7 @@ ANSWERS: Final[dict[str, tuple[str, ...]]] = {
     "subscribeAllEvents": ("acknowledgement", "error"),
     "unsubscribeAllEvents": ("acknowledgement", "error"),
 }
-"""What may answer a request, as widely as it is read."""
+"""The kinds of messages that may answer a request, as widely as possible."""
 
 SILENT: Final = (
     "unobserveProperty",
@@ -88,7 +88,7 @@ class Dialect:
 
     @property
     def is_kotlin(self) -> bool:
-        """Whether acknowledgements are to be expected, as of kotlin-wot."""
+        """Whether acknowledgements are expected, as kotlin-wot sends them."""
         return not self.offered or self.names == "property" or self.subscribing == "subscribeevent"
 
 
@@ -99,7 +99,7 @@ AS_KOTLIN: Final = Dialect("Id", "property", "subscribeevent", offered=False)
 
 @attrs.frozen(eq=False)
 class Sent:
-    """A request that was sent. `after`: how many messages had come before."""
+    """A request that was sent. `after`: the number of messages that had come before."""
 
     kind: str
     name: str | None
@@ -127,7 +127,7 @@ class Session:
     # --- out
 
     def new_id(self) -> str:
-        """Return a UUID of version 4."""
+        """Return a new UUID of version 4."""
         return str(UUID(bytes=self._random.randbytes(16), version=4))
 
     async def send(
@@ -140,10 +140,10 @@ class Session:
         correlation: str | None = _SAME,
         **members: Any,
     ) -> Sent:
-        """Send a request about `name`, spelt as this conversation is. Raises ConnectionGone.
+        """Send a request about `name`, in the spelling of this session. Raises ConnectionGone.
 
-        It has a correlation equal to its id where none is given; None: it has none. `members` go as they are:
-        `data`, `input`, `reason`, `ack`. Others than the kinds of requests go too.
+        Its correlation is its id unless one is given; None: it has none. `members` are sent unchanged:
+        `data`, `input`, `reason`, `ack`. Other kinds of messages than requests can be sent too.
         """
         message_id = self.new_id() if message_id is None else message_id
         correlation = message_id if correlation == _SAME else correlation
@@ -173,7 +173,7 @@ class Session:
         correlation: str | None = None,
         **members: Any,
     ) -> str:
-        """Return a request as a text, unsent."""
+        """Return the text of a request, unsent."""
         ids, named = self.dialect.ids, _member(kind, self.dialect)
         data: dict[str, Any] = {
             f"thing{ids}": self.thing if thing is None else thing,
@@ -208,8 +208,8 @@ class Session:
     async def answer(self, sent: Sent, within: float | None = None) -> ReceivedMessage:
         """Wait for the next answer to a request. Raises NoAnswer, and ConnectionGone.
 
-        An answer has its correlation, or its id as correlation. If no other request is open, the next message
-        that may be an answer to it is one, whatever its correlation.
+        An answer has the request's correlation, or its id as correlation. If no other request is open, the
+        next possible answer counts, whatever its correlation.
         """
         received = await self._claim(lambda each: self._answers(each, sent), within)
         if received is None:
@@ -234,12 +234,12 @@ class Session:
         return await self.final(await self.send(kind, **members), within)
 
     def forget(self, sent: Sent) -> None:
-        """Expect no further answer to a request, so that what comes may be that to another."""
+        """Expect no further answer to a request, so that the next message may answer another one."""
         if sent in self._open:
             self._open.remove(sent)
 
     async def event(self, name: str | None = None, within: float | None = None) -> ReceivedMessage | None:
-        """Wait for an event, of that name if one is given; None if none came."""
+        """Wait for an event, with a given name if there is one; None if none came."""
         return await self._claim(
             lambda each: each.kind == "event" and name in (None, each.data.get("event", name)), within
         )
@@ -253,9 +253,9 @@ class Session:
         return await self._claim(fits, within)
 
     async def drain(self, within: float | None = None) -> list[ReceivedMessage]:
-        """Wait until nothing has come for so many seconds; return the unclaimed messages.
+        """Wait until nothing has come for `within` seconds; return the unclaimed messages.
 
-        The end of the connection ends the wait, and ten times as long does, if it never stops.
+        The end of the connection ends the wait, and so do ten times as many seconds, if messages never stop.
         """
         deadline = trio.current_time() + 10 * self._seconds(within)
         try:
@@ -267,7 +267,7 @@ class Session:
         return found
 
     async def closed(self, within: float | None = None) -> ConnectionEnd | None:
-        """Wait for the end of the connection; None if it does not end."""
+        """Wait for the end of the connection, and return it; None if it does not end."""
         return await self.socket.end(self._seconds(within))
 
     async def _claim(

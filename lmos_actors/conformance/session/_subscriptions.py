@@ -48,14 +48,14 @@ async def send_and_flush(
 async def subscribed(
     context: CaseContext, event: str, *, thing: str | None = None, **members: Any
 ) -> Session:
-    """Open a connection that has subscribed to an event. Raises NotOffered where that is refused."""
+    """Return a session that has subscribed to an event. Raises NotOffered if that is refused."""
     session = await context.session(thing=thing)
     await listen(context, session, "subscribeEvent", event, **members)
     return session
 
 
 async def observing(context: CaseContext, name: str, *, thing: str | None = None, **members: Any) -> Session:
-    """Open a connection that observes a property; its first reading is past. Raises NotOffered likewise."""
+    """Return a session that observes a property, after its first reading. Raises NotOffered likewise."""
     session = await context.session(thing=thing)
     await listen(context, session, "observeProperty", name, **members)
     await readings(session, name)
@@ -84,7 +84,7 @@ async def must_accept(
 
 
 async def events(session: Session, event: str) -> list[ReceivedMessage]:
-    """Return the events of a name that have come by now."""
+    """Return the events of a name that have come so far."""
     found: list[ReceivedMessage] = []
     while (received := await session.event(event, within=0)) is not None:
         found.append(received)
@@ -92,7 +92,7 @@ async def events(session: Session, event: str) -> list[ReceivedMessage]:
 
 
 async def readings(session: Session, name: str) -> list[ReceivedMessage]:
-    """Return the readings of a property that have come by now, other than answers."""
+    """Return the readings of a property that have come so far, other than answers."""
     found: list[ReceivedMessage] = []
     while (received := await session.reading(name, within=0)) is not None:
         found.append(received)
@@ -100,7 +100,7 @@ async def readings(session: Session, name: str) -> list[ReceivedMessage]:
 
 
 async def cause(context: CaseContext, call: Call, *, thing: str | None = None, times: int = 1) -> None:
-    """Invoke what makes an event happen, from a connection of its own, one time after the other."""
+    """Invoke the call that makes an event happen, from a session of its own, several times in turn."""
     session = await context.session(thing=thing)
     for _ in range(times):
         with suppress(*SILENCE):  # that it is answered is not what is looked at
@@ -108,7 +108,7 @@ async def cause(context: CaseContext, call: Call, *, thing: str | None = None, t
 
 
 async def first_event(context: CaseContext, session: Session, event: str) -> ReceivedMessage:
-    """Wait for the event that was made to happen. Raises NotOffered where it does not come."""
+    """Wait for the event that was caused. Raises NotOffered if it does not come."""
     received = await session.event(event)
     if received is None:
         context.not_offered(f"{event} does not reach its subscriber (see events.delivered)")
@@ -116,7 +116,7 @@ async def first_event(context: CaseContext, session: Session, event: str) -> Rec
 
 
 async def first_change(context: CaseContext, session: Session, name: str) -> ReceivedMessage:
-    """Wait for the reading of a property that was changed. Raises NotOffered where it does not come."""
+    """Wait for the reading of a changed property. Raises NotOffered if it does not come."""
     received = await session.reading(name)
     if received is None:
         context.not_offered(f"a change of {name} does not reach its observer (see observe.change)")
@@ -134,13 +134,13 @@ class EventTrial:
 
     @classmethod
     async def begin(cls, context: CaseContext) -> EventTrial:
-        """Choose an event and subscribe to it. Raises NotRun where nothing is known to cause it."""
+        """Choose an event and subscribe to it. Raises NotRun if nothing is known to cause it."""
         event = context.roles.event()
         call = await context.trigger(event)
         return cls(context, event, call, await subscribed(context, event))
 
     async def cause(self, *, times: int = 1) -> ReceivedMessage:
-        """Cause the event, and return it as the control got it. Raises NotOffered where it does not come."""
+        """Cause the event, and return it as the control received it. Raises NotOffered if none comes."""
         await cause(self.context, self.call, times=times)
         return await first_event(self.context, self.control, self.event)
 
@@ -157,7 +157,7 @@ class EventTrial:
 
 
 class Changer:
-    """Changes a property over a connection, again and again. `value`: what the property is now."""
+    """Changes a property over a connection, again and again. `value`: its present value."""
 
     def __init__(self, context: CaseContext, session: Session, name: str) -> None:
         self.value: Any = ABSENT
@@ -166,11 +166,11 @@ class Changer:
         self._written = False
 
     async def begin(self) -> None:
-        """Read what the property is. Raises NotOffered where that is not possible."""
+        """Read the property's value. Raises NotOffered if that is not possible."""
         self.value = self._first = await self._read()
 
     async def change(self) -> Any:
-        """Change it, and return what it is now. Raises NotOffered where it does not change."""
+        """Change the property, and return its new value. Raises NotOffered if it does not change."""
         before, how = self.value, self._context.roles.change_of(self._name, self.value)
         if isinstance(how, NewValue):
             self._written = True
@@ -185,7 +185,7 @@ class Changer:
         return self.value
 
     async def restore(self) -> None:
-        """Put back what it was at first, if it was written."""
+        """Restore the property's first value, if another was written."""
         if self._written:
             await put_back(self._context, self._session, self._name, self._first)
 
@@ -202,7 +202,7 @@ class Changer:
 async def changing(
     context: CaseContext, name: str, session: Session | None = None
 ) -> AsyncGenerator[Changer]:
-    """Change a property, over a connection of its own if none is given, and put it back at the end."""
+    """Change a property, over a connection of its own if none is given, and restore it at the end."""
     changer = Changer(context, await context.session() if session is None else session, name)
     await changer.begin()
     try:

@@ -1,4 +1,4 @@
-"""The thing that is judged: where it is, its description, and the affordances that cases may use."""
+"""The judged thing: where it is, its description, and the affordances that cases may use."""
 
 from lmos_actors._late import late
 

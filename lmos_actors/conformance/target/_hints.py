@@ -1,4 +1,4 @@
-"""Hints about a thing that its description does not have, from a file."""
+"""Hints about a thing, from a file: what its description does not say."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """An action to invoke. Without an `input` (then it is `msgspec.UNSET`) the message has none."""
+    """An action to invoke. Without an `input` (`msgspec.UNSET`) the message has none."""
 
     action: str
     input: Any = msgspec.UNSET
@@ -52,10 +52,10 @@ _ONE: Final = {"actions": "action", "events": "event", "properties": "property"}
 
 @attrs.frozen(kw_only=True)
 class Hints:
-    """Hints, by the names of the description.
+    """Hints, by the names in the description.
 
-    `inputs`: what to invoke an action with. `triggers`: what makes an event happen. `slow`: a run that lasts
-    a second or so at least. `fails`: a run that fails. `changes`: what changes a property.
+    `inputs`: the input of an action. `triggers`: the call that makes an event happen. `slow`: a run that
+    lasts a second or so at least. `fails`: a run that fails. `changes`: the change of a property.
     """
 
     inputs: dict[str, Any] = attrs.field(factory=dict[str, Any])
@@ -64,7 +64,7 @@ class Hints:
     fails: Call | None = None
     changes: dict[str, Call | NewValue] = attrs.field(factory=dict[str, "Call | NewValue"])
     document: Document | None = attrs.field(default=None, repr=False, eq=False)
-    """Where they were read from, for the places of mistakes."""
+    """The file that they were read from, for the places of mistakes."""
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Hints:
@@ -73,7 +73,7 @@ class Hints:
         return cls(**msgspec.structs.asdict(loaded.value), document=loaded.document)
 
     def check(self, *, properties: Iterable[str], actions: Iterable[str], events: Iterable[str]) -> None:
-        """Compare the names with those of a description. Raises FileError with every one that it lacks."""
+        """Compare the names with a description. Raises FileError with every name missing there."""
         known = {"properties": list(properties), "actions": list(actions), "events": list(events)}
         wrong = [
             self._mistake(place, f'no {_ONE[kind]} "{name}"{did_you_mean(name, known[kind])}', key=key)

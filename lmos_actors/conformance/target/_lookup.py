@@ -40,7 +40,7 @@ def no_headers(_: str) -> tuple[tuple[bytes, bytes], ...]:
 
 @attrs.frozen(kw_only=True)
 class AccessOptions:
-    """Access to the other side. `headers` returns the credentials for a URL; `patience` is in seconds."""
+    """Access to the judged side. `headers` returns the credentials for a URL; `patience` is in seconds."""
 
     network: Network
     headers: HeadersFor = no_headers
@@ -51,8 +51,10 @@ class AccessOptions:
 
 @attrs.frozen(kw_only=True)
 class Document:
-    """A text that may be a description. `where`: its URL, redirects followed, or its file, which has no
-    `media_type`. `problem`: why it is no text at all.
+    """A text that may be a description.
+
+    `where`: its URL after redirects, or its file, which has no `media_type`. `problem`: why it is no text at
+    all.
     """
 
     text: str
@@ -62,12 +64,12 @@ class Document:
 
     @property
     def url(self) -> str | None:
-        """Where it is, if that is a URL."""
+        """Its place, if that is a URL."""
         return self.where if is_url(self.where) else None
 
 
 def is_url(place: str) -> bool:
-    """Return whether something is a URL that is understood here, rather than a file."""
+    """Return whether a place is a supported URL, rather than a file."""
     return place.lower().startswith(SOCKETS + WEB)
 
 
@@ -79,7 +81,7 @@ def on_web(url: str, path: str | None = None) -> str:
 
 
 def document_of(raw: bytes, where: str, media_type: str = "") -> Document:
-    """Take bytes as a text, in UTF-8 as JSON has it."""
+    """Return bytes as a document; the text is UTF-8, as JSON demands."""
     plain = raw.removeprefix(codecs.BOM_UTF8)
     try:
         return Document(text=plain.decode(), where=where, media_type=media_type)
@@ -111,7 +113,7 @@ class Web:
         self._kept: dict[str, Document | Unreachable] = {}
 
     async def get(self, url: str) -> Document:
-        """Fetch what is at a URL. Raises Unreachable."""
+        """Return the document at a URL. Raises Unreachable."""
         if url not in self._kept:
             try:
                 self._kept[url] = await self._followed(url)
@@ -160,7 +162,7 @@ def _authority(url: str) -> tuple[bool, str]:
 
 
 def next_of(url: str, here: str, location: str) -> str:
-    """Return where a redirect leads; none is followed out of TLS, nor from another host to this one."""
+    """Return the target of a redirect; none is followed out of TLS, nor from another host to this one."""
     try:
         there = urlsplit(resolve(here, location))._replace(fragment="").geturl()
         after = endpoint_of(there)
@@ -174,5 +176,5 @@ def next_of(url: str, here: str, location: str) -> str:
 
 
 def is_nobody(error: Unreachable) -> bool:
-    """Return whether there was no connection at all, so that asking there for something else is of no use."""
+    """Return whether there was no connection at all, so that other requests there are useless."""
     return isinstance(error.__cause__, ConnectFailed)

@@ -33,7 +33,7 @@ class NotOffered(Exception):
 
 
 class NotRun(Exception):
-    """A case needs a permission or a hint; the text names the option."""
+    """A case needs a permission or a hint; the text names its option."""
 
 
 @attrs.frozen(kw_only=True)
@@ -49,17 +49,17 @@ class Roles:
     hints: Hints = attrs.field(factory=Hints)
     allow_unsafe: bool = False
     seed: str = "0"
-    """The inputs that are invented come from `Random(f"{seed}:{action}")`."""
+    """Seed of invented inputs, which come from `Random(f"{seed}:{action}")`."""
 
     # --- properties
 
     def readable_property(self, wanted: Callable[[str], bool] | None = None) -> str:
-        """Name a property to read, one of those that `wanted` takes."""
+        """Name a property to read that `wanted` accepts."""
         found = [name for name in self.target.readable() if wanted is None or wanted(name)]
         return _first(found, "it describes no property that can be read for this")
 
     def writable_property(self) -> str:
-        """Name a property that can be read and written, so that what is read can be written back."""
+        """Name a property that can be read and written, so that its value can be written back."""
         return _first(self.target.restorable(), "it describes no property that can be both read and written")
 
     def read_only_property(self) -> str:
@@ -77,9 +77,9 @@ class Roles:
         return _first((*changing, *found), "it describes no observable property")
 
     def change_of(self, name: str, value: Any) -> Call | NewValue:
-        """Return what changes a property from `value`.
+        """Return the change of a property from `value`.
 
-        The hint, or with `allow_unsafe` another value for it.
+        It is the hint's, or with `allow_unsafe` another value for the property.
         """
         hinted = self.hints.changes.get(name)
         if isinstance(hinted, Call):
@@ -119,7 +119,7 @@ class Roles:
     def call(self, action: str) -> Call:
         """Return the call of an action with a valid input: the hint's, or one invented by the seed.
 
-        Whether it may be invoked is for the caller to see to.
+        The caller has to see whether it may be invoked.
         """
         return self._call(action, valid)
 
@@ -135,9 +135,9 @@ class Roles:
             raise NotRun(f"no input for {action} could be made: name one under inputs, --hints") from None
 
     def safe_call(self, *, input: bool | None = None, output: bool | None = None) -> Call:
-        """Return the call of an action that may be invoked, ends by itself, and does not fail as its purpose.
+        """Return the call of an action that may be invoked, ends by itself, and is not meant to fail.
 
-        `input`, `output`: True: it has a schema for it; False: it has none; None: no matter.
+        `input`, `output`: True: it has a schema for it; False: it has none; None: either.
         """
         names = [name for name in self._plain() if self._has(name, input, output)]
         asked = "".join(
@@ -148,7 +148,7 @@ class Roles:
         return self._first_call(names, f"it describes no action{asked}", self._quick)
 
     def safe_calls(self) -> tuple[Call, ...]:
-        """Return the calls of all actions that may be invoked, as `safe_call` has it; at least one."""
+        """Return the calls of all actions that `safe_call` accepts; at least one."""
         first = self.safe_call()
         return first, *(call for call in self._made(self._plain(), self._quick) if call != first)
 
@@ -159,7 +159,7 @@ class Roles:
     def slow_call(self) -> Call:
         """Return the call of a run that takes a while: the hint's, else of an action not synchronous.
 
-        Prefers one with a duration as its input, by its name or that of a member of its input.
+        Prefers an action with a duration as its input, by its name or the name of a member of its input.
         """
         if self.hints.slow is not None:
             return self.allowed(self.hints.slow)
@@ -182,9 +182,9 @@ class Roles:
         return self._first_call(names, "", self.call)
 
     def streamed_call(self) -> Call:
-        """Return the call of an action whose output is a stream (`lmosx:streams`) and that takes none.
+        """Return the call of an action that takes no stream and answers with one (`lmosx:streams`).
 
-        Its input is as large as may be, so that there are several items.
+        Its input is as large as possible, so that there are several items.
         """
         known = ((name, self.target.readable_part.streams_of(name)) for name in self.target.actions)
         names = [name for name, each in known if each and each.output and not each.input]
@@ -192,9 +192,9 @@ class Roles:
         return self._first_call(names, why, lambda name: self._call(name, largest))
 
     def fed_call(self, *, binary: bool, answers: bool = False) -> tuple[Call, str, dict[str, Any] | None]:
-        """Return the call of an action that takes one input stream, the name of that, and its items' schema.
+        """Return the call of an action with one input stream, the stream's name, and its items' schema.
 
-        `binary`: whether its items are bytes, which have no schema; `answers`: its output is a stream too.
+        `binary`: its items are bytes, which have no schema; `answers`: its output is a stream too.
         """
         found: dict[str, tuple[str, dict[str, Any] | None]] = {}
         for name in self.target.actions:
@@ -234,7 +234,7 @@ class Roles:
         return self.allow_unsafe or action in self.target.safe_actions()
 
     def allowed(self, call: Call) -> Call:
-        """Return the call if it may be invoked. Raises NotRun for one that may not."""
+        """Return the call if it may be invoked, else raise NotRun."""
         if not self._may(call.action):
             raise NotRun(f"{call.action} is not safe: {_UNSAFE}")
         return call
@@ -253,7 +253,7 @@ class Roles:
         return [each for each in names if not self._is_streamed(each) and not self._is_failing(each)]
 
     def _ordered(self, names: Iterable[str]) -> list[str]:
-        """Name those that may be invoked: hinted ones first, those that take a while last."""
+        """Name the actions that may be invoked: hinted ones first, slow ones last."""
         allowed = [name for name in names if self._may(name)]
         return sorted(allowed, key=lambda name: (name not in self.hints.inputs, self._takes_long(name)))
 
@@ -282,7 +282,7 @@ class Roles:
             raise NotOffered("it describes no action")
 
     def _first_call(self, names: list[str], why: str, make: Callable[[str], Call]) -> Call:
-        """Return the first call that can be made. Raises NotOffered: `why`, if nothing is described."""
+        """Return the first call that can be made. Raises NotOffered with `why` if nothing is described."""
         allowed = self._ordered(names)
         if not names:
             raise NotOffered(why)

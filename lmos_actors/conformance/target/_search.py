@@ -1,13 +1,13 @@
-"""The search for the thing that is judged, from a URL or a file to its description and its socket.
+"""The search for the judged thing, from a URL or a file to its description and its socket.
 
-A user passes any URL at hand: of a description, of a directory, of an origin, or of the socket itself,
-which has no link back to its description. The search therefore tries the likeliest places in turn
-(`_places`), and ends at the first that leaves no doubt (`_is_sure`): a list of things may have a better one
-behind a link, and a socket may be named by only one of them. Documents that are no descriptions are passed
-over, and their reasons kept: they are the error message if nothing is found.
+A user passes any URL at hand: of a description, of a directory, of an origin, or of the socket itself, which
+has no link back to its description. The search therefore tries the likeliest places in turn (`_places`), and
+ends at the first that leaves no doubt (`_is_sure`): a list of things may have a better one behind a link, and
+a socket may be named by only one of them. Documents that are no descriptions are passed over, and their
+reasons kept: they are the error message if nothing is found.
 
 It prefers to ask rather than to guess. Several things that fit equally well are an error that names them and
-`--thing`; a description that cannot be read is used only where the socket is known from elsewhere, so that a
+`--thing`; a description that cannot be read is used only if the socket is known from elsewhere, so that a
 server with a broken description can still be judged by its messages.
 """
 
@@ -59,12 +59,13 @@ async def find_target(
 ) -> Target:
     """Find the thing that is meant, and its description.
 
-    `url`: of a description; an origin, or its `/.well-known/wot`; a `ws` or `wss` address, whose description
-    is looked for by HTTP at the same authority; a file. `thing`: the id, title or last part of the id of the
-    one that is meant, where there are several. `description`: URL or file of it, looked for nowhere else.
+    `url`: the URL of a description; an origin, or its `/.well-known/wot`; a `ws` or `wss` address, whose
+    description is looked for over HTTP at the same authority; or a file. `thing`: the id, title or last part
+    of the id of the thing, if there are several. `description`: its URL or file; nothing else is searched for
+    it.
 
-    Raises Unreachable: no server or no description is there; ConfigError: it is not clear what is meant, or
-    a file cannot be read. Both name the fix.
+    Raises Unreachable: no server or no description is there; ConfigError: it is not clear what is meant, or a
+    file cannot be read. Both name the fix.
     """
     socket = endpoint_of(url).url if url.lower().startswith(SOCKETS) else None
     search = _Search(access, url, thing, description, socket)
@@ -74,7 +75,7 @@ async def find_target(
 
 
 class _Search:
-    """One search for a thing: all that was found on the way is kept, for the others on its socket."""
+    """One search for a thing. All finds are kept, for other things on its socket."""
 
     def __init__(
         self, access: AccessOptions, url: str, name: str | None, description: str | None, socket: str | None
@@ -94,7 +95,7 @@ class _Search:
     # --- the thing itself
 
     async def thing(self) -> Thing:
-        """Find the one that is meant; as soon as it is clear, nothing more is looked for."""
+        """Return the thing that is meant; the search ends as soon as that is clear."""
         if not self._places:
             self._take(await read_file(self._description or self._url, MAX_BYTES), exact=True)
         for place in self._places:
@@ -124,14 +125,14 @@ class _Search:
                 self._found.setdefault(_key(thing), thing)
 
     def _meant(self) -> list[Thing]:
-        """Narrow down what was found: by its name, by the socket that is meant, by having one at all."""
+        """Return the finds that fit: by name, by the socket that is meant, by having any socket."""
         meant = [each for each in self._found.values() if self._name is None or each.is_called(self._name)]
         leading = [each for each in meant if self._socket in self._leads_to(each)]
         there = [each for each in meant if self._is_there(each)]
         return leading or there or [each for each in meant if self._leads_to(each)] or meant
 
     def _is_there(self, thing: Thing) -> bool:
-        """Return whether it is described at the address of the socket itself."""
+        """Return whether a thing is described at the address of the socket itself."""
         return self._socket is not None and thing.where in self._places[:1]
 
     def _leads_to(self, thing: Thing) -> tuple[str, ...]:
@@ -142,7 +143,7 @@ class _Search:
         return self._urls[key]
 
     def _is_sure(self, thing: Thing) -> bool:
-        """Return whether nothing that fits better may be elsewhere."""
+        """Return whether no better fit can be elsewhere."""
         if self._socket is None or self._name is not None:
             return not links_of(thing)
         return self._socket in self._leads_to(thing) or self._is_there(thing)
@@ -183,9 +184,9 @@ class _Search:
     # --- what it leads to
 
     def target(self, thing: Thing) -> Target:
-        """Return where a thing leads.
+        """Return the target that a thing describes.
 
-        Raises ConfigError, or Unreachable if neither it nor a socket is known.
+        Raises ConfigError, or Unreachable if neither the thing nor a socket is known.
         """
         described = readable_part(thing, self._base(thing))
         found = sockets_of(described)
@@ -202,7 +203,7 @@ class _Search:
     # --- the others
 
     async def others(self, target: Target) -> tuple[Thing, ...]:
-        """Find further things on the same socket: among what was seen, and in the lists of its authority."""
+        """Return further things on the same socket: from all finds, and from lists at its authority."""
         if target.socket is None:
             return ()
         if self._description is None and is_url(self._url):
@@ -213,7 +214,7 @@ class _Search:
         return tuple(each for each in rest if any(url in same for url in self._leads_to(each)))
 
     async def _look(self, urls: list[str]) -> None:
-        """Take what is at these places, where there is anything."""
+        """Take the documents at these places, as far as there are any."""
         async with trio.open_nursery() as nursery:
             for url in urls:
                 nursery.start_soon(self._quietly, url)
@@ -230,7 +231,7 @@ class _Search:
 
 
 def _places(asked: str, *, one: bool) -> tuple[str, ...]:
-    """Return where a description may be, the likeliest first."""
+    """Return the places where a description may be, the likeliest first."""
     here = on_web(asked)
     lists = tuple(on_web(asked, path) for path in (WELL_KNOWN, "/", "/things"))
     if asked.lower().startswith(SOCKETS):
@@ -243,7 +244,7 @@ def _key(thing: Thing) -> str:
 
 
 def _nearest(found: Sequence[tuple[str, Form]], where: str) -> tuple[str, Form] | tuple[None, None]:
-    """Prefer a socket at the authority that the description is at."""
+    """Return a socket with its form, preferably at the authority of the description."""
     if not found:
         return None, None
     here = endpoint_of(where).authority if is_url(where) else None

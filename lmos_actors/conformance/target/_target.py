@@ -1,4 +1,4 @@
-"""The thing that is judged: its affordances, sorted by what can be done with them, and its socket."""
+"""The judged thing: its affordances, sorted by what can be done with them, and its socket."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WEB: Final = ("https", "http")
 
 @attrs.frozen(kw_only=True)
 class HttpForm:
-    """The way in which an operation is carried out over HTTP."""
+    """The way to carry out an operation over HTTP."""
 
     url: str
     method: str
@@ -36,12 +36,12 @@ class HttpForm:
 
 @attrs.frozen(kw_only=True)
 class Target:
-    """A thing, its affordances in the order of its description, and what leads to it.
+    """A thing, its affordances in the order of its description, and how to reach it.
 
-    `given`: as it was requested. `others`: further things whose LMOS form leads to the same socket.
-    `socket`: the `ws` or `wss` URL, None where the description has no form for LMOS. `form`: the form that
-    it comes from, None if the socket itself was given. `readable_part`: what of the description can be read;
-    its base is absolute as far as that is known.
+    `given`: the URL as requested. `others`: further things whose LMOS form leads to the same socket.
+    `socket`: the `ws` or `wss` URL, None if the description has no form for LMOS. `form`: the form with that
+    URL, None if the socket itself was given. `readable_part`: the readable part of the description; its base
+    is absolute as far as that is known.
     """
 
     given: str
@@ -53,7 +53,7 @@ class Target:
 
     @property
     def properties(self) -> dict[str, PropertyAffordance]:
-        """The properties that can be read of the description, by name."""
+        """The readable part of the description's properties, by name."""
         return self.readable_part.properties or {}
 
     @property
@@ -82,7 +82,7 @@ class Target:
         return tuple(name for name, each in self.properties.items() if not each.read_only)
 
     def restorable(self) -> tuple[str, ...]:
-        """Name the properties that can be read and written: what is read can be written back."""
+        """Name the properties that can be read and written, so that a value can be written back."""
         return tuple(name for name in self.readable() if not self.properties[name].read_only)
 
     def read_only(self) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ class Target:
         return tuple(name for name in self.readable() if self.properties[name].observable)
 
     def any_property(self, *, but: str | None = None) -> str:
-        """Return a property that can be read, other than `but`, or else a name that no property has."""
+        """Return a readable property other than `but`, or else a name that no property has."""
         return next((name for name in self.readable() if name != but), None) or self.unknown_property()
 
     # --- actions
@@ -112,7 +112,7 @@ class Target:
     def http_form(self, kind: str, name: str, op: str) -> HttpForm | None:
         """Return the HTTP form of an operation (`readproperty`) on an affordance (`properties`, `level`).
 
-        None where no form is for that: one with a subprotocol, such as `sse`, is for listening.
+        None if there is none; a form with a subprotocol, such as `sse`, is for listening.
         """
         affordance = self._named(kind, name)
         if affordance is None:
@@ -134,15 +134,15 @@ class Target:
     # --- what is not there
 
     def unknown_property(self) -> str:
-        """Return a name that no property has, nor anything else of the thing."""
+        """Return a name that neither a property nor anything else of the thing has."""
         return self._unknown("noSuchProperty")
 
     def unknown_action(self) -> str:
-        """Return a name that no action has, nor anything else of the thing."""
+        """Return a name that neither an action nor anything else of the thing has."""
         return self._unknown("noSuchAction")
 
     def unknown_event(self) -> str:
-        """Return a name that no event has, nor anything else of the thing."""
+        """Return a name that neither an event nor anything else of the thing has."""
         return self._unknown("noSuchEvent")
 
     def unknown_thing(self) -> str:

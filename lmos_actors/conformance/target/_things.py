@@ -1,4 +1,4 @@
-"""Things as documents describe them, correctly or not, and the sockets that they lead to."""
+"""Things as documents describe them, correctly or not, and their sockets."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _ID: Final = re.compile(r'"id"\s*:\s*"([^"\\]{1,2048})"')
 class Thing:
     """A thing by its description, which may be wrong.
 
-    `text`: as served; of one of several, as written anew. `data`: the same as plain data, empty where it is
-    not a JSON object. `description`: None where it cannot be loaded, `problem` saying why. `media_type`: as
-    served, "" of a file. `where`: the URL that it was found at, redirects followed, or the file.
+    `text`: as served; one of several is written anew. `data`: the same as plain data, empty if it is not a
+    JSON object. `description`: None if it cannot be loaded; `problem` says why. `media_type`: as served, ""
+    for a file. `where`: its URL after redirects, or its file.
     """
 
     id: str
@@ -51,9 +51,9 @@ class Thing:
         return found if isinstance(found, str) else ""
 
     def is_called(self, name: str) -> bool:
-        """Return whether a name that was given means this thing.
+        """Return whether a given name means this thing.
 
-        Its id, its title, or the last part of its id.
+        The name may be its id, its title, or the last part of its id.
         """
         return name in (self.id, self.title, re.split(r"[/:]", self.id)[-1])
 
@@ -74,17 +74,17 @@ def things_in(document: Document) -> tuple[Thing, ...]:
 
 
 def _sendable(text: str) -> str:
-    """Replace halves of surrogate pairs, which no message can have."""
+    """Return a text without halves of surrogate pairs, which no message can have."""
     return text.encode("utf-8", "replace").decode()
 
 
 def describes(thing: Thing) -> bool:
-    """Return whether something has anything of a description, where it was not requested as one."""
+    """Return whether a thing that was not requested as a description has any part of one."""
     return any(word in thing.data for word in _TELLING)
 
 
 def is_meant_as_json(document: Document) -> bool:
-    """Return whether a document claims to be JSON, or begins as a description does."""
+    """Return whether a document claims to be JSON, or begins like a description."""
     kind = document.media_type
     return kind.endswith(("json", "+json")) or document.text.lstrip()[:1] in ("{", "[")
 
@@ -124,7 +124,7 @@ def _thing(document: Document, data: dict[str, Any], text: str, problem: str) ->
 
 
 def readable_part(thing: Thing, url: str | None) -> Description:
-    """Return what of a description can be read, with a base that is absolute where that can be known."""
+    """Return the readable part of a description, with an absolute base if that can be known."""
     found = thing.description
     if found is None:
         try:
@@ -135,7 +135,10 @@ def readable_part(thing: Thing, url: str | None) -> Description:
 
 
 def _loadable(data: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what stops the rest from being loaded: members, affordances, members and forms of those."""
+    """Return data without the parts that stop the rest from being loaded.
+
+    These are members, affordances, and members and forms of affordances.
+    """
     kept: dict[str, Any] = {}
     for name, value in data.items():
         if _loads({name: value}):
@@ -170,9 +173,10 @@ def _loads(data: dict[str, Any]) -> bool:
 
 
 def sockets_of(described: Description) -> tuple[tuple[str, Form], ...]:
-    """Return the `ws` and `wss` URLs at which LMOS is spoken to a thing, each with its first form.
+    """Return the `ws` and `wss` URLs for LMOS with a thing, each with its first form.
 
-    Those whose form names the subprotocol of LMOS; where there is none, those that name no subprotocol.
+    These are the URLs whose form names the subprotocol of LMOS, or if there are none, those without a
+    subprotocol.
     """
     forms = [form for form in _forms(described) if "{" not in form.href]
     named = [form for form in forms if form.subprotocol == SUBPROTOCOL]
@@ -197,7 +201,7 @@ def _forms(described: Description) -> Iterator[Form]:
 
 
 def links_of(thing: Thing) -> tuple[str, ...]:
-    """Return where the links of a mere list of things lead; none of a thing that can be spoken to itself."""
+    """Return the targets of a mere list's links to things; none for a thing that has a socket itself."""
     url = thing.where if "://" in thing.where else None
     described = readable_part(thing, url)
     if sockets_of(described):

@@ -16,19 +16,19 @@ PING: Final = 0x9
 PONG: Final = 0xA
 
 LONGEST: Final = 4 << 20
-"""Bytes of one frame that are read at most."""
+"""Most bytes of one frame that are read."""
 
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def accept_of(key: str) -> str:
-    """Return what answers a `Sec-WebSocket-Key`."""
+    """Return the answer to a `Sec-WebSocket-Key`."""
     return base64.b64encode(hashlib.sha1(key.encode("latin-1") + _MAGIC).digest()).decode()
 
 
 @attrs.frozen
 class RawFrame:
-    """A frame as it came: `masked`: whether it had a mask, `payload` is without it."""
+    """A frame as it came. `masked`: it had a mask; `payload` is without the mask."""
 
     opcode: int
     payload: bytes
@@ -38,7 +38,7 @@ class RawFrame:
 
     @property
     def is_control(self) -> bool:
-        """Whether it is a ping, a pong, a Close, or of an undefined opcode."""
+        """Whether it is a ping, a pong, a Close, or has an undefined control opcode."""
         return self.opcode >= CLOSE
 
 
@@ -54,7 +54,7 @@ class FrameReader:
         self._longest = longest
 
     def feed(self, data: bytes) -> list[RawFrame]:
-        """Take what came."""
+        """Return the frames that are complete with these bytes."""
         self._buffer += data
         found: list[RawFrame] = []
         while (frame := self._next()) is not None:
@@ -95,10 +95,10 @@ def write_frame(
     width: int | None = None,
     claims: int | None = None,
 ) -> bytes:
-    """Write a frame: masked with `key`, or without a mask.
+    """Return a frame: masked with `key`, or without a mask.
 
-    `width`: how many bytes write its length, 0, 2 or 8, where it is not to be the fewest. `claims`: the
-    length that it claims, if not that of its payload.
+    `width`: the number of bytes for its length, 0, 2 or 8, instead of the fewest. `claims`: the length that
+    it claims, instead of its payload's.
     """
     size = len(payload) if claims is None else claims
     if width is None:
@@ -109,7 +109,7 @@ def write_frame(
 
 
 def mask(data: bytes, key: bytes) -> bytes:
-    """Put a mask on, or take it off."""
+    """Return data with a mask put on, or taken off."""
     if not data:
         return b""
     keys = (key * (len(data) // 4 + 1))[: len(data)]
@@ -117,5 +117,5 @@ def mask(data: bytes, key: bytes) -> bytes:
 
 
 def close_payload(code: int | None = 1000, reason: str = "") -> bytes:
-    """Return what is in a Close frame: nothing for None."""
+    """Return the payload of a Close frame; empty if the code is None."""
     return b"" if code is None else code.to_bytes(2, "big") + reason.encode()

@@ -42,7 +42,7 @@ class Refused(Exception):
 
 @attrs.frozen(kw_only=True)
 class HandshakeOptions:
-    """Options of a handshake: `offered` subprotocols; `headers` replace those of the kit or add to them."""
+    """Options of a handshake: `offered` subprotocols; `headers` replace the kit's or add to them."""
 
     network: Network
     endpoint: Endpoint

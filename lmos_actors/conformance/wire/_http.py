@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint, Network
 
 LONGEST: Final = 4 << 20
-"""Bytes of a body that are read at most."""
+"""Most bytes of a body that are read."""
 
 _PLAIN: Final = (
     "host",
@@ -50,7 +50,7 @@ class Unreachable(LmosActorsError):
 
 @attrs.frozen
 class HttpAnswer:
-    """An answer: its status, its headers in their order, names in small letters, and its body."""
+    """An answer: its status, its headers in order with names in lower case, and its body."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -62,7 +62,7 @@ class HttpAnswer:
 
     @property
     def media_type(self) -> str:
-        """The media type without its parameters, in small letters; "" if there is none."""
+        """The media type without its parameters, in lower case; "" if there is none."""
         return (self.header("content-type") or "").partition(";")[0].strip().lower()
 
     @property
@@ -71,14 +71,14 @@ class HttpAnswer:
         return self.body.decode("utf-8", "replace")
 
     def json(self) -> Any:
-        """Read the body as JSON. Raises ValueError, saying what is wrong, where it is none."""
+        """Return the body as JSON. Raises ValueError with what is wrong if it is none."""
         return read_json(self.body)
 
 
 def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
     """Read JSON strictly: UTF-8, no NaN, no infinite number, no name twice in one object. Raises ValueError.
 
-    `pairs` makes an object of its members instead, and may take a name twice.
+    `pairs` makes objects of their members instead, and may accept a name twice.
     """
     try:
         plain = text if isinstance(text, str) else text.decode("utf-8")
@@ -95,7 +95,7 @@ def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] |
 
 
 def _finite_number(text: str) -> float:
-    """Read a number as one of 64 bits. Raises ValueError for one that is beyond them."""
+    """Return a number of 64 bits. Raises ValueError for one that is too large."""
     found = float(text)
     if math.isinf(found):
         raise ValueError(f"the number {text[:40]} is too large to be read")
@@ -127,10 +127,10 @@ async def exchange(
 ) -> HttpAnswer:
     """Send a request over a connection of its own and return the answer. Redirects are not followed.
 
-    `url` may also be a `ws` or `wss` one: it is asked over HTTP. `patience` is for all of it, in seconds.
-    `record` gets the traffic, `at` being trio's clock; of headers that may hold secrets it gets the names
-    alone. Raises Unreachable: no server there, too late, too long (4 MiB), no HTTP; ConfigError: the URL or
-    the headers cannot be used.
+    `url` may also be a `ws` or `wss` URL: it is asked over HTTP. `patience` is the time for everything, in
+    seconds. `record` gets the traffic with times of trio's clock; of headers that may hold secrets it gets
+    only the names. Raises Unreachable: no server there, too late, too long (4 MiB), no HTTP; ConfigError: the
+    URL or the headers cannot be used.
     """
     endpoint = endpoint_of(url)
     with trio.move_on_after(patience):
@@ -248,6 +248,6 @@ def _report(
 
 
 def _shown(name: str, value: str, sent: bool) -> str:
-    """Show what is no secret: of what is sent the usual headers, of what comes all but cookies."""
+    """Return a header's value, or "…" for what may be secret: unusual ones sent, and cookies received."""
     plain = name.lower() in _PLAIN if sent else not name.lower().startswith("set-cookie")
     return value if plain else "…"

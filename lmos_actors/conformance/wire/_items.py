@@ -8,14 +8,14 @@ from typing import Final
 import attrs
 
 LAST: Final = 1
-"""The flag of the item with which a stream ends."""
+"""The flag of the last item of a stream."""
 
 _HEADER: Final = struct.Struct(">BBHII")
 
 
 @attrs.frozen
 class ItemFrame:
-    """An item of a stream, as a binary message has it. `flags`, `reserved`: bytes 1, and 2 to 3."""
+    """An item of a stream in a binary message. `flags`: byte 1; `reserved`: bytes 2 to 3."""
 
     stream: int
     sequence: int
@@ -30,7 +30,7 @@ class ItemFrame:
 
 
 def read_item(data: bytes) -> ItemFrame | None:
-    """Return the item that a binary message has; None if it is no frame of a stream."""
+    """Return the item in a binary message; None if it is no frame of a stream."""
     if len(data) < _HEADER.size:
         return None
     version, flags, reserved, stream, sequence = _HEADER.unpack_from(data)

@@ -69,7 +69,7 @@ class ConnectionEnd:
 
 
 class ConnectionGone(Exception):
-    """The other side has ended the connection, while something was awaited of it."""
+    """The other side ended the connection while something was awaited from it."""
 
     def __init__(self, gone: ConnectionEnd) -> None:
         self.gone = gone
@@ -122,7 +122,7 @@ class Recorder:
 class Socket:
     """An open connection. It has no task: pings and Closes are answered while a caller waits for frames.
 
-    `answers_pings`, `returns_close`: whether that is done.
+    `answers_pings`, `returns_close`: whether the socket does that.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Socket:
         await self.send_frame(TEXT, text.encode("utf-8", "surrogatepass"))
 
     async def send_bytes(self, data: bytes) -> None:
-        """Send bytes that need be no frame. Raises ConnectionGone."""
+        """Send any bytes, even if they are no frame. Raises ConnectionGone."""
         self._recorder.keep("bytes", data, sent=True)
         await self._send(data)
 
@@ -187,9 +187,9 @@ class Socket:
     # --- in
 
     async def next_frame(self, within: float) -> RawFrame | None:
-        """Wait for the next frame, of whatever kind; None if none came within so many seconds.
+        """Wait for the next frame of any kind; None if none came within a number of seconds.
 
-        Raises ConnectionGone once the stream has ended. A Close is given too, after it was returned.
+        Raises ConnectionGone once the stream has ended. A Close is answered first, and then returned too.
         """
         with trio.move_on_after(within):
             while not self._waiting:
@@ -220,9 +220,9 @@ class Socket:
         return None
 
     async def end(self, within: float) -> ConnectionEnd | None:
-        """Wait for the end of the connection, whatever else comes; None if it does not end within the time.
+        """Wait for the end of the connection, whatever else comes; None if it does not end in time.
 
-        It is the Close of the other side if there was one, else the end of the stream.
+        The end is the Close of the other side if there was one, else the end of the stream.
         """
         with trio.move_on_after(within):
             while self.gone is None or self.gone.code is not None:
@@ -240,7 +240,7 @@ class Socket:
         return self.gone
 
     async def stream_end(self, within: float) -> bool:
-        """Wait for the end of the TCP stream; whether it came within so many seconds."""
+        """Wait for the end of the TCP stream; return whether it came within a number of seconds."""
         with trio.move_on_after(within):
             while True:
                 try:
@@ -275,7 +275,7 @@ class Socket:
             raise ConnectionGone(self._went(None, limit_text))
 
     def read_on(self, data: bytes) -> None:
-        """Take bytes that came behind the handshake."""
+        """Take the bytes that came after the handshake."""
         with suppress(ConnectionGone):  # the next caller that waits gets the error
             self._take(data)
 
@@ -298,7 +298,7 @@ class Socket:
         return self.gone
 
     async def aclose(self) -> None:
-        """Let the connection go: with a Close if none was sent, without waiting for the other's."""
+        """End the connection: with a Close if none was sent, without waiting for the other side's."""
         if self.gone is None and not self._said_close:
             with trio.move_on_after(0.5), suppress(ConnectionGone):
                 await self.close()

@@ -57,7 +57,7 @@ def _masked(context: CaseContext, opcode: int, payload: bytes) -> bytes:
 
 
 async def _pong(context: CaseContext, session: Session, payload: bytes) -> None:
-    """Fail unless a pong of that payload comes."""
+    """Fail unless a pong with that payload comes."""
     while (frame := await session.socket.next_frame(session.patience)) is not None:
         if frame.opcode == PONG and frame.payload == payload:
             return

@@ -152,7 +152,7 @@ async def _pong(context: CaseContext, session: Session, payload: bytes) -> None:
 
 @attrs.frozen(kw_only=True)
 class _Frame:
-    """A frame that goes out. `payload`: a request where there is None."""
+    """A frame to send. Without a `payload` it carries a request."""
 
     opcode: int = TEXT
     payload: bytes | None = None
@@ -205,11 +205,11 @@ _FORBIDDEN: Final[tuple[tuple[str, str, str, dict[str, list[_Frame]]], ...]] = (
         {"a message that begins within another": [_Frame(payload=b'{"thingID"', fin=False), _Frame()]},
     ),
 )
-"""The id, the title, the place in RFC 6455, and by what they are, frames that end a connection."""
+"""Frames that must end a connection: id, title, place in RFC 6455, and the frames by description."""
 
 
 def _ends(rows: dict[str, list[_Frame]]) -> Run:
-    """Make a case of frames after each of which the connection must end, and the server must go on."""
+    """Make a case of frames: after each of them the connection must end, and the server must go on."""
 
     async def run(context: CaseContext) -> None:
         for what, frames in rows.items():

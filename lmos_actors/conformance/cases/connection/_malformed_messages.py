@@ -52,14 +52,14 @@ def _request(session: Session, kind: str = "readProperty", **members: Any) -> di
 
 
 def _without(data: dict[str, Any], *words: str) -> str:
-    """Leave out the members that begin so, however they are spelt."""
+    """Return a message as JSON without the members whose names begin so."""
     return json.dumps({name: value for name, value in data.items() if not name.startswith(words)})
 
 
 def _unreadable(
     id: str, title: str, section: Section, expected: str = _SOFTLY
 ) -> Callable[[Messages], Messages]:
-    """Add a case of unreadable messages, each sent where the one before was if that connection stays."""
+    """Add a case of unreadable messages; they share a connection as long as it stays open."""
 
     def add(messages: Messages) -> Messages:
         async def run(context: CaseContext) -> None:
@@ -210,7 +210,7 @@ def _of_things(kind: str) -> dict[str, Any]:
 
 
 async def _odd(context: CaseContext, text: str, what: str, session: Session) -> None:
-    """Send what a server need not be able to read; an error, or a Close, is right too."""
+    """Send what a server need not be able to read; an error or a Close is right too."""
     try:
         await session.socket.send_text(text)
         if await session.next() is None:

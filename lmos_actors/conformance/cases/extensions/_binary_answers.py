@@ -1,4 +1,4 @@
-"""Answers of bytes, an extension of lmos_actors: in binary frames where those are taken, else in base64."""
+"""Answers of bytes, an extension of lmos_actors: in binary frames if the client takes them, or base64."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BINARY_ANSWERS: Final[Chapter[CaseContext]] = Chapter(section=extension("Streams
 
 
 async def _answered(context: CaseContext, items: list[bytes], *, frames: bool) -> InputRun:
-    """Let an action answer items of bytes, up to its end."""
+    """Run an action that answers with these items of bytes, up to its end."""
     feed = await InputRun.begin(context, binary=True, answers=True, frames=frames, credit=PLENTY)
     for item in items:
         await feed.feed(1, item)

@@ -1,4 +1,4 @@
-"""A run with one input stream, as the cases about streams carry it: what is sent, and what comes."""
+"""A run with one input stream, for the cases about streams: what is sent, and what comes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _BYTES: Final = "application/octet-stream"
 
 
 class InputRun:
-    """A run with one input stream. `credit`: what is left of it; `granted`: all of it, in items.
+    """A run with one input stream. `credit`: what is left; `granted`: all credit so far, in items.
 
-    `stop`: the message that no more items are wanted; `items`: of its answer, as they came, bytes or JSON;
-    `ends`: final answers; `beside`: another run on this connection.
+    `stop`: the message that no more items are wanted; `items`: the items of its answer in order, bytes or
+    JSON; `ends`: final answers; `beside`: other runs on this connection.
     """
 
     def __init__(
@@ -65,9 +65,10 @@ class InputRun:
         message_id: str | None = None,
         **members: Any,
     ) -> InputRun:
-        """Invoke the action, with one stream of that number.
+        """Invoke the action, with one stream that has this number.
 
-        `binary`: its items are bytes; `answers`: the output is a stream too; `frames`: of binary frames.
+        `binary`: its items are bytes; `answers`: the output is a stream too; `frames`: the output comes in
+        binary frames.
         """
         needs(context, "streams")
         call, name, schema = context.roles.fed_call(binary=binary, answers=answers)
@@ -101,7 +102,7 @@ class InputRun:
         return True
 
     def takes(self, frame: ItemFrame) -> bool:
-        """Take an item of the answer, if it is one."""
+        """Take a frame that belongs to the answer; return whether it does."""
         if self.opening is None or self.opening.data.get("stream") != frame.stream:
             return False
         self.frames.append(frame)
@@ -128,7 +129,7 @@ class InputRun:
             self.items.append(received.get("output"))
 
     async def wait(self, done: Callable[[], bool], within: float | None = None) -> bool:
-        """Wait until it is so, or the run is over, or nothing comes; return whether it is so."""
+        """Wait until the condition holds, the run is over, or nothing comes; return whether it holds."""
         while not done() and not self.ends:
             if not await self.receive(within):
                 break
@@ -141,13 +142,13 @@ class InputRun:
         )
 
     async def end(self) -> ReceivedMessage:
-        """Wait for the final answer. Fails where none comes."""
+        """Wait for the final answer. Fails if none comes."""
         if not await self.wait(lambda: bool(self.ends)):
             self.context.fail("the run has no final answer")
         return self.ends[0]
 
     async def quiet(self) -> None:
-        """Fail if anything more of the run comes behind its final answer."""
+        """Fail if anything more of the run comes after its final answer."""
         await self.end()
         seen = len(self.session.received)
         await self.context.flush(self.session)
@@ -175,7 +176,7 @@ class InputRun:
     # --- what is sent
 
     async def put(self, item: Any, *, sequence: int | None = None, flags: int = 0, reserved: int = 0) -> None:
-        """Send an item, whether there is credit or not."""
+        """Send an item, with or without credit."""
         sequence = self.count if sequence is None else sequence
         if isinstance(item, bytes):
             data = ItemFrame(self.number, sequence, item, flags, reserved).packed()
@@ -189,7 +190,7 @@ class InputRun:
         self.credit = [self.credit[0] - 1, self.credit[1] - size]
 
     async def feed(self, count: int, item: Any = ABSENT) -> None:
-        """Send so many items under credit. Raises NotOffered where no credit comes."""
+        """Send a number of items under credit. Raises NotOffered if no credit comes."""
         for _ in range(count):
             if not await self.has_room():
                 end = f", but {self.ends[0]}" if self.ends else ""

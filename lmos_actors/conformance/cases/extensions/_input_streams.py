@@ -1,4 +1,4 @@
-"""Input streams, an extension of lmos_actors: items of the kit under the server's credit, and their ends."""
+"""Input streams, an extension of lmos_actors: the kit sends items under the server's credit."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class _Repeats:
         return None
 
     async def first(self) -> None:
-        """Wait for the event of the first time. Raises NotOffered where it does not come."""
+        """Wait for the event of the first invocation. Raises NotOffered if it does not come."""
         await first_event(self._context, self._control, self._event)
         await self.again()
 
@@ -62,7 +62,7 @@ class _Repeats:
         return bool(await events(self._control, self._event))
 
     async def comes(self) -> bool:
-        """Wait for one more event; whether it came."""
+        """Wait for one more event; return whether it came."""
         return await self._control.event(self._event) is not None
 
 

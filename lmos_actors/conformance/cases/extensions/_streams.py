@@ -1,4 +1,4 @@
-"""Answers as streams, an extension of lmos_actors: items come under credit, and their end behind them."""
+"""Answers as streams, an extension of lmos_actors: items come under credit, and then their end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Stream:
         size: int = _BYTES,
         session: Session | None = None,
     ) -> _Stream:
-        """Invoke the action; `items`, `size`: the credit for items and bytes, none without `items`."""
+        """Invoke the action. `items`, `size`: the credit in items and bytes; no credit without `items`."""
         needs(context, "streams")
         call = context.roles.streamed_call()
         session = await context.session() if session is None else session
@@ -54,7 +54,7 @@ class _Stream:
         return cls(context, session, call, sent)
 
     async def take(self, most: int, within: float | None = None) -> None:
-        """Wait for so many items in all, or the end."""
+        """Wait until a number of items have come in all, or the end."""
         while self.end is None and len(self.items) < most:
             try:
                 received = await self.session.answer(self.sent, within)
@@ -70,7 +70,7 @@ class _Stream:
         await self.session.send("streamCredit", correlation=self.sent.message_id, items=items, bytes=size)
 
     async def enough(self, wanted: int, what: str) -> None:
-        """Fail unless so many items have come, and no more; fewer if the end comes."""
+        """Fail unless exactly this many items have come, or fewer and the end."""
         await self.take(wanted)
         if len(self.items) < wanted and self.end is None:
             self.context.fail(f"{len(self.items)} items came for {what}, and not {wanted}")
@@ -80,7 +80,7 @@ class _Stream:
             self.context.fail(f"{len(self.items)} items came for {what}, and not {wanted}")
 
     async def first(self, wanted: int) -> None:
-        """Wait for so many items. Raises NotOffered where they do not come."""
+        """Wait for a number of items. Raises NotOffered if they do not come."""
         await self.take(wanted)
         if len(self.items) < wanted:
             self.context.not_offered(f"{self.call.action} gives fewer than {wanted} items")

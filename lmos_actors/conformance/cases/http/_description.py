@@ -284,7 +284,7 @@ def _judge(context: CaseContext, part: str, key: str, *, tolerated: bool = True)
 
 
 def _part_of(finding: Finding) -> str:
-    """Return which case a finding belongs to; "" for the case of all others."""
+    """Return the case that a finding belongs to; "" for the case about all others."""
     place = finding.place
     first, last = (place[0], place[-1]) if place else ("", "")
     if "op" in place[-2:] or last == "observable":

@@ -93,7 +93,7 @@ async def read_all(context: CaseContext) -> None:
 
 
 async def _writable(context: CaseContext) -> tuple[str, HttpForm, Session, Any]:
-    """Return a property to write, its form, a session to compare with, and the value that it has."""
+    """Return a property to write, its form, a session to compare with, and its present value."""
     names = context.target.restorable()
     name, form = first_form(
         context, "properties", "writeproperty", names, "writes a property that can be read"

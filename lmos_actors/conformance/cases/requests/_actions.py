@@ -82,7 +82,7 @@ async def output(context: CaseContext) -> None:
 
 
 async def _quietly(context: CaseContext, session: Session, call: Call) -> ReceivedMessage | None:
-    """Invoke an action; None if it is not answered, which other cases judge."""
+    """Return the answer of an action; None if there is none, which other cases judge."""
     try:
         return await context.invoke(session, call)
     except NoAnswer:
@@ -125,7 +125,7 @@ async def wrong_input(context: CaseContext) -> None:
 
 
 def _inputs(context: CaseContext, *kinds: str) -> list[tuple[str, Sample]]:
-    """Invent inputs of these kinds, six for each action that may be invoked and takes no time."""
+    """Return invented inputs of these kinds, six for each action that may be invoked and takes no time."""
     context.roles.safe_call(input=True)
     found: list[tuple[str, Sample]] = []
     for call in context.roles.safe_calls()[:_MOST]:
@@ -227,7 +227,7 @@ async def status_order(context: CaseContext) -> None:
 
 
 async def _hold_order(context: CaseContext, call: Call, *, long: bool) -> None:
-    """Go through a run, which is cancelled after its first statuses if it takes long."""
+    """Fail if the statuses of a run come out of order; a `long` run is cancelled after its first status."""
     session = await context.session()
     sent = await session.begin(call)
     try:

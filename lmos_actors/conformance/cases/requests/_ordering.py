@@ -112,7 +112,7 @@ async def changes(context: CaseContext) -> None:
 
 
 def _in_order(seen_values: Sequence[Any], written: Sequence[Any]) -> bool:
-    """Return whether values are some of those that were written, in order, and the last of them last."""
+    """Return whether values are some of the written ones in order, and end with the last of them."""
     place = 0
     for value in seen_values:
         while place < len(written) and not same(value, written[place]):
@@ -159,7 +159,7 @@ async def events_in_order(context: CaseContext) -> None:
 
 
 def _marked(context: CaseContext, call: Call, mark: str) -> Call:
-    """Put a mark into an input: in the place of a text, if there is one and the schema allows it."""
+    """Return a call with a mark in place of a text of its input, if there is one and the schema allows it."""
     schema = context.target.actions[call.action].input if call.action in context.target.actions else None
     if is_object(call.input):
         for key, value in call.input.items():

@@ -65,9 +65,9 @@ async def _about(context: CaseContext, session: Session, kind: str, run: Sent) -
 
 
 async def _reply(session: Session, sent: Sent) -> ReceivedMessage:
-    """Wait for the reply. No text defines its correlation: as the request, as the run, or by `inReplyTo`.
+    """Wait for the reply. No text defines its correlation: the request's, the run's, or `inReplyTo`.
 
-    To a cancel, it is the final status of the run, or another if that does not come.
+    The reply to a cancel is the final status of the run, or another reply if that does not come.
     """
     found: ReceivedMessage | None = None
     while (received := await session.next()) is not None:
@@ -160,7 +160,7 @@ async def query_finished(context: CaseContext) -> None:
 
 
 def _unknown(kind: str) -> Run:
-    """Make a case of a request about a run that there never was."""
+    """Make a case of a request about a run that never existed."""
 
     async def run(context: CaseContext) -> None:
         action = next(iter(context.target.actions), None)
@@ -185,7 +185,7 @@ RUNS.add(
 
 
 def _cancelled(*, by_name: bool = False, **members: str) -> Run:
-    """Make a case of a cancel of a run that goes on."""
+    """Make a case of a cancel of a run that has not ended."""
 
     async def run(context: CaseContext) -> None:
         session = await context.session()

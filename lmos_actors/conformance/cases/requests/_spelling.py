@@ -29,7 +29,10 @@ async def understood(context: CaseContext, dialect: Dialect) -> str | None:
 
 
 async def _hold(context: CaseContext, dialect: Dialect, key: str, *, refusable: bool = False) -> None:
-    """`refusable`: the text has another spelling too, so that an error is as right an answer."""
+    """Note the deviation `key` unless a property can be read in a dialect.
+
+    `refusable`: the text has another spelling too, so that an error is right as well.
+    """
     seen = await understood(context, dialect)
     if seen is None:
         return

@@ -50,7 +50,7 @@ async def delivered(context: CaseContext) -> None:
 
 
 async def _one(context: CaseContext) -> tuple[str, ReceivedMessage]:
-    """Return an event that was caused. Raises NotOffered where none comes."""
+    """Return an event that was caused. Raises NotOffered if none comes."""
     trial = await EventTrial.begin(context)
     return trial.event, await trial.cause()
 

@@ -1,4 +1,4 @@
-"""Several things on one socket: values, events and changes of each are its own."""
+"""Several things on one socket: each has its own values, events and changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _others(context: CaseContext) -> tuple[Target, ...]:
 
 
 async def _with_event(context: CaseContext) -> tuple[Target, str, Call]:
-    """Return another thing, an event that both have, and what makes it happen."""
+    """Return another thing, an event that both have, and the call that causes it."""
     others = _others(context)
     for event in context.target.events:
         for other in others:
