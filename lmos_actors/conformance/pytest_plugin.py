@@ -256,7 +256,7 @@ def pytest_collection_modifyitems(
 
 
 def _made(cls: Any, parent: pytest.Collector, **facts: Any) -> Any:
-    return cls.from_parent(parent, **facts)  # whose types pytest leaves open
+    return cls.from_parent(parent, **facts)  # pytest leaves its types open
 
 
 # --- tests in a test file

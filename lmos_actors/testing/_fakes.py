@@ -75,7 +75,7 @@ def fake(cls: type[A], /, **answers: object) -> Callable[..., A]:
         return op if op.internal else _faked(cls, op, by_key.get(key, NOTHING))
 
     made: Callable[..., A] = double_of(cls, alter, values)
-    made()  # a value of another type is refused here
+    made()  # refuses a value of another type
     return made
 
 

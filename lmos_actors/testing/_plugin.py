@@ -43,7 +43,7 @@ def _wrapper(fn: Callable[..., Any]) -> Any:
 def _trio_fixture(fn: Callable[..., Any]) -> Any:
     if not _HAS_PYTEST or find_spec("pytest_trio") is None:
         return _fixture(fn)
-    pytest_trio: Any = import_module("pytest_trio")  # which has no types
+    pytest_trio: Any = import_module("pytest_trio")  # it has no types
     return pytest_trio.trio_fixture(fn)
 
 

@@ -38,7 +38,7 @@ Ts = TypeVarTuple("Ts")
 class TestNode(Node):
     """A node with probes and a fault plan, made by `open_test_node`."""
 
-    __test__ = False  # for pytest, which takes classes of such a name for tests
+    __test__ = False  # for pytest, which takes a class with such a name for tests
 
     def __init__(self, stages: NodeStages, stage: NodeStaging, seed: int | None) -> None:
         super().__init__(stages)
@@ -124,7 +124,7 @@ async def open_test_node(
             with _describing_messages(stage), _failing_leftovers(stage):
                 yield node
             ended = True
-        if not ended:  # the node has cancelled the block, and taken that back
+        if not ended:  # the node has cancelled the block and taken that back
             raise AssertionError("the test has not come to its end: the root supervisor ended before")
 
 

@@ -112,7 +112,7 @@ def _hash(text: str) -> str:
 
 @cache
 def _part(name: str) -> str:
-    from importlib.resources import files  # late, as is the template
+    from importlib.resources import files  # late: only pages need it
 
     return files(__package__ or "").joinpath("page", name).read_text(encoding="utf-8")
 

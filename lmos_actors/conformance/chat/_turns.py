@@ -445,7 +445,7 @@ async def asker(context: ChatContext) -> None:
     await asking.answered()
     await other.answered(session_id=asking.session)
     while await other.next(context.shared.options.idle) is not None:
-        pass  # whatever comes of its own turn
+        pass  # whatever its own turn comes to
     await asking.answered(session_id=asking.session)
     try:
         frame = await other.of_type("chunk", "done", "error", "tool_call", within=context.shared.options.idle)

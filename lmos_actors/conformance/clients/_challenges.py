@@ -319,7 +319,7 @@ class ChallengeConnection(ScriptedConnection):
             super().put(out)
             return
         data = out.text.encode()
-        cut = data.index("ö".encode()) + 1  # within a letter
+        cut = data.index("ö".encode()) + 1  # in the middle of a letter
         super().put(SendFrame(TEXT, data[:cut], fin=False))
         super().put(SendFrame(PING, b"in between"))
         super().put(SendFrame(CONTINUATION, data[cut : cut + 9], fin=False))

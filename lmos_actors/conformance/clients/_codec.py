@@ -181,7 +181,7 @@ class JudgingCodec(WebSocketCodec):
     # ---- out
 
     def written(self, out: Out) -> bytes:
-        """Write what goes out; note what is to be answered."""
+        """Return the bytes to send; note what the client must answer."""
         said_before = self.said_close
         data = super().written(out)
         if data:

@@ -20,10 +20,10 @@ from lmos_actors.conformance.card import (
 if TYPE_CHECKING:
     from ._cases import ClientCase, ClientCases
 
-_KEPT: Final = 200  # of what went by on a connection
-_SHOWN: Final = 20  # of it before something that is wrong
-_WRONGS: Final = 20  # shown for one case
-_TOKENS: Final = 64  # of one challenge that are good
+_KEPT: Final = 200  # entries of traffic kept of a connection
+_SHOWN: Final = 20  # entries of traffic shown before a mistake
+_WRONGS: Final = 20  # mistakes kept of one case
+_TOKENS: Final = 64  # valid tokens of one challenge
 _LONGEST: Final = 500  # characters shown of a mistake
 _TO_FAIL: Final = ("failure", "error", "numeric-status")
 

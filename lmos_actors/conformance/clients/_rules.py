@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from ._log import ClientNotes, ConnectionLog
 
-_ANSWERS: Final = ("error", "acknowledgement")  # a client need not send them, and may
+_ANSWERS: Final = ("error", "acknowledgement")  # a client may send them, and need not
 _OPS: Final = {"readProperty": "writeOnly", "writeProperty": "readOnly"}
-_REMEMBERED: Final = 100_000  # of messages that are remembered
+_REMEMBERED: Final = 100_000  # messages that are remembered
 _KEY: Final = re.compile(r"[A-Za-z0-9+/]{22}==")
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._codec import JudgingServer
     from ._log import ConnectionLog
 
-_AGENTS: Final = 8  # kinds of clients that are named
+_AGENTS: Final = 8  # kinds of clients that the card names
 _TOKEN: Final = re.compile(r"(?<=token=)[^&]*")
 _HIDDEN: Final = ("authorization", "cookie", "proxy-authorization")
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["valid", "boundary", "invalid"]
 
 _TRIES: Final = 40
-_MAX_MESSAGE: Final = 300  # characters
+_MAX_MESSAGE: Final = 300  # characters of a message
 
 
 @attrs.frozen
@@ -79,7 +79,7 @@ class _Checked:
         except Exception as error:
             raise ValueError(f"the data schema is none: {error}") from None
         self._schema = schema
-        self._bearable: dict[int, bool] = {}  # by the levels of the value
+        self._bearable: dict[int, bool] = {}  # by the number of levels of the value
 
     def proves(self, value: Any, *, valid: bool) -> bool:
         """Return whether a value can be sent, and fits or does not fit, as `valid` says."""

@@ -54,7 +54,7 @@ class _Reader:
         self._pattern = pattern
         self._at = 0
         self._depth = 0
-        self._left = _LONGEST  # repetitions, also those of nothing
+        self._left = _LONGEST  # repetitions, even of an empty text
 
     @property
     def rest(self) -> str:
@@ -153,7 +153,7 @@ class _Reader:
 
     def _repeated(self, made: Made) -> Made:
         times = self._times()
-        self._take("?")  # as few as can be: that is the same here
+        self._take("?")  # lazy: makes no difference here
         if times is None:
             return made
         least, most = times

@@ -34,7 +34,7 @@ LONGEST: Final = 10_000
 """Most characters of a text, or items of an array, that are made."""
 
 _DEEPEST: Final = 12
-_BARE: Final = 4  # below this depth objects get no optional members, so that what is recursive ends
+_BARE: Final = 4  # below this depth objects get no optional members, so that recursive ones end
 _SPAN: Final = 100
 _WORDS: Final = ("hello", "one two", "test", "good day", "a", "text")
 _FORMATS: Final = {
@@ -225,7 +225,7 @@ class Maker:
 
     def _object(self, schema: Schema, depth: int) -> dict[str, Any]:
         known = as_object(schema.get("properties"))
-        self._budget.take(len(known) // 16)  # to look at them is work, too
+        self._budget.take(len(known) // 16)  # looking at them is work, too
         required = [each for each in as_list(schema.get("required")) if isinstance(each, str)]
         needed = frozenset(required)
         names = [name for name in known if name in needed or self._takes(known[name], depth)]

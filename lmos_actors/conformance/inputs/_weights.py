@@ -94,7 +94,7 @@ class _CostEstimate:
         matched = as_object(schema.get("patternProperties")).values()
         listed = [self.of(each, depth) for each in as_list(schema.get("items"))]
         rest = [self.of(schema.get(word), depth) for word in _BELOW]
-        # of several members, and of several items, each is another value
+        # each of several members or items is a value of its own
         both = (max(named, default=0), max(listed, default=0), *rest)
         return sum(both) + sum(self.of(each, depth) for each in matched)
 

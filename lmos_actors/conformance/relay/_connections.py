@@ -56,7 +56,7 @@ async def fragments(context: RelayContext) -> None:
     one, other = await context.agents("a", "b")
     word = context.word()
     data = json.dumps({"from": one.id, "to": ["*"], "payload": f"{word} größer"}, ensure_ascii=False).encode()
-    cut = data.index("ö".encode()) + 1  # within a letter
+    cut = data.index("ö".encode()) + 1  # in the middle of a letter
     await one.parts(data[:10], data[10:cut], data[cut:])
     await other.message(f"{word} größer")
 

@@ -174,7 +174,7 @@ def challenge(peer: Peer, case: str, **more: Any) -> Frame:
 
 def _fragments(peer: Peer) -> list[Out]:
     data = json.dumps(challenge(peer, "fragments", letters="ö"), ensure_ascii=False).encode()
-    cut = data.index("ö".encode()) + 1  # within a letter
+    cut = data.index("ö".encode()) + 1  # in the middle of a letter
     return [
         SendFrame(TEXT, data[:5], fin=False),
         SendFrame(PING, peer.random.randbytes(8)),

@@ -36,8 +36,8 @@ SETTLED: Final = 1.0
 """Seconds of silence of an agent before something happens to it."""
 
 _AGENTS: Final = 256
-_TOKENS: Final = 64  # tokens that were refused and are remembered
-_REMEMBERED: Final = 4_096  # ids of messages that were sent
+_TOKENS: Final = 64  # refused tokens that are remembered
+_REMEMBERED: Final = 4_096  # ids of sent messages
 _WAITING: Final = 1_024  # frames that wait for one client
 _FOLLOWED: Final = 1_024
 _YEAR_2026: Final = 1_767_225_600
@@ -208,7 +208,7 @@ class RelayJudgeConnection:
             demands_payloads=hub.level is Level.REFERENCE,
         )
         self.questions: dict[str, int] = {}
-        self._case = ""  # of what is under way
+        self._case = ""  # the case of the act under way
         self._is_ended = False  # by the hub
         self._began = self._heard = hub.clock()
 

@@ -88,7 +88,7 @@ MOST_WAITING: Final = 20_000
 PROGRESS_SECONDS: Final = 0.5
 _ENDED: Final = 64
 _OPEN: Final = 256
-_LONG: Final = 65536  # characters of a request that is not remembered
+_LONG: Final = 65536  # bytes of a request; longer ones are not remembered
 _OWED_MESSAGES: Final = 2
 _OWED_BYTES: Final = 2048
 """The most credit that is owed for one-way messages: a thing's first window; and for how many seconds."""
@@ -150,8 +150,8 @@ class ScriptedConnection:
         self.known = server.history(peer) if peer else RequestHistory()
         self.live: list[Run] = []
         self.ended: deque[tuple[Run, str | None]] = deque(maxlen=_ENDED)
-        self.highest_stream = 0  # of the numbers that its consumer has used
-        self.next_stream = 2  # of ours
+        self.highest_stream = 0  # the highest number that its consumer has used
+        self.next_stream = 2  # the next number of a stream from here
         self.last_tell = 0
         self.owed: list[Request] = []
         self.listenings: dict[tuple[str, str, str], Listening] = {}
@@ -185,7 +185,7 @@ class ScriptedConnection:
         """Queue something to be sent."""
         if self.over:
             return
-        if len(self.out) >= MOST_WAITING:  # it takes nothing
+        if len(self.out) >= MOST_WAITING:  # the peer reads nothing
             self.out.clear()
             out = Disconnect()
         self.out.append(out)
@@ -579,7 +579,7 @@ class ScriptedConnection:
             self.server.after(_OWED_SECONDS, self.give_credit)
 
     def give_credit(self) -> None:
-        """Send which one-way messages have begun."""
+        """Send the numbers of one-way messages that have begun."""
         owed, self.owed = self.owed, []
         if owed:
             numbers = [each.message["tell"] for each in owed]

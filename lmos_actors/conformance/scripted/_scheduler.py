@@ -11,7 +11,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_TIMERS: Final = 1024  # of which cancelled ones are not looked for
+_TIMERS: Final = 1024  # below this number, cancelled ones are not searched for
 
 
 @attrs.define(eq=False)

@@ -93,7 +93,7 @@ class CaseContext(Probe):
             self.not_offered(f"lmosx:offers does not name {word}")
 
     def expect(self, received: ReceivedMessage, *kinds: str) -> ReceivedMessage:
-        """Fail unless a message is of one of the kinds. Return it."""
+        """Return a message; fail unless it is of one of the kinds."""
         if received.kind not in kinds:
             self.fail(received)
         return received

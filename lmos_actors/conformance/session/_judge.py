@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lmos_actors.conformance.target import HeadersFor
     from lmos_actors.transport import Network
 
-_GONE_FOR: Final = (0.0, 0.5, 1.0, 2.0)  # seconds before each look whether the other side is there
+_GONE_FOR: Final = (0.0, 0.5, 1.0, 2.0)  # seconds before each attempt to reach the other side
 
 ContextT = TypeVar("ContextT", bound=Probe)
 

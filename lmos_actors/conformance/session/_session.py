@@ -185,7 +185,7 @@ class Session:
         if name is not None and named is not None:
             data[named] = name
         if kind == "invokeAction" and self.dialect.is_kotlin:
-            data["input"] = None  # always written by its clients, where there is none too
+            data["input"] = None  # its clients always write it, even if there is none
         return json.dumps(data | members, ensure_ascii=False)
 
     # --- in
@@ -300,7 +300,7 @@ class Session:
             return False
         observing = any(each.kind == "observeProperty" for each in self._feeds)
         if observing and received.kind == "propertyReading" and received.name not in (None, sent.name):
-            return False  # of a property that is observed
+            return False  # the reading of an observed property
         return not any(each is not sent for each in self._open)
 
     def _seconds(self, within: float | None) -> float:

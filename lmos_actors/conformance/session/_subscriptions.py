@@ -103,7 +103,7 @@ async def cause(context: CaseContext, call: Call, *, thing: str | None = None, t
     """Invoke the call that makes an event happen, from a session of its own, several times in turn."""
     session = await context.session(thing=thing)
     for _ in range(times):
-        with suppress(*SILENCE):  # that it is answered is not what is looked at
+        with suppress(*SILENCE):  # the answer does not matter here
             await session.final(await session.begin(call))
 
 
@@ -174,7 +174,7 @@ class Changer:
         before, how = self.value, self._context.roles.change_of(self._name, self.value)
         if isinstance(how, NewValue):
             self._written = True
-            with suppress(*SILENCE):  # whether that is answered is not looked at
+            with suppress(*SILENCE):  # the answer does not matter here
                 await self._session.ask("writeProperty", name=self._name, data=how.value)
         else:
             with suppress(*SILENCE):

@@ -223,7 +223,7 @@ class Roles:
             return (hinted,) if self._may(hinted.action) else ()
         calls = self._made(self._plain(), self._quick)
         likeliest = sorted(calls, key=lambda call: -_likeness(call.action, event))
-        return tuple(likeliest[:12])  # so many are tried
+        return tuple(likeliest[:12])  # no more are tried
 
     # --- what may be invoked, and in which order
 

@@ -85,8 +85,8 @@ class _Search:
         self._name = name
         self._description = description
         self._socket = socket
-        self._found: dict[str, Thing] = {}  # by id, or by text where there is none
-        self._urls: dict[str, tuple[str, ...]] = {}  # of their sockets
+        self._found: dict[str, Thing] = {}  # by id, or by text if there is none
+        self._urls: dict[str, tuple[str, ...]] = {}  # the URLs of their sockets
         self._broken: list[Thing] = []
         self._why: list[str] = []
         asked = description or url

@@ -29,7 +29,7 @@ _CREDENTIALS: Final = (
     "; --bearer, --basic or --header give credentials, "
     "the first two only to the host and port of the given URL"
 )
-_PLAIN: Final = ("connection", "host", "origin", "upgrade", "user-agent")  # what is no secret
+_PLAIN: Final = ("connection", "host", "origin", "upgrade", "user-agent")  # headers that hold no secret
 
 
 class Refused(Exception):

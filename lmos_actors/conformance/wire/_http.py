@@ -139,7 +139,7 @@ async def exchange(
         except ConnectFailed as error:
             raise Unreachable(url, error.why) from error
         except h11.LocalProtocolError as error:
-            why = str(error).partition(" b'")[0]  # what follows is the value of a header, which may be secret
+            why = str(error).partition(" b'")[0]  # the rest is the value of a header, which may be secret
             raise ConfigError(f"the request to {url} cannot be sent: {why}") from None
         except (trio.BrokenResourceError, _Unanswered) as error:
             raise Unreachable(url, why_cut(error, secure=endpoint.secure)) from error

@@ -35,9 +35,9 @@ Headers: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
 Record: TypeAlias = "Callable[[Traffic], None]"
 
 _SHOWN: Final = 2_000
-_MOST_BYTES: Final = 16 << 20  # that are read of one connection, so that no server can fill the memory
+_MOST_BYTES: Final = 16 << 20  # read on one connection, so that no server can fill the memory
 _MOST_FRAMES: Final = 20_000
-_SENDING: Final = 10.0  # seconds that the other side has to take what is sent
+_SENDING: Final = 10.0  # seconds in which the other side has to accept what is sent
 _KINDS: Final[dict[int, Kind]] = {
     CONTINUATION: "continuation",
     TEXT: "text",
@@ -57,7 +57,7 @@ def why(error: BaseException) -> str:
 
 @attrs.frozen
 class ConnectionEnd:
-    """The end of a connection: the code of the other side's Close, 1005 if it had none; None without one."""
+    """The end of a connection: the code of the other side's Close (1005 if empty); None without a Close."""
 
     code: int | None
     reason: str = ""
@@ -132,7 +132,7 @@ class Socket:
         self.answers_pings = True
         self.returns_close = True
         self.gone: ConnectionEnd | None = None
-        self.frames: list[RawFrame] = []  # those that came, in their order
+        self.frames: list[RawFrame] = []  # frames that came, in their order
         self._stream = stream
         self._recorder = recorder
         self._random = random

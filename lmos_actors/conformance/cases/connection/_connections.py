@@ -41,7 +41,7 @@ _DATA: Final = (CONTINUATION, TEXT, BINARY)
 _MANY: Final = 20
 _HEAD: Final = 8  # bytes of a frame with a mask and a length of two bytes
 _PIECE: Final = 20
-_MOMENT: Final = 0.002  # seconds in which what was sent gets there by itself
+_MOMENT: Final = 0.002  # seconds in which sent bytes arrive by themselves
 
 
 def _request(context: CaseContext, session: Session) -> bytes:

@@ -55,7 +55,7 @@ async def headers(context: CaseContext) -> None:
     expected='101 for "Connection: keep-alive, Upgrade" and "Upgrade: WebSocket"',
 )
 async def header_words(context: CaseContext) -> None:
-    await context.socket()  # if this is refused, it is not for the words
+    await context.socket()  # if this is refused, the words are not the reason
     try:
         await context.socket(headers=((b"Connection", b"keep-alive, Upgrade"), (b"Upgrade", b"WebSocket")))
     except Refused as refused:

@@ -43,7 +43,7 @@ class InputRun:
         self.make: Callable[[], Any] = bytes
         self.credit = [0, 0]
         self.granted = 0
-        self.count = 0  # of the items that were sent
+        self.count = 0  # of the sent items
         self.stop: ReceivedMessage | None = None
         self.opening: ReceivedMessage | None = None
         self.closing: ReceivedMessage | None = None

@@ -234,7 +234,7 @@ async def input_wrong(context: CaseContext) -> None:
         context.not_offered(f"nothing was found that does not fit {feed.name}")
     await feed.feed(2)
     await feed.feed(1, wrong[0].value)
-    if await feed.has_room():  # what would have been sent meanwhile
+    if await feed.has_room():  # messages that would have been sent meanwhile
         await feed.put(feed.make())
     await feed.finish()
     end = await feed.end()

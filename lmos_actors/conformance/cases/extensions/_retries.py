@@ -143,7 +143,7 @@ async def _as_peer(context: CaseContext, peer: str) -> Session:
     expected="no second event when invokeAction is repeated over another connection with the same LMOS-Peer",
 )
 async def retry_peer(context: CaseContext) -> None:
-    repeats, peer = await _Repeats.begin(context), secrets.token_hex(24)  # as the seed comes again
+    repeats, peer = await _Repeats.begin(context), secrets.token_hex(24)  # as the same seed may be used again
     session = await _as_peer(context, peer)
     await repeats.ask(session, id := session.new_id(), attempt=1)
     await repeats.first()

@@ -36,9 +36,9 @@ DESCRIPTION: Final[Chapter[CaseContext]] = Chapter(needs="a description that can
 _MEDIA_TYPES: Final = ("application/td+json", "application/json", "application/ld+json")
 _MOVED: Final = (301, 302, 303, 307, 308)
 _NOT_THERE: Final = (401, 403, 404, 405, 410)
-_SAME: Final = ("content-type", "content-length")  # of HEAD and GET; other headers may change in between
+_SAME: Final = ("content-type", "content-length")  # the same for HEAD and GET; others may change
 _TYPICAL: Final = ("@context", "title", "properties", "actions", "events")
-_SHOWN: Final = 3  # findings in one verdict
+_SHOWN: Final = 3  # findings shown in one verdict
 _SERVED: Final = "a description that is served"
 
 

@@ -53,7 +53,7 @@ async def completed(context: CaseContext) -> None:
         given = not call.has_input or call.action in context.shared.hints.inputs
         if given and call.action in context.target.safe_actions():
             context.fail(message)
-        refused.append(message)  # an input that was invented, or what may not be done at the moment
+        refused.append(message)  # it may refuse an invented input, or what is not possible at the moment
     if len(refused) == len(calls):
         context.not_run(f"nothing invented would do: name inputs that will, --hints ({refused[0]})")
 
