@@ -605,7 +605,8 @@ class ScriptedConnection:
     def open_inputs(self, request: Request, offers: Any) -> dict[int, Input]:
         """Open the input streams of a request. Raises Problem; even then their numbers are used."""
         used, self.highest_stream = self.highest_stream, max(self.highest_stream, highest_in(offers))
-        return inputs_of(offers, request.thing.streams_into(request.name), used)
+        described = request.thing.streams.get(request.name, {}).get("input", {})
+        return inputs_of(offers, described, used)
 
     def send_pending(self, run: Run) -> None:
         """Send that a run is pending."""

@@ -266,11 +266,6 @@ class ScriptedThing:
     def act_repeat(self, _value: Json) -> Outcome:
         return Taking(lambda item: [item], Done)
 
-    def streams_into(self, name: str) -> Mapping[str, Json]:
-        """Return the descriptions of an action's input streams, by name."""
-        streams: Mapping[str, Json] = self.streams.get(name, {}).get("input", {})
-        return streams
-
 
 def _nobody(_name: str, _value: Any) -> None:
     """Do nothing."""
