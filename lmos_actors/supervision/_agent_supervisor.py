@@ -9,7 +9,7 @@ the slot gets the reason (`children_ended`): a crash if it gave up, a stop if it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import trio
 from trio.lowlevel import enable_ki_protection
@@ -39,8 +39,14 @@ class AgentSupervisor:
     """The supervisor of an agent's children, as the agent's slot begins and ends it."""
 
     def __init__(self, slot: Slot, /) -> None:
-        rt = slot.rt
-        loop = SupervisorLoop(rt, _spec_of(slot), members_of, agent=slot)
+        rt, agent = slot.rt, slot.agent
+        spec: Any = BY_DEFAULT
+        if agent.__contract__.has_children:
+            spec = interruptible(lambda: slot.context().run(agent.supervises))
+            if not isinstance(spec, SupervisorSpec):
+                where = f"{type(agent).__name__}.supervises()"
+                raise ConfigError(f"must be a SupervisorSpec, not {spec!r}", where)
+        loop = SupervisorLoop(rt, spec, members_of, agent=slot)
         for reference in loop.spec.outward:
             loop.place_of(reference.from_above(loop.label).sibling)  # refuses those that lead above the root
         self.supervisor = Supervisor(loop)
@@ -90,32 +96,22 @@ class AgentSupervisor:
     @enable_ki_protection
     async def _main(self) -> None:
         """Run the loop, and report its end to the agent."""
+        loop = self._loop
         try:
-            await self._loop.main()
+            await loop.main()
         finally:
             if self._limit is not None:
                 self._limit.cancel()
-            self._loop.remove()
-            self._report_end()
-
-    def _report_end(self) -> None:
-        loop, raised = self._loop, self._loop.take_raised()
-        reason: ExitReason | None = None  # none where the agent knows: it stopped them, or failed to start
-        if not self._stopped_by_agent and loop.failure is None:
-            reason = loop.reason or SHUTDOWN
-            if raised:
-                reason, raised = with_raised(reason, loop.path, raised), ()
-        self._slot.children_ended(reason, raised)
-
-
-def _spec_of(slot: Slot) -> SupervisorSpec:
-    agent = slot.agent
-    if not agent.__contract__.has_children:
-        return BY_DEFAULT
-    spec = interruptible(lambda: slot.context().run(agent.supervises))
-    if not isinstance(spec, SupervisorSpec):
-        raise ConfigError(f"must be a SupervisorSpec, not {spec!r}", f"{type(agent).__name__}.supervises()")
-    return spec
+            loop.remove()
+            raised = loop.take_raised()
+            reason: ExitReason | None = (
+                None  # none where the agent knows: it stopped them, or failed to start
+            )
+            if not self._stopped_by_agent and loop.failure is None:
+                reason = loop.reason or SHUTDOWN
+                if raised:
+                    reason, raised = with_raised(reason, loop.path, raised), ()
+            self._slot.children_ended(reason, raised)
 
 
 def children_of(slot: Slot) -> Supervisor | None:

@@ -76,8 +76,11 @@ class Names(Generic[C]):
     def find(self, name: str, children: dict[C, None]) -> C | None:
         """Return the child of that name, None if there is none; `children` are all, in start order."""
         found = self._named.get(name)
-        if found is not None or not self._is_counted(name):
+        if found is not None:
             return found
+        base, number = _parted(name)
+        if not 0 < number <= self._numbers.get(base, 0):  # no number that was used up
+            return None
         if self._index is None:
             self._index = {}
         found = self._index.get(name)
@@ -138,11 +141,6 @@ class Names(Generic[C]):
         first = max(self._numbers.get(base, 0), *taken, 0) + 1
         self._numbers[base] = first + count - 1
         return first
-
-    def _is_counted(self, name: str) -> bool:
-        """Return whether the name may be that of a child known by its number alone."""
-        base, number = _parted(name)
-        return 0 < number <= self._numbers.get(base, 0)
 
 
 def _parted(name: str) -> tuple[str, int]:

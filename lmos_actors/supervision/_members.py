@@ -7,7 +7,7 @@ how one is found by its name (`Members` in `_loop.py`). All else is the same for
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import trio
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ._loop import Child, Members, SupervisorLoop
-
-INSTANTS: Final = 10_000
-"""The number of instants, at most, at which agents are started that are to start over a time."""
 
 
 def members_of(loop: SupervisorLoop) -> Members:
@@ -98,7 +95,7 @@ class BulkMembers:
 
     async def _start_over_time(self) -> None:
         count, begin = self._spec.count, trio.current_time()
-        groups = min(count, INSTANTS)
+        groups = min(count, 10_000)  # agents of one group are started at the same instant
         first = 0
         for group in range(groups):
             await trio.sleep_until(begin + self._spec.over * group / groups)

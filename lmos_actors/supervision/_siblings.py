@@ -28,19 +28,16 @@ def name_of(factory: Any) -> str:
 
     Capitals beside each other are a word, up to the last one before a small letter: `open-ai-model`.
     """
-    return _kebab_case(getattr(_inmost(factory), "__name__", "agent"))
+    made = factory
+    while isinstance(made, partial):
+        made = made.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return _kebab_case(getattr(made, "__name__", "agent"))  # pyright: ignore[reportUnknownArgumentType]
 
 
 @lru_cache(maxsize=256)
 def _kebab_case(name: str) -> str:
     parts = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
     return re.sub(parts, "-", name).strip("_<>").lower() or "agent"
-
-
-def _inmost(factory: Any) -> Any:
-    while isinstance(factory, partial):
-        factory = factory.func  # pyright: ignore[reportUnknownMemberType]
-    return factory  # pyright: ignore[reportUnknownVariableType]
 
 
 def shown(factory: Any) -> str:
@@ -290,9 +287,8 @@ def _check_down(reference: Reference, above: Any) -> None:
     for name in between:
         found = _child_of(reference, above, name)
         if not hasattr(found, "children"):
-            raise ConfigError(
-                f"{name!r} is {_what(found)}, which has no children to refer to", reference.place
-            )
+            kind = "a pool" if hasattr(found, "size") else "an agent"
+            raise ConfigError(f"{name!r} is {kind}, which has no children to refer to", reference.place)
         above = found
     target = _child_of(reference, above, last)
     if hasattr(target, "children"):
@@ -313,10 +309,6 @@ def _below(name: str, above: Any) -> str | None:
     """Return the path to a child of that name of one of the supervisors below, None if there is none."""
     inside = (child for child in above.children if hasattr(child, "children"))
     return next((f"{s.name}/{name}" for s in inside if name in {each.name for each in s.children}), None)
-
-
-def _what(spec: Any) -> str:
-    return "a pool" if hasattr(spec, "size") else "an agent"
 
 
 # ---- what a field of an agent points to

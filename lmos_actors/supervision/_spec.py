@@ -127,9 +127,12 @@ class ChildSpec(Generic[A_co]):
         if self.optional and (self.restart == "temporary" or self.significant):
             why = "goes with a child that is permanent or transient, and not significant"
             raise ConfigError(why, f"{self.name}.optional")
-        wrong = None if self.id is None else _wrong_id(self.id)
-        if wrong is not None:
-            raise ConfigError(wrong, f"{self.name}.id")
+        if self.id is not None:
+            from lmos_actors.actors import check_id  # few agents have an id of their own
+
+            wrong = check_id(self.id)
+            if wrong is not None:
+                raise ConfigError(wrong, f"{self.name}.id")
         factory: Any = self.factory
         if isinstance(factory, partial):
             object.__setattr__(self, "references", references_of(factory, self.name))
@@ -370,12 +373,6 @@ def _not_callable(factory: object) -> str:
     return f"must be an Agent class or a functools.partial of one, not {factory!r}"
 
 
-def _wrong_id(own: str) -> str | None:
-    from lmos_actors.actors import check_id  # few agents have an id of their own
-
-    return check_id(own)
-
-
 def _check_common(spec: ChildSpec[Any] | SupervisorSpec) -> None:
     name, shutdown = spec.name, spec.shutdown
     if (  # as nearly all are, of which there may be very many: without a text for each check
@@ -475,7 +472,11 @@ def _check_factory(factory: Any, where: str) -> None:
     if isinstance(factory, partial):
         _check_factory(factory.func, where)  # pyright: ignore[reportUnknownMemberType]
         for name, value in (*enumerate(factory.args), *factory.keywords.items()):
-            _check_argument(value, f"{where}({name})")
+            try:
+                pickle.dumps(value)
+            except Exception as exc:
+                why = f"cannot be carried to another process: {exc}"
+                raise ConfigError(why, f"{where}({name})") from None
         return
     module, name = getattr(factory, "__module__", None), getattr(factory, "__qualname__", None)
     if not isinstance(name, str) or not isinstance(module, str):
@@ -488,24 +489,13 @@ def _check_factory(factory: Any, where: str) -> None:
         raise ConfigError(f"{name} is made inside a function: move it to the top level of its module", where)
     if module == "__main__":
         raise ConfigError(f"{name} stands in the script that runs: move it to a module of its own", where)
-    if _found(module, name) != factory:  # a bound classmethod is made anew each time
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found != factory:  # not `is not`: a bound classmethod is made anew each time
         raise ConfigError(
             f"{module}.{name} is not what the spec holds: another process would find that", where
         )
-
-
-def _found(module: str, qualname: str) -> Any:
-    found: Any = sys.modules.get(module)
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
-    return found
-
-
-def _check_argument(value: Any, where: str) -> None:
-    try:
-        pickle.dumps(value)
-    except Exception as exc:
-        raise ConfigError(f"cannot be carried to another process: {exc}", where) from None
 
 
 def standing_by(spec: Spec) -> Spec:

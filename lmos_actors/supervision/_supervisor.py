@@ -465,21 +465,17 @@ async def _many_now(loop: SupervisorLoop, spec: ChildSpec[A], first: int, count:
     except StartFailed:
         loop.failed_starts += 1
         rt.tally.untallied.extend(children)
-        _undo_many(loop, children)
+        for child in reversed(children):
+            child.status = "stopping"
+            child.stop(SHUTDOWN, "brutal")
+            loop.plan.stopped(child)
+            loop.plan.remove(child)
+            loop.names.forget(child.label, child)
+            child.remove()
         raise
     rt.tally.untallied.extend(children)
     loop.announce(children)
     return [Ref(child) for child in children]
-
-
-def _undo_many(loop: SupervisorLoop, children: list[Slot]) -> None:
-    for child in reversed(children):
-        child.status = "stopping"
-        child.stop(SHUTDOWN, "brutal")
-        loop.plan.stopped(child)
-        loop.plan.remove(child)
-        loop.names.forget(child.label, child)
-        child.remove()
 
 
 async def _many(loop: SupervisorLoop, spec: ChildSpec[A], first: int, count: int) -> list[Ref[A]]:

@@ -69,12 +69,6 @@ def size_of(supervisor: Supervisor) -> int:
     return len(supervisor.loop.plan.children)
 
 
-def child_of(supervisor: Supervisor, name: str) -> Slot | Supervisor | None:
-    """Return the child of that name, None if there is none."""
-    found = supervisor.loop.members.find(name)
-    return Supervisor(found) if isinstance(found, SupervisorLoop) else found
-
-
 def children_between(supervisor: Supervisor, begin: int, end: int) -> list[Slot | Supervisor]:
     """Return some of the children, by their numbers in start order."""
     return [_as_place(child) for child in islice(supervisor.loop.plan.children, begin, max(begin, end))]
@@ -101,7 +95,8 @@ def place_at(root: Supervisor, path: str) -> Slot | Supervisor | None:
     here: Slot | Supervisor | None = root
     for name in path.split("/") if path else ():
         below = children_of(here) if isinstance(here, Slot) else here
-        here = None if below is None else child_of(below, name)
+        found = None if below is None else below.loop.members.find(name)
+        here = Supervisor(found) if isinstance(found, SupervisorLoop) else found
     return here
 
 
@@ -183,13 +178,10 @@ class Tree:
 
 def is_member(link: Any) -> bool:
     """Return whether this is a member of a pool, which is reached by the pool."""
-    return isinstance(link, Slot) and isinstance(_owner(link).made_from, Pool)
-
-
-def _owner(slot: Slot) -> SupervisorLoop:
-    owner: Any = slot.owner
-    loop: SupervisorLoop = owner
-    return loop
+    if not isinstance(link, Slot):
+        return False
+    owner: Any = link.owner
+    return isinstance(owner.made_from, Pool)
 
 
 def _link(child: Child) -> Addressable | None:
@@ -207,7 +199,7 @@ def _is_a(link: Addressable, cls: type | None) -> bool:
     if cls is None:
         return True
     try:
-        slot = _some_slot(link)
+        slot = link if isinstance(link, Slot) else next(iter(link.members), None)
         if slot is not None and slot.agent is not None:
             return isinstance(slot.agent, cls)
         made = class_at(link)
@@ -216,10 +208,6 @@ def _is_a(link: Addressable, cls: type | None) -> bool:
         if isinstance(cls, type):  # pyright: ignore[reportUnnecessaryIsInstance] # the factory's own
             raise
         raise TypeError(f"find takes an agent class, then perhaps a name, not {cls!r}") from None
-
-
-def _some_slot(link: Addressable) -> Slot | None:
-    return link if isinstance(link, Slot) else next(iter(link.members), None)
 
 
 def class_at(link: Any) -> type[Agent] | None:
