@@ -17,7 +17,6 @@ _DECODE: Final = msgspec.json.decode
 _ENCODE: Final = msgspec.json.Encoder().encode
 _ESCAPES: Final = (b"\\\\", b'\\"')
 _INNER: Final = frozenset({dict, list})
-_SHOWN: Final = 100  # characters of a name
 
 
 def read_json(text: str | bytes | bytearray, type: Any = Any) -> Any:
@@ -61,7 +60,7 @@ def _name_repeated(pairs: list[tuple[str, Any]]) -> None:
     names: set[str] = set()
     for name, _ in pairs:
         if name in names:
-            raise msgspec.DecodeError(f"an object has the member {name[:_SHOWN]!r} twice")
+            raise msgspec.DecodeError(f"an object has the member {name[:100]!r} twice")
         names.add(name)
 
 

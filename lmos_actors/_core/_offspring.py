@@ -30,14 +30,8 @@ if TYPE_CHECKING:
 MARK: Final = "LMOS_ACTORS_PROCESS"
 """The variable by which what a process of a group has started is known."""
 
-SUBREAPER: Final = 36
-"""`PR_SET_CHILD_SUBREAPER` of prctl(2)."""
-
 ROUNDS: Final = 50
 """Looks for processes, each of which may have started others since the look before."""
-
-REAPED: Final = 60.0
-"""Seconds for which an ended child may wait to be waited for by the code that has started it."""
 
 
 class _Entry(NamedTuple):
@@ -55,7 +49,7 @@ def adopt() -> None:
         import ctypes  # most processes need none of it
 
         with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+            ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER of prctl(2)
 
 
 def end_below(pid: int) -> None:
@@ -164,7 +158,7 @@ class Adopted:
         ended = [each.pid for each in _entries(ended=True) if each.has_ended and each.parent == own]
         self._since = {pid: before.get(pid, now) for pid in ended}
         for pid, since in tuple(self._since.items()):
-            if now - since >= REAPED:
+            if now - since >= 60.0:  # the code that has started it does not wait for it
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
                 del self._since[pid]

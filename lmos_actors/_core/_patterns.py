@@ -11,12 +11,11 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-MAX_PATTERNS: Final = 64  # compiled regular expressions that are remembered
 MAX_PATTERN: Final = 1_000  # characters
 _DOT: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\.", re.DOTALL)
 
 
-@lru_cache(maxsize=MAX_PATTERNS)
+@lru_cache(maxsize=64)
 def i_regexp(pattern: str, *, whole: bool) -> Any:
     """Return a linear-time matcher of a regular expression, None for an invalid or too large one."""
     from jsonschema_rs import Draft202012Validator, RegexOptions

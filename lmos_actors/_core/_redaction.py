@@ -36,9 +36,7 @@ def hide(headers: Headers) -> Headers:
     """
     for name, value in headers:
         if name in SENSITIVE and type(value) is not SecretBytes:
-            return tuple(map(_hidden, headers))
+            return tuple(
+                (each[0], SecretBytes(each[1])) if each[0] in SENSITIVE else each for each in headers
+            )
     return headers
-
-
-def _hidden(header: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-    return (header[0], SecretBytes(header[1])) if header[0] in SENSITIVE else header

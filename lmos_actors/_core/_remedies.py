@@ -82,16 +82,12 @@ def _for_connecting(error: ConnectFailed, spelling: Spelling) -> str:
     if error.certificate == "client":
         return spelling.certificate
     if error.certificate == "server":
-        return _for_certificate(error.why, spelling)
+        found = next((fix for word, fix in _FOR_CERTIFICATES if word in error.why), "")
+        if not found and any(word in error.why for word in _UNKNOWN_AUTHORITY):
+            return spelling.authority
+        return found or "is it made as verifiers demand? The guide on certificates shows how"
     known = {401: spelling.credentials, 403: spelling.other_credentials}
     if error.status in known:
         return known[error.status]
     is_there = "TLS" in error.why or "it speaks" in error.why or (error.status or 0) not in _ELSEWHERE
     return "" if is_there else spelling.presence
-
-
-def _for_certificate(why: str, spelling: Spelling) -> str:
-    found = next((fix for word, fix in _FOR_CERTIFICATES if word in why), "")
-    if not found and any(word in why for word in _UNKNOWN_AUTHORITY):
-        return spelling.authority
-    return found or "is it made as verifiers demand? The guide on certificates shows how"

@@ -14,9 +14,6 @@ import msgspec
 MOST_PLACES: Final = 10_000
 """Places of a schema with all that its references lead to: a validator looks at all of them for one value."""
 
-MOST_CACHED: Final = 1_024
-"""Compiled schemas that are kept."""
-
 STEPS: Final = 100_000
 """Steps of one regular expression on one text."""
 
@@ -50,7 +47,7 @@ def schema_complaint(schema: str, value: Any, *, formats: bool = False) -> str |
     return f"{error.message[:SHOWN]} - at `${place}`"
 
 
-@lru_cache(maxsize=MOST_CACHED)
+@lru_cache(maxsize=1_024)
 def _compiled(schema: str, *, formats: bool = False) -> Any:
     from jsonschema_rs import FancyRegexOptions, validator_for
 

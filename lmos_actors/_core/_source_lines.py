@@ -65,7 +65,9 @@ def line_of_user() -> str:
     the innermost line of a library.
     """
     calls = list(_calls(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage] # documented by CPython
-    own = next((place for place in calls if is_users(place[0])), None) or _awaiting()
+    own = next((place for place in calls if is_users(place[0])), None)
+    if own is None and trio.lowlevel.in_trio_task():
+        own = _waiting_for(trio.lowlevel.current_task())
     if own is None:
         own = next((place for place in calls if not _is_basic(place[0])), None)
     return f"{own[0]}:{own[1]}" if own is not None else "an unknown place"
@@ -100,12 +102,8 @@ def _calls(frame: FrameType | None) -> Iterator[tuple[str, int]]:
         frame = frame.f_back
 
 
-def _awaiting() -> tuple[str, int] | None:
-    """Return the user's line that waits for the running task; None if the runtime has started it."""
-    return _waiting_for(trio.lowlevel.current_task()) if trio.lowlevel.in_trio_task() else None
-
-
 def _waiting_for(task: trio.lowlevel.Task) -> tuple[str, int] | None:
+    """Return the user's line that waits for a task; None if the runtime has started it."""
     while task.parent_nursery is not None:
         task = task.parent_nursery.parent_task
         frames = _awaits(task)

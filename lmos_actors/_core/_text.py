@@ -29,12 +29,11 @@ def printable(text: str, *, keep: str = "", before: str = "") -> str:
         return text
     text = _HIDING.sub(lambda found: _spelt(found[0]), text)
     return "".join(
-        each if each.isprintable() or each in keep or _stays(each) else _spelt(each) for each in text
+        each
+        if each.isprintable() or each in keep or each in _JOINERS or unicodedata.category(each) == "Zs"
+        else _spelt(each)
+        for each in text
     )
-
-
-def _stays(character: str) -> bool:
-    return character in _JOINERS or unicodedata.category(character) == "Zs"
 
 
 def _spelt(character: str) -> str:

@@ -194,7 +194,11 @@ class TaskTimers(TimerHeap):
             with trio.CancelScope(deadline=self._next()) as self._sleep:
                 await trio.sleep_forever()
             self._sleep = None
-            self._fire_due()
+            now = trio.current_time()
+            for _ in range(BUDGET):
+                if self._next() > now:
+                    break
+                self._fire_first()
 
     def _next(self) -> float:
         return self._heap[0][0] if self._heap else math.inf
@@ -202,10 +206,3 @@ class TaskTimers(TimerHeap):
     def _set_alarm(self) -> None:
         if self._sleep is not None and self._sleep.deadline != self._next():
             self._sleep.deadline = self._next()
-
-    def _fire_due(self) -> None:
-        now = trio.current_time()
-        for _ in range(BUDGET):
-            if self._next() > now:
-                return
-            self._fire_first()
