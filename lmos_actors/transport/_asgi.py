@@ -20,8 +20,6 @@ from lmos_actors._core import SMALL, SPENT, weight
 from ._head import Head, Headers, Refused, malformed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lmos_actors._core import Account
 
 Scope = MutableMapping[str, Any]
@@ -31,7 +29,6 @@ App = Callable[
 ]
 
 _AHEAD: Final = 65536  # bytes read before the application asks for them, and bytes written at once
-_EVENTS: Final = 64  # of h11, per message to the application: a chunk may be one byte
 _CLOSE: Final = (b"connection", b"close")
 RETRY: Final = ((b"Retry-After", b"1"),)
 _CONTINUE: Final = h11.InformationalResponse(status_code=100, headers=[])
@@ -73,6 +70,7 @@ class ExchangeOutcome:
 
 def scope_of(head: Head, peer: str, server: tuple[str, int], *, secure: bool) -> Scope:
     """Return the ASGI scope of a request: its head, its client, and the address it came in at."""
+    host, _, port = peer.rpartition(":")
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.4"},
@@ -84,15 +82,10 @@ def scope_of(head: Head, peer: str, server: tuple[str, int], *, secure: bool) ->
         "query_string": head.query.encode("ascii"),
         "root_path": "",
         "headers": list(head.headers),
-        "client": _address(peer),
+        "client": (host.strip("[]"), int(port)) if port.isdecimal() else None,
         "server": server,
         "state": {},
     }
-
-
-def _address(peer: str) -> tuple[str, int] | None:
-    host, _, port = peer.rpartition(":")
-    return (host.strip("[]"), int(port)) if port.isdecimal() else None
 
 
 class Exchange:
@@ -142,7 +135,7 @@ class Exchange:
 
     async def run(self, app: App, scope: Scope) -> ExchangeOutcome:
         """Let the application answer; never raises what it raises, but for what is no `Exception`."""
-        failure = None
+        failure: Exception | None = None
         give_way, self._account.give_way = self._account.give_way, self._overdrawn
         if len(self._ahead) > SMALL:
             self.hold(len(self._ahead))
@@ -151,8 +144,12 @@ class Exchange:
             try:
                 with self._scope:
                     await app(scope, self.receive, self.send)
+            except ClientLeft:
+                pass  # it is no failure of the application
+            except ExceptionGroup as group:
+                failure = group.split(ClientLeft)[1]
             except Exception as error:
-                failure = _without_leaving(error)
+                failure = error
             nursery.cancel_scope.cancel()
         self._account.give_way = give_way
         self._account.release(self._held)
@@ -182,17 +179,15 @@ class Exchange:
     def _outcome(self, failure: Exception | None) -> ExchangeOutcome:
         if failure is None and not (self._answered or self._gone or self._refused):
             failure = RuntimeError("the application returned before its answer was whole")
+        is_done = (self._http.our_state, self._http.their_state) == (h11.DONE, h11.DONE)
+        is_reusable = is_done and failure is None and not (self._gone or self._torn or self._refused)
         return ExchangeOutcome(
-            rest=self._http.trailing_data[0] + self._ahead if self._reusable() and not failure else None,
+            rest=self._http.trailing_data[0] + self._ahead if is_reusable else None,
             refused=self._refused,
             failure=failure,
             answered=self._begun or self._gone,
             unread=not self._whole and not self._gone,
         )
-
-    def _reusable(self) -> bool:
-        both = (self._http.our_state, self._http.their_state)
-        return both == (h11.DONE, h11.DONE) and not (self._gone or self._torn or self._refused)
 
     async def _read_ahead(self) -> None:
         while not self._gone:
@@ -240,7 +235,7 @@ class Exchange:
     def _parsed(self) -> bytes:
         """Take what is there of the body, up to a bound."""
         parts: list[bytes] = []
-        for _ in range(0 if self._whole else _EVENTS):
+        for _ in range(0 if self._whole else 64):  # events, as a chunk may be one byte
             event = self._http.next_event()
             if isinstance(event, h11.Data):
                 data = bytes(event.data)
@@ -286,7 +281,14 @@ class Exchange:
         """Take the next part of the answer; waits while the client does not read it: ASGI's `send`."""
         kind = message["type"]
         if kind == "http.response.start" and self._response is None:
-            self._start(message["status"], message.get("headers", ()))
+            status, headers = message["status"], message.get("headers", ())
+            own = [(bytes(name), bytes(value)) for name, value in headers]
+            if self._chunked or not self._whole or self._is_last():
+                own.append(_CLOSE)
+            if not any(name.lower() == b"date" for name, _ in own):
+                own += self._limits.stamp()
+            self._response = h11.Response(status_code=status, headers=own)
+            self._empty_answer = self._empty_answer or status in (204, 304)
         elif kind == "http.response.body" and self._response is not None and not self._answered:
             async with self._writing:
                 more = message.get("more_body", False)
@@ -294,15 +296,6 @@ class Exchange:
             await checkpoint()
         else:
             raise RuntimeError(f"{kind!r} is not what is to be sent now")
-
-    def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        last = self._chunked or not self._whole or self._is_last()
-        more: list[tuple[bytes, bytes]] = [_CLOSE] if last else []
-        own = [(bytes(name), bytes(value)) for name, value in headers]
-        if not any(name.lower() == b"date" for name, _ in own):
-            more += self._limits.stamp()
-        self._response = h11.Response(status_code=status, headers=[*own, *more])
-        self._empty_answer = self._empty_answer or status in (204, 304)
 
     def _encoded(self, response: h11.Response, body: bytes, *, more: bool) -> list[bytes]:
         """Code a part of the answer, its head before the first. A small one leaves as one; a large body is
@@ -326,7 +319,10 @@ class Exchange:
             size = length if length > SMALL else 0
             self._account.charge(size)
             try:
-                if await self._written(parts):
+                for part in parts:
+                    if not await write_within(self._stream, part, self._limits.write_seconds):
+                        break  # it was not written in time, or the client is gone
+                else:
                     self._torn = False
                     return
             finally:
@@ -337,23 +333,9 @@ class Exchange:
         await checkpoint()  # as in `receive`
         raise ClientLeft("the client has left")
 
-    async def _written(self, parts: Iterable[bytes]) -> bool:
-        """Write in order; False if one of them was not written in time, or the client is gone."""
-        for part in parts:
-            if not await write_within(self._stream, part, self._limits.write_seconds):
-                return False
-        return True
-
 
 def too_long(limit: int) -> Refused:
     return Refused(413, f"the body is over {limit} bytes", "too large")
-
-
-def _without_leaving(error: Exception) -> Exception | None:
-    """Return what is a failure of the application; that its client left is none."""
-    if isinstance(error, ExceptionGroup):
-        return error.split(ClientLeft)[1]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return None if isinstance(error, ClientLeft) else error
 
 
 async def received(stream: trio.abc.Stream) -> bytes:

@@ -84,10 +84,8 @@ _LIVE: Final = (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING)
 _TEXT, _BINARY = 0x81, 0x82
 _HEAD_END: Final = re.compile(rb"\n\r?\n")
 _READ: Final = 65536
-_LARGE_READ: Final = 262_144  # after one that was full: of so much, most allocators ask the system each time
 _STRETCH: Final = 64  # frames that are taken in before others have a turn
 _BREAK: Final = RejectData(data=b"")  # an event that no open connection has: to tell of the end of a stretch
-_PATIENCE: Final = 64  # times that others may go first
 
 DETAIL_SECONDS: Final = 1.0
 """For the reason of a refusal, whose status is known by then."""
@@ -227,7 +225,14 @@ class FrameCodec(WSConnection):
             return
         data = self._buffer[self._at :] + data
         self._at = self._stretch = 0
-        self._buffer = self._after_head(data) if self.connection is None else data
+        if self.connection is None:
+            end = _HEAD_END.search(data)
+            if end is not None or len(data) >= _READ:
+                # no byte more than the head: wsproto would keep the rest in a buffer of its own
+                cut = end.end() if end is not None else len(data)
+                super().receive_data(data[:cut])
+                data = data[cut:]
+        self._buffer = data
 
     def take(self, data: bytes) -> bool:
         """Take what came, and return whether the sink has all of it: if not, `events` tells what it was.
@@ -248,15 +253,6 @@ class FrameCodec(WSConnection):
         self.bytes_in += len(data)
         self._buffer, self._at, self._stretch = data, 0, 0
         return not self._whole_frames(sink, is_open=True)
-
-    def _after_head(self, data: bytes) -> bytes:
-        # wsproto would keep what follows the head in a buffer of its own
-        end = _HEAD_END.search(data)
-        if end is None and len(data) < _READ:
-            return data
-        cut = end.end() if end is not None else len(data)
-        super().receive_data(data[:cut])
-        return data[cut:]
 
     @property
     def is_midway(self) -> bool:
@@ -395,7 +391,7 @@ class FrameCodec(WSConnection):
 class NotUpgraded(Exception):
     """The server answered the handshake with something other than 101; `detail` is the reason it gives.
 
-    `retry_in` is the seconds of its `Retry-After`, None without one.
+    `retry_in` is the seconds of its `Retry-After`, None without one, or for a date or a malformed one.
     """
 
     def __init__(self, status: int, detail: str = "", retry_in: float | None = None) -> None:
@@ -403,13 +399,6 @@ class NotUpgraded(Exception):
         self.detail = detail
         self.retry_in = retry_in
         super().__init__(status)
-
-
-def _retry_after(event: RejectConnection) -> float | None:
-    """Return the seconds of a `Retry-After`, None for a date or a malformed one."""
-    found = [value for name, value in event.headers if name.lower() == b"retry-after"]
-    is_number = len(found) == 1 and found[0].isdigit() and len(found[0]) < 10
-    return float(found[0]) if is_number else None
 
 
 class Wire(WebSocketConnection):
@@ -462,7 +451,10 @@ class Wire(WebSocketConnection):
                 if isinstance(event, AcceptConnection):
                     await self._handle_accept_connection_event(event)
                 elif isinstance(event, RejectConnection):
-                    raise NotUpgraded(event.status_code, await self._detail(event), _retry_after(event))
+                    detail = await self._detail(event)
+                    after = [value for name, value in event.headers if name.lower() == b"retry-after"]
+                    is_number = len(after) == 1 and after[0].isdigit() and len(after[0]) < 10  # and no date
+                    raise NotUpgraded(event.status_code, detail, float(after[0]) if is_number else None)
 
     async def _detail(self, refused: RejectConnection) -> str:
         """Read the reason in the body of a refusal, which has come with its head or follows at once."""
@@ -561,7 +553,8 @@ class Wire(WebSocketConnection):
                 continue
             if not data:
                 return
-            size = _READ if len(data) < _READ else _LARGE_READ
+            # larger only after a full one: most allocators ask the system for so much, each time
+            size = _READ if len(data) < _READ else 262_144
             is_taken = codec.take(bytes(data))
 
     async def _received_by(
@@ -580,7 +573,7 @@ async def _give_way(is_behind: Callable[[], bool]) -> None:
 
     Not for ever: what comes next may be what they wait for.
     """
-    for _ in range(_PATIENCE):
+    for _ in range(64):
         await checkpoint()
         if not is_behind():
             return

@@ -131,11 +131,6 @@ class ClientConnection:
         self.end = ""  # why it was refused, or "failed"
         self.place: dict[ClientConnection, None] | None = None
 
-    def force_close(self, why: str) -> None:
-        """End the connection from outside."""
-        self.end = self.end or why
-        self.scope.cancel()
-
 
 class ClientConnections:
     """All connections by state, each state in the order in which they entered it: the first is the oldest."""
@@ -200,7 +195,8 @@ class ClientConnections:
             self._dismiss(client, "")
 
     def _dismiss(self, client: ClientConnection, why: str) -> None:
-        client.force_close("" if client.requests else why)
+        client.end = client.end or ("" if client.requests else why)
+        client.scope.cancel()
         self._move(client, None)
 
     def _move(self, client: ClientConnection, place: dict[ClientConnection, None] | None) -> None:
@@ -294,16 +290,13 @@ class FrontDoor:
             async with trio.open_nursery() as nursery:
                 task_status.started()
                 with self._accepting:
-                    await self._accept_all(nursery)
+                    while True:
+                        stream, peer = await self._listener.accept()
+                        nursery.start_soon(self._host, stream, peer, name=f"connection from {peer}")
                 await self._listener.aclose()
         finally:
             with trio.CancelScope(shield=True):
                 await self._listener.aclose()
-
-    async def _accept_all(self, nursery: trio.Nursery) -> None:
-        while True:
-            stream, peer = await self._listener.accept()
-            nursery.start_soon(self._host, stream, peer, name=f"connection from {peer}")
 
     def stop_accepting(self) -> None:
         """Close the listener; open connections are served on, with one more request at most."""
@@ -499,7 +492,8 @@ class FrontDoor:
         """Have a request answered; return what came behind it, None if the connection is to be closed."""
         if self._app is None:
             raise Refused(426, "only WebSockets are served here", "no app", TO_WEBSOCKET)
-        _check_expectation(head)
+        if [each for each in head.tokens(b"expect") if each.lower() != "100-continue"]:
+            raise Refused(417, "only 100-continue can be expected", "malformed")
         self._guests.serve(client)
         exchange = Exchange(stream, head, rest, self._http, self._is_leaving, client.account)
         scope = scope_of(head, client.peer, self._listener.addresses[0], secure=self._tls is not None)
@@ -523,11 +517,6 @@ class FrontDoor:
 
     def _is_leaving(self) -> bool:
         return self._accepting.cancel_called
-
-
-def _check_expectation(head: Head) -> None:
-    if [each for each in head.tokens(b"expect") if each.lower() != "100-continue"]:
-        raise Refused(417, "only 100-continue can be expected", "malformed")
 
 
 def _failed() -> Refused:

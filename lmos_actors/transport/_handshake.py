@@ -84,7 +84,10 @@ async def _request(wire: Wire, endpoint: Endpoint) -> None:
     try:
         await wire.request()
     except NotUpgraded as answer:
-        why = answered(answer.status, _phrase(answer.status), answer.detail)
+        phrase = ""
+        with suppress(ValueError):  # the status may have none
+            phrase = HTTPStatus(answer.status).phrase
+        why = answered(answer.status, phrase, answer.detail)
         raise ConnectFailed(endpoint.url, why, status=answer.status, retry_in=answer.retry_in) from None
     except _CUT as error:
         raise cut_off(endpoint.url, error, secure=endpoint.secure, before="during the handshake: ") from error
@@ -93,13 +96,6 @@ async def _request(wire: Wire, endpoint: Endpoint) -> None:
     except (h11.LocalProtocolError, ValueError) as error:
         why = str(error).partition(" b'")[0]  # what follows is the value of a header, which may be secret
         raise ConfigError(f"the request to {endpoint.url} cannot be sent: {why}") from None
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
 
 
 async def accept(
@@ -135,19 +131,15 @@ async def _answer(wire: Wire, head: bytes, subprotocol: str | None, headers: Hea
     try:
         request = wire.read_request(head)
     except (RemoteProtocolError, ValueError) as error:
-        await _refuse(wire, error)
+        hint = error.event_hint if isinstance(error, RemoteProtocolError) else None
+        refusal = hint if isinstance(hint, RejectConnection) else RejectConnection()
+        with suppress(*_CUT, LocalProtocolError):
+            await wire.stream.send_all(wire.codec.send(refusal))
         raise ConnectionLost(f"this is no WebSocket handshake: {error}") from error
     try:
         await wire.answer(request, subprotocol, headers)
     except _CUT as error:
         raise ConnectionLost(str(error) or "the connection was reset") from error
-
-
-async def _refuse(wire: Wire, error: Exception) -> None:
-    hint = error.event_hint if isinstance(error, RemoteProtocolError) else None
-    refusal = hint if isinstance(hint, RejectConnection) else RejectConnection()
-    with suppress(*_CUT, LocalProtocolError):
-        await wire.stream.send_all(wire.codec.send(refusal))
 
 
 def _account(budget: Budget | None, options: ConnectionOptions) -> Account:

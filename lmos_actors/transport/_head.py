@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 Headers = tuple[tuple[bytes, bytes], ...]
 
 _LEGAL = bytes(range(0x20, 0x7F)) + b"\t\r\n"
-_EMPTY_LINES = 4  # before a request: RFC 9112, 2.2 asks for one to be ignored
 _REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])")
 _LENGTHS = re.compile(rb"\r\ncontent-length[ \t]*:[ \t]*([^\r]*?)[ \t]*(?=\r)", re.IGNORECASE)
 _DIGITS = re.compile(r"[0-9]{1,19}")
@@ -145,15 +144,25 @@ class HeadReader:
 
     def take(self) -> Head | None:
         """Return the head once it is whole, without waiting for its body. Raises `Refused`."""
-        self._skip_empty_lines()
+        while self._checked == 0 and self._buffer.startswith(b"\r\n"):
+            self._empty_lines += 1
+            if self._empty_lines > 4:  # RFC 9112, 2.2 asks for one to be ignored
+                raise malformed("empty lines where a request is expected")
+            del self._buffer[:2]
         end = self._buffer.find(b"\r\n\r\n", max(0, self._checked - 3)) + 4
         whole = end >= 4
         end = end if whole else len(self._buffer)
         start = self._checked
         self._check_bytes(min(end, self._max_bytes))
         self._check_request_line()
-        self._check_headers(start)
-        self._check_size(end)
+        if self._lines > self._max_headers + 2:  # the request line and the empty one
+            raise Refused(431, f"more than {self._max_headers} headers", "too large")
+        if re.search(rb"\n[ \t]", self._buffer[max(0, start - 1) : self._checked]):
+            raise malformed("a header folded over lines")
+        if end > self._max_bytes:
+            if self._buffer.find(b"\n", 0, self._max_bytes) < 0:
+                raise Refused(414, f"the request line is over {self._max_bytes} bytes", "too large")
+            raise Refused(431, f"the head is over {self._max_bytes} bytes", "too large")
         if not whole:
             return None
         raw = bytes(self._buffer[:end])
@@ -161,20 +170,6 @@ class HeadReader:
         self._checked = self._lines = self._empty_lines = 0
         self._line_is_good = False
         return parse_head(raw, self._max_bytes)
-
-    def _skip_empty_lines(self) -> None:
-        while self._checked == 0 and self._buffer.startswith(b"\r\n"):
-            self._empty_lines += 1
-            if self._empty_lines > _EMPTY_LINES:
-                raise malformed("empty lines where a request is expected")
-            del self._buffer[:2]
-
-    def _check_size(self, end: int) -> None:
-        if end <= self._max_bytes:
-            return
-        if self._buffer.find(b"\n", 0, self._max_bytes) < 0:
-            raise Refused(414, f"the request line is over {self._max_bytes} bytes", "too large")
-        raise Refused(431, f"the head is over {self._max_bytes} bytes", "too large")
 
     def _check_bytes(self, end: int) -> None:
         if self._buffer.startswith(b"\x16"):
@@ -189,12 +184,6 @@ class HeadReader:
         if lines != part.count(b"\r\n") or lines != part.count(b"\r"):
             raise malformed("lines end with a carriage return and a line feed, both, and nothing else does")
         self._lines += lines
-
-    def _check_headers(self, start: int) -> None:
-        if self._lines > self._max_headers + 2:  # the request line and the empty one
-            raise Refused(431, f"more than {self._max_headers} headers", "too large")
-        if re.search(rb"\n[ \t]", self._buffer[max(0, start - 1) : self._checked]):
-            raise malformed("a header folded over lines")
 
     def _check_request_line(self) -> None:
         """Check the first line before the rest is there: a peer of another protocol waits for an answer."""
@@ -211,7 +200,12 @@ class HeadReader:
 
 def parse_head(raw: bytes, max_bytes: int) -> Head:
     """Parse a whole head of legal bytes, its empty line included, and check it. Raises `Refused`."""
-    _check_lengths(raw)
+    # h11 takes two lengths where they are the same; others may take the first, or the last
+    lengths = [length.decode("ascii") for length in _LENGTHS.findall(raw)]
+    if len(lengths) > 1:
+        raise malformed("two Content-Length headers")
+    if lengths and not _DIGITS.fullmatch(lengths[0]):
+        raise malformed("Content-Length is not one number")
     http = h11.Connection(h11.SERVER, max_incomplete_event_size=max_bytes)
     http.receive_data(raw)
     try:
@@ -229,26 +223,14 @@ def parse_head(raw: bytes, max_bytes: int) -> Head:
         raw,
         http,
     )
-    _check_framing(head)
-    return _check_target(head)
-
-
-def _check_lengths(raw: bytes) -> None:
-    """h11 takes two lengths where they are the same; others may take the first, or the last."""
-    found = [length.decode("ascii") for length in _LENGTHS.findall(raw)]
-    if len(found) > 1:
-        raise malformed("two Content-Length headers")
-    if found and not _DIGITS.fullmatch(found[0]):
-        raise malformed("Content-Length is not one number")
-
-
-def _check_framing(head: Head) -> None:
-    if head.chunked and head.values(b"content-length"):
-        raise malformed("both Content-Length and Transfer-Encoding")
-    if head.chunked and head.version == "1.0":
-        raise malformed("Transfer-Encoding in HTTP/1.0")
+    if head.chunked:
+        if head.values(b"content-length"):
+            raise malformed("both Content-Length and Transfer-Encoding")
+        if head.version == "1.0":
+            raise malformed("Transfer-Encoding in HTTP/1.0")
     if any(not _HOST.fullmatch(host) for host in head.values(b"host")):
         raise malformed("Host is not a host")
+    return _check_target(head)
 
 
 def _check_target(head: Head) -> Head:
@@ -353,29 +335,18 @@ def upgrade_of(
         raise _wrong("Sec-WebSocket-Key is not 16 bytes in base64")
     if head.chunked or head.length:
         raise _wrong("a request with a body cannot become a WebSocket")
-    _check_host(head)
-    return Upgrade(
-        head.target, head.path, head.query, head.headers, _offered(head), peer, secure, certificate
-    )
+    try:  # the WebSocket library reads the host as an international name, and does not expect that to fail
+        head.values(b"host")[0].encode("ascii").decode("idna")
+    except UnicodeError:
+        raise malformed("Host is not a host") from None
+    offered = tuple(head.tokens(b"sec-websocket-protocol"))
+    if any(not _TOKEN.fullmatch(name) for name in offered):
+        raise _wrong("Sec-WebSocket-Protocol is not a list of names")
+    return Upgrade(head.target, head.path, head.query, head.headers, offered, peer, secure, certificate)
 
 
 def _wrong(why: str) -> Refused:
     return Refused(400, why, "upgrade")
-
-
-def _offered(head: Head) -> tuple[str, ...]:
-    offered = tuple(head.tokens(b"sec-websocket-protocol"))
-    if any(not _TOKEN.fullmatch(name) for name in offered):
-        raise _wrong("Sec-WebSocket-Protocol is not a list of names")
-    return offered
-
-
-def _check_host(head: Head) -> None:
-    """The WebSocket library reads the host as an international name, and does not expect that to fail."""
-    try:
-        head.values(b"host")[0].encode("ascii").decode("idna")
-    except UnicodeError:
-        raise malformed("Host is not a host") from None
 
 
 def same_origin(upgrade: Upgrade, allowed: Iterable[str] = ()) -> bool:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ._network import Endpoint
 
 _BACKLOG: Final = 1024  # connections not yet accepted
-_FIRST_PORT: Final = 49152
 _CHUNK: Final = 65536
 
 S = TypeVar("S", bound="MemoryStream")
@@ -55,9 +54,6 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         self._closed = False
         self._other: MemoryStream | None = None
         self._when_closed: Callable[[], object] | None = None
-
-    def _join(self, other: MemoryStream) -> None:
-        self._other, other._other = other, self
 
     def tell_when_closed(self, callback: Callable[[], object]) -> None:
         """Have `callback` called once this end is closed."""
@@ -124,10 +120,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
             raise trio.ClosedResourceError("this end of the stream is closed")
         if self._in.broken:
             raise trio.BrokenResourceError(self._in.broken)
-        return self._take(max_bytes or _CHUNK)
-
-    def _take(self, size: int) -> bytes:
-        data = self._in.data
+        size, data = max_bytes or _CHUNK, self._in.data
         taken = bytes(data[:size])
         if len(taken) == len(data):
             self._in.data = bytearray()  # an idle stream keeps no buffer
@@ -200,7 +193,7 @@ def pair_of(kind: type[S], buffer: int) -> tuple[S, S]:
     """Make two ends of one stream of a kind; each direction holds `buffer` bytes at most."""
     there, back = Pipe(buffer), Pipe(buffer)
     left, right = kind(back, there), kind(there, back)
-    left._join(right)  # pyright: ignore[reportPrivateUsage]
+    left._other, right._other = right, left  # pyright: ignore[reportPrivateUsage]
     return left, right
 
 
@@ -258,7 +251,7 @@ class MemoryNetwork:
         self._buffer = buffer
         self._listeners: dict[tuple[str, int], MemoryListener] = {}
         self._streams: dict[int, tuple[MemoryStream, tuple[str, int]]] = {}
-        self._next_port = _FIRST_PORT
+        self._next_port = 49152  # the first that IANA gives to nobody
         self._connections = 0
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
@@ -277,7 +270,9 @@ class MemoryNetwork:
         self._connections += 1
         if not listener.put(theirs, f"{endpoint.host}:{self._connections}"):
             raise ConnectFailed(endpoint.url, "too many connections wait there")
-        self._keep(mine, address)
+        number = self._connections
+        self._streams[number] = (mine, address)
+        mine.tell_when_closed(lambda: self._streams.pop(number, None))
 
     async def listen(self, endpoint: Endpoint) -> MemoryListener:
         """Listen there; port 0 finds a free one. Raises ConfigError if the address is taken."""
@@ -303,11 +298,6 @@ class MemoryNetwork:
         """Break every connection, as when the only node that listens has ended."""
         for stream, _ in tuple(self._streams.values()):
             stream.break_now(why)
-
-    def _keep(self, stream: MemoryStream, address: tuple[str, int]) -> None:
-        number = self._connections
-        self._streams[number] = (stream, address)
-        stream.tell_when_closed(lambda: self._streams.pop(number, None))
 
     def _free_port(self, host: str) -> int:
         while (host, self._next_port) in self._listeners:

@@ -24,7 +24,6 @@ _PORTS: Final = {"ws": 80, "http": 80, "wss": 443, "https": 443}
 _SECURE: Final = ("wss", "https")
 _PLAIN: Final = "text/plain"
 _PROBLEM: Final = "application/problem+json"
-_LONGEST_DETAIL: Final = 300  # characters
 _NAMES_OF_ITSELF: Final = ("localhost", "localhost.localdomain", "ip6-localhost")
 _NAMES_USER: Final = re.compile(r"[^/?#]*//[^/?#]*@")
 
@@ -191,7 +190,7 @@ def detail_of(content_type: str, body: bytes) -> str:
         except (ValueError, RecursionError):
             return ""
     line = said.strip() if isinstance(said, str) else ""
-    return line if len(line) <= _LONGEST_DETAIL and line.isprintable() else ""
+    return line if len(line) <= 300 and line.isprintable() else ""
 
 
 def answered(status: int, phrase: str, detail: str) -> str:

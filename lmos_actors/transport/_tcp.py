@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from ._network import Endpoint
 
 
-_CHUNK: Final = 65536
 TAKEN: Final = "; end what listens there, or choose another port"
 
 _BACKLOG: Final = 1024
-_AT_ONCE: Final = 24  # connections accepted before other tasks have their turn
-_BREATHER: Final = 0.1  # seconds until descriptors or memory may be free again
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _IDLE: Final = (BlockingIOError, InterruptedError)
 _NO_LINGER: Final = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # a close that resets
@@ -106,7 +103,7 @@ class DirectStream(trio.abc.HalfCloseableStream):
         """Return what has come, at most `max_bytes`; waits for it. Empty: the peer has said its last."""
         if self._socket.fileno() < 0:
             self._check_open()  # raises
-        size = max_bytes or _CHUNK
+        size = max_bytes or 65536
         if self._more:
             await checkpoint()
         else:
@@ -184,7 +181,7 @@ class TcpListener:
         many turns of those before it as there are of these.
         """
         self._at_once += 1
-        if self._at_once < _AT_ONCE:
+        if self._at_once < 24:
             await checkpoint_if_cancelled()
         else:
             self._at_once = 0
@@ -202,7 +199,9 @@ class TcpListener:
                 except OSError as error:
                     await _pause(error)
                     continue
-                return DirectStream(accepted, is_new=True), _shown(peer)
+                host, port = peer[:2]
+                shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                return DirectStream(accepted, is_new=True), shown
             self._at_once = 0
             await self._wait()
 
@@ -230,14 +229,9 @@ async def _wait_for_one(sock: socket.socket, scope: trio.CancelScope) -> None:
 
 async def _pause(error: OSError) -> None:
     if error.errno in _EXHAUSTED:
-        await trio.sleep(_BREATHER)
+        await trio.sleep(0.1)  # until descriptors or memory may be free again
     else:
         await checkpoint()  # the peer has gone again, before it was accepted
-
-
-def _shown(peer: tuple[str, int]) -> str:
-    host, port = peer[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class TcpNetwork:

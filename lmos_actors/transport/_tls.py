@@ -80,8 +80,10 @@ def why_refused(error: ssl.SSLError) -> tuple[str, bool]:
         return f"the client certificate was refused: {_why_unverified(error)}", True
     if error.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
         return "the client showed no certificate", True
-    if _alert(error) in ("UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "BAD_CERTIFICATE", "CERTIFICATE_EXPIRED"):
-        return f"the client does not accept the certificate of this node: {_alert_words(error)}", False
+    alert = _alert(error)
+    if alert in ("UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "BAD_CERTIFICATE", "CERTIFICATE_EXPIRED"):
+        words = alert.lower().replace("_", " ").replace(" ca", " authority")
+        return f"the client does not accept the certificate of this node: {words}", False
     return _text(error), False
 
 
@@ -94,10 +96,6 @@ def _alert(error: ssl.SSLError) -> str:
     """Return the name of the alert that the peer has sent, "" for none."""
     _, is_alert, name = (error.reason or "").partition("_ALERT_")
     return name if is_alert else ""
-
-
-def _alert_words(error: ssl.SSLError) -> str:
-    return _alert(error).lower().replace("_", " ").replace(" ca", " authority")
 
 
 def _text(error: ssl.SSLError) -> str:

@@ -45,9 +45,7 @@ if TYPE_CHECKING:
     from ._frames import Wire
 
 _ROOM: Final = 65536  # bytes of frames that are taken for one write
-_BATCHES: Final = 16  # small ones, sent at once, between two checkpoints
 _PONGS: Final = 64  # answers to pings that wait; RFC 6455 5.5.3 lets the older ones go
-TRY_AGAIN: Final = 1013  # the close code, as registered with IANA
 _NO_HALF: Final = 1.0  # seconds to wait for the end of a stream that cannot be half closed
 _GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -199,9 +197,6 @@ class Connection:
                 nursery.cancel_scope.cancel()
         finally:
             await self._end()
-        return self._result()
-
-    def _result(self) -> Ended:
         if self._failure is not None:
             raise self._failure
         assert self._ended is not None
@@ -303,7 +298,7 @@ class Connection:
         if self._rest:
             self._break(SPENT)
         elif self._ended is None:
-            self._ended = Ended(TRY_AGAIN, SPENT, "us", clean=False)
+            self._ended = Ended(1013, SPENT, "us", clean=False)
             self._shorten_patience()
         on_overdrawn = getattr(self._handler, "overdrawn", None)
         if on_overdrawn is not None:
@@ -356,7 +351,11 @@ class Connection:
                         batches = 0
                     continue
             try:
-                if not self._sent_at_once():
+                if self._send_now is not None:
+                    sent = self._send_now(self._rest)
+                    self._bytes_out += sent
+                    self._rest = self._rest[sent:]
+                if self._rest:
                     if scope.cancel_called:
                         return False
                     await self._send_slowly(scope)
@@ -364,7 +363,7 @@ class Connection:
                 self._break(str(error) or "the connection was reset")
             else:
                 batches += 1
-                if self._is_more or not batches % _BATCHES:
+                if self._is_more or not batches % 16:  # small ones, each sent at once
                     await checkpoint()
 
     def _look_at_the_clock(self) -> None:
@@ -372,8 +371,12 @@ class Connection:
         if self._sending:
             self._sending = False
             self._break(f"the peer did not take what was sent within {self._patience:g} s")
+        elif options.needs_pongs and self._pinged and not self._ponged:
+            self._break(f"the peer answered no ping within {options.heartbeat_seconds:g} s")
         elif options.needs_pongs:
-            self._look_for_a_pong()
+            self._pinged = self._ping_due = True
+            self._ponged = False
+            self._beat = options.heartbeat_seconds
         elif self._codec.heard or self._rest:
             self._codec.heard = self._pinged = False
             self._beat = options.heartbeat_seconds
@@ -382,23 +385,6 @@ class Connection:
             self._beat = options.heartbeat_grace
         else:
             self._break(f"the peer sent nothing within {options.heartbeat_grace:g} s after a ping")
-
-    def _look_for_a_pong(self) -> None:
-        seconds = self._options.heartbeat_seconds
-        if self._pinged and not self._ponged:
-            self._break(f"the peer answered no ping within {seconds:g} s")
-            return
-        self._pinged = self._ping_due = True
-        self._ponged = False
-        self._beat = seconds
-
-    def _sent_at_once(self) -> bool:
-        if self._send_now is None:
-            return False
-        sent = self._send_now(self._rest)
-        self._bytes_out += sent
-        self._rest = self._rest[sent:]
-        return not self._rest
 
     async def _send_slowly(self, scope: trio.CancelScope) -> None:
         self._sending = True
