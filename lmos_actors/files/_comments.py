@@ -200,7 +200,8 @@ class _Reader:
                 whole.head = _without_blanks([text for _, text in gap])
                 whole.blank = bool(gap) and not gap[-1][1]
                 continue
-            self._distribute(entry, gap, self._indent(line))
+            rest = self.text[self.starts[line] :]
+            self._distribute(entry, gap, len(rest) - len(rest.lstrip(" ")))
         tail = self._gap(len(self.starts), content, own, used)
         if self.entries:
             self._distribute(None, tail, -1)
@@ -234,29 +235,20 @@ class _Reader:
             found.append(own.get(line, (0, "")))
         return found[::-1]
 
-    def _indent(self, line: int) -> int:
-        text = self.text[self.starts[line] :]
-        return len(text) - len(text.lstrip(" "))
-
     def _distribute(self, entry: Entry | None, gap: list[tuple[int, str]], indent: int) -> None:
         """Attach the lines above an entry: those indented more than it belong to an earlier entry."""
-        while any(text for _, text in gap) and (entry is None or self._belongs_above(gap, indent)):
+        before = entry.start if entry is not None else len(self.text)
+        while any(text for _, text in gap):
+            if entry is not None and next(column for column, text in gap if text) <= indent:
+                break
             column, text = gap.pop(0)
-            if text:
-                before = entry.start if entry is not None else len(self.text)
-                self._entry_before(before, column).inside.below.append(text)
+            if text:  # it goes to the last entry before that begins at most at its column
+                earlier = [each for each in self.entries if each.start < before]
+                fitting = [each for each in earlier if each.column <= column and each.inside.style == "block"]
+                (fitting[-1] if fitting else self.entries[0]).inside.below.append(text)
         if entry is not None and gap:
             entry.blank = not gap[0][1]
             entry.above = _without_blanks([text for _, text in gap])
-
-    def _belongs_above(self, gap: list[tuple[int, str]], indent: int) -> bool:
-        return next(column for column, text in gap if text) > indent
-
-    def _entry_before(self, offset: int, column: int) -> Entry:
-        """Return the last entry before an offset that begins at most at a column."""
-        earlier = [entry for entry in self.entries if entry.start < offset]
-        fitting = [each for each in earlier if each.column <= column and each.inside.style == "block"]
-        return fitting[-1] if fitting else self.entries[0]
 
 
 def _without_blanks(lines: list[str]) -> list[str]:

@@ -142,7 +142,8 @@ class _Walk:
     def value(self, declared: Any, data: Any, path: DataPath) -> Any:
         if data is UNKNOWN:
             return _INVALID
-        choice = _choice_of(declared, _type_of(data))
+        kind: Any = type(data)  # pyright: ignore[reportUnknownVariableType]
+        choice = _choice_of(declared, kind)
         if not choice.candidates:
             return self._mismatch(declared, data, path)
         if data is None and not is_open(choice.candidates[0]):
@@ -206,13 +207,10 @@ class _Walk:
         if form.origin in (list, tuple):
             return self._sequence(declared, data, path)
         if form.is_open:
-            return self._open(data)
+            return _INVALID if _holds_unknown(data) else data
         if inner is float and abs(data) > _LARGEST_INTEGER:
             return self.add_mistake(path, f"{description_of(data)} is too large")
         return self._limited(declared, float(data) if inner is float else data, path)
-
-    def _open(self, data: Any) -> Any:
-        return _INVALID if _holds_unknown(data) else data
 
     def _word(self, words: tuple[Any, ...], data: Any, path: DataPath, later: frozenset[str]) -> Any:
         for word in words:
@@ -273,7 +271,11 @@ class _Walk:
         """Decode by the tag, whose key is the same in all members of a union (msgspec demands that)."""
         kinds, field = choice.kinds, choice.tag_field
         if field not in data:
-            return self._no_tag(field, list(kinds), data, path)
+            near = next((key for key in data if nearest(key, [field])), None)
+            if near is None:
+                return self.add_mistake(path, f'missing key "{field}" (one of: {", ".join(kinds)})')
+            hint = f', did you mean "{field}"?'
+            return self.add_mistake((*path, near), f'unknown key "{near}"{hint}', key=True)
         word = data[field]
         if word is UNKNOWN:
             return _INVALID
@@ -285,14 +287,6 @@ class _Walk:
         if not isinstance(word, str):
             return self.add_mistake(here, f"expected one of {', '.join(kinds)}, saw {description_of(word)}")
         return self.add_mistake(here, f'unknown {field} "{word}"{did_you_mean(word, list(kinds))}')
-
-    def _no_tag(self, field: str, kinds: list[str], data: dict[str, Any], path: DataPath) -> _Invalid:
-        for key in data:
-            if nearest(key, [field]):
-                return self.add_mistake(
-                    (*path, key), f'unknown key "{key}", did you mean "{field}"?', key=True
-                )
-        return self.add_mistake(path, f'missing key "{field}" (one of: {", ".join(kinds)})')
 
     def _struct(self, struct: type[msgspec.Struct], data: dict[str, Any], path: DataPath) -> Any:
         layout = _layout_of(struct)
@@ -306,7 +300,9 @@ class _Walk:
             for key, field in fields.items()
             if key in data
         }
-        self._missing(fields, data, meant_keys, path)
+        for key, field in fields.items():
+            if field.required and key not in data and key not in meant_keys:
+                self.add_mistake(path, f'missing key "{key}"', key=bool(path))
         if len(self.mistakes) > before or any(value is _INVALID for value in found.values()):
             return _INVALID
         try:
@@ -321,13 +317,6 @@ class _Walk:
                 path, f'"{field.key}" is blank: give it a value, or leave it out', key=True
             )
         return self.value(field.type, data, path)
-
-    def _missing(
-        self, fields: dict[str, Field], data: dict[str, Any], meant_keys: set[str | None], path: DataPath
-    ) -> None:
-        for key, field in fields.items():
-            if field.required and key not in data and key not in meant_keys:
-                self.add_mistake(path, f'missing key "{key}"', key=bool(path))
 
     def _unknown_key(
         self,
@@ -399,10 +388,6 @@ def _layout_of(struct: type[msgspec.Struct]) -> _Layout:
     fields, tag = {field.key: field for field in fields_of(struct)}, tag_of(struct)
     known = (*([tag.field] if tag else []), *fields)
     return _Layout(fields, known, frozenset(known))
-
-
-def _type_of(data: object) -> Any:
-    return type(data)
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -167,14 +168,6 @@ def read_source(path: str | os.PathLike[str]) -> Source:
     return Source(name, _text(_bytes(file, name, None), name).removeprefix("\ufeff"))
 
 
-def _reader_of(format: Format) -> Callable[[Source], Tree]:
-    if format == "toml":  # few files are
-        from ._toml import read_toml
-
-        return read_toml
-    return read_json if format == "json" else read_yaml
-
-
 def parse(text: str, *, name: str, format: Format = "yaml", path: Path | None = None) -> Document:
     """Return the document of a text in memory; `name` is its name in messages. Raises FileError."""
     source = Source(name, text.removeprefix("\ufeff"))
@@ -182,8 +175,13 @@ def parse(text: str, *, name: str, format: Format = "yaml", path: Path | None = 
         raise FileError(
             [source.mistake(strange.start(), f"the character {strange[0]!a} is not allowed", "syntax")]
         )
+    reader: Callable[[Source], Tree] = read_json if format == "json" else read_yaml
+    if format == "toml":
+        from ._toml import read_toml  # few files are
+
+        reader = read_toml
     try:
-        return Document(_reader_of(format)(source), path)
+        return Document(reader(source), path)
     except Unreadable as error:
         raise FileError([source.mistake(error.start, error.message, "syntax", error.end)]) from None
 
@@ -201,7 +199,11 @@ def _bytes(file: Path, name: str, own: int | None) -> bytes:
         with file.open("rb") as stream:
             raw = stream.read(limit + 1)
     except FileNotFoundError:
-        raise _failed(name, f"no such file{_sibling(file)}") from None
+        names: list[str] = []
+        with suppress(OSError):
+            names = [entry.name for entry in os.scandir(file.parent)]
+        hint = hint_at(file.name, names, '"')
+        raise _failed(name, f"no such file{hint}") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise _failed(name, f"cannot be read: {reason or type(error).__name__}") from None
@@ -218,14 +220,6 @@ def _limit() -> int:
         return MAX_BYTES if text is None else Size.parse(text)
     except ValueError as error:
         raise ConfigError(str(error), LIMIT_VARIABLE) from None
-
-
-def _sibling(file: Path) -> str:
-    try:
-        names = [entry.name for entry in os.scandir(file.parent)]
-    except OSError:
-        return ""
-    return hint_at(file.name, names, '"')
 
 
 def _text(raw: bytes, name: str) -> str:

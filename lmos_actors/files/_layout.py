@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 WIDTH: Final = 110
 """A flow collection over several lines is joined if the line is at most this wide, in characters."""
 
-_MAX_ROUNDS: Final = 5
 _PLAIN: Final = re.compile(r"[A-Za-z0-9$/(<_.\u00a1-\ufffd][^\t]*")
 _HEADER: Final = re.compile(r"[|>][-+]?([0-9])")
 
@@ -42,7 +41,7 @@ def lay_out_yaml(text: str, orders: Mapping[DataPath, list[str]], loader: Any = 
     `orders` are the ordered keys of mappings, by path.
     """
     data = parse(text, name="").data
-    for _ in range(_MAX_ROUNDS):
+    for _ in range(5):
         made = _Layout(orders, loader).document(text)
         if parse(made, name="").data != data:
             raise LayoutError
@@ -58,7 +57,10 @@ def lay_out_json(text: str, orders: Mapping[DataPath, list[str]]) -> str:
 
 
 def _json(tree: Tree, path: DataPath, orders: Mapping[DataPath, list[str]], indent: int) -> str:
-    text, value = tree.source.text, _value_at(tree.data, path)
+    text = tree.source.text
+    value: Any = tree.data
+    for part in path:
+        value = value[part]
     keys: list[Any] = [*orders.get(path, [])] or [key for key, _ in inside(value)]
     if not keys:
         raw = text[slice(*tree.values[path])]
@@ -69,12 +71,6 @@ def _json(tree: Tree, path: DataPath, orders: Mapping[DataPath, list[str]], inde
         lines.append(" " * (indent + 2) + head + _json(tree, (*path, key), orders, indent + 2))
     begin, end = "{}" if is_mapping(value) else "[]"
     return "\n".join([begin, ",\n".join(lines), " " * indent + end])
-
-
-def _value_at(data: Any, path: DataPath) -> Any:
-    for part in path:
-        data = data[part]
-    return data
 
 
 class _Layout:

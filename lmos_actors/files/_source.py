@@ -26,7 +26,6 @@ Kind: TypeAlias = Literal["unreadable", "syntax", "shape", "name", "later", "imp
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _MAX_SHOWN = 50
 _WIDTH = 100
-_MAX_LISTED = 8
 
 
 @attrs.frozen
@@ -97,20 +96,18 @@ class Source:
     def mistake(self, start: int, message: str, kind: Kind = "shape", end: int | None = None) -> Mistake:
         """Return a mistake at an offset; the carets reach to `end` if that is on the same line."""
         line, column = self.line_and_column(start)
-        return Mistake(self.name, line, column, message, kind, self._excerpt(line, column, start, end))
-
-    def _excerpt(self, line: int, column: int, start: int, end: int | None) -> str:
         text = self.line(line)
         width = min((end or start) - start, len(text) - column + 1)
         cut = max(0, column - _WIDTH // 2) if len(text) > _WIDTH else 0
         shown = "".join(c if c.isprintable() else " " for c in text[cut : cut + _WIDTH])
         caret = " " * (column - 1 - cut) + "^" * max(1, min(width, _WIDTH - column + 1 + cut))
-        return f"{line:>5} | {shown}\n      | {caret}"
+        excerpt = f"{line:>5} | {shown}\n      | {caret}"
+        return Mistake(self.name, line, column, message, kind, excerpt)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown word: the nearest known one, and all of them if they are few."""
     words = list(known)
     hint = hint_at(word, words, '"')
-    listed = words and (len(words) <= _MAX_LISTED or not hint)
+    listed = words and (len(words) <= 8 or not hint)
     return f"{hint} (known: {', '.join(words)})" if listed else hint

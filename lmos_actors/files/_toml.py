@@ -46,32 +46,24 @@ def read_toml(source: Source) -> Tree:
     try:
         tree.data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _unreadable(source, str(error)) from None
+        known = _AT.fullmatch(str(error))
+        if known is None:
+            raise Unreadable(0, str(error)) from None
+        start = source.offset(int(known[2]), int(known[3])) if known[2] else len(text)
+        raise Unreadable(start, known[1]) from None
     except ValueError:
         found = _LONG_NUMBER.search(text)
         raise Unreadable(found.start() if found else 0, "a number of too many digits") from None
     except RecursionError:
         raise too_deep(0) from None
-    _depth(tree.data)
-    _Places(tree).document()
-    _check(tree, tree.data, ())
-    return tree
-
-
-def _unreadable(source: Source, message: str) -> Unreadable:
-    found = _AT.fullmatch(message)
-    if found is None:
-        return Unreadable(0, message)
-    start = source.offset(int(found[2]), int(found[3])) if found[2] else len(source.text)
-    return Unreadable(start, found[1])
-
-
-def _depth(data: object) -> None:
-    level: list[Any] = [data]
+    level: list[Any] = [tree.data]
     for _ in range(MAX_DEPTH + 1):
         level = [inner for outer in level for _, inner in inside(outer)]
     if level:
         raise too_deep(0)
+    _Places(tree).document()
+    _check(tree, tree.data, ())
+    return tree
 
 
 def _check(tree: Tree, value: object, path: DataPath) -> None:
@@ -133,7 +125,12 @@ class _Places:
                 raise Unreadable(self.at, "not a TOML key")
             self.at = found.end()
             more = found[2] == "."
-            path.append(_key_text(found[1]))
+            part = found[1]
+            if part[0] == "'":
+                part = part[1:-1]
+            elif part[0] == '"':
+                part = str(tomllib.loads(f"k={part}")["k"])
+            path.append(part)
             here = tuple(path)
             self.tree.keys.setdefault(here, found.span(1))
             self.tree.values.setdefault(here, found.span(1))
@@ -175,9 +172,3 @@ class _Places:
             if self.gap() == ",":
                 self.at += 1
         self.at += 1
-
-
-def _key_text(written: str) -> str:
-    if written[0] == "'":
-        return written[1:-1]
-    return str(tomllib.loads(f"k={written}")["k"]) if written[0] == '"' else written

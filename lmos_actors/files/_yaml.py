@@ -116,16 +116,13 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 self.tree.data = self._node(next(self.events), ())
             elif isinstance(event, yaml.DocumentEndEvent):
-                self._only_one()
+                starts = (each for each in self.events if isinstance(each, yaml.DocumentStartEvent))
+                second: Any = next(starts, None)
+                if second is not None:
+                    why = "a file holds one document, here a second one begins"
+                    self.tree.add_mistake(second.start_mark.index, why)
                 return
         raise Unreadable(0, "the file is empty")
-
-    def _only_one(self) -> None:
-        for event in self.events:
-            start = event.start_mark.index
-            if isinstance(event, yaml.DocumentStartEvent):
-                self.tree.add_mistake(start, "a file holds one document, here a second one begins")
-                return
 
     def _node(self, event: Any, path: DataPath) -> object:
         start, end = event.start_mark.index, event.end_mark.index

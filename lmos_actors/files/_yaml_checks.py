@@ -72,22 +72,18 @@ class _Checks:
                 self.flow += 1
             else:
                 self.columns.append(mark.column)
+        elif isinstance(event, yaml.CollectionEndEvent) and not self.flow:
+            self.columns.pop()
         elif isinstance(event, yaml.CollectionEndEvent):
-            self._end(end)
+            self._between(end)
+            self.flow -= 1
+            if not self.flow:
+                self._lines(self.root, end, "#]}")
         else:
             self._between(start)
             self.at = max(self.at, end)
             if isinstance(event, yaml.ScalarEvent) and start < end:
                 self._scalar(event, start, end)
-
-    def _end(self, end: int) -> None:
-        if not self.flow:
-            self.columns.pop()
-            return
-        self._between(end)
-        self.flow -= 1
-        if not self.flow:
-            self._lines(self.root, end, "#]}")
 
     def _between(self, end: int) -> None:
         """Check comments and signs up to a scalar or the end of a bracket."""
