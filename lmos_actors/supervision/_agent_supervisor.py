@@ -48,9 +48,9 @@ class AgentSupervisor:
                 raise ConfigError(f"must be a SupervisorSpec, not {spec!r}", where)
         loop = SupervisorLoop(rt, spec, members_of, agent=slot)
         for reference in loop.spec.outward:
-            loop.place_of(reference.from_above(loop.label).sibling)  # refuses those that lead above the root
+            loop.place_of(reference.from_above(loop.label).sibling)  # refuses one that leads above the root
         self.supervisor = Supervisor(loop)
-        """The face of it."""
+        """The public interface to the loop."""
         self._slot = slot
         self._loop = loop
         self._stopped_by_agent = False

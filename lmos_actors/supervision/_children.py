@@ -2,7 +2,7 @@
 
 A supervisor may have children by the hundred thousand. A table by name would cost each of them an entry and a
 text, so children that `start_many` has started, or that were started without a name, stand in no table: their
-name is that of their spec and a number. The index of such names is built when one of them is looked up.
+name is the name of their spec and a number. The index of such names is built when one of them is looked up.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ChildInfo:
 
 
 class Names(Generic[C]):
-    """The names of one supervisor's children and the numbers used up; these are kept over its incarnations.
+    """The names of one supervisor's children, and the numbers used up, which are kept over its incarnations.
 
     Counted children (see the module docstring) are found by an index that is built at the first lookup.
     """
@@ -91,7 +91,7 @@ class Names(Generic[C]):
 
     @staticmethod
     def _catch_up(index: dict[str, C], children: dict[C, None]) -> None:
-        """Index the children added since the last time: they are the last."""
+        """Index the children added since the last call: they stand at the end."""
         for child in reversed(children):
             label = child.label
             if index.get(label) is child:
@@ -136,7 +136,7 @@ class Names(Generic[C]):
         return number
 
     def reserve(self, base: str, count: int) -> int:
-        """Use up `count` numbers above those of all children named `base-n`, and return the first."""
+        """Use up `count` numbers above the numbers of all children named `base-n`, and return the first."""
         taken = (number for head, number in map(_parted, self._named) if head == base)
         first = max(self._numbers.get(base, 0), *taken, 0) + 1
         self._numbers[base] = first + count - 1
@@ -155,7 +155,7 @@ def agent_class(spec: ChildSpec[Any]) -> type[Any] | None:
 
 
 def mailbox_of(spec: ChildSpec[Any]) -> MailboxOptions:
-    """Return the mailbox of a spec's agents: the spec's own, else that of the class, else the default."""
+    """Return the mailbox of a spec's agents: the spec's own, else the class's, else the default."""
     options: MailboxOptions | None = spec.mailbox
     if options is None:
         contract = _contract_of(spec)
@@ -166,7 +166,7 @@ def mailbox_of(spec: ChildSpec[Any]) -> MailboxOptions:
 def needs_waiting(spec: ChildSpec[Any]) -> bool:
     """Return whether starting an agent of this spec may have to wait: for lifespan, children or store.
 
-    An optional one is started by its supervisor, at another time.
+    For an optional agent too: its supervisor starts it later.
     """
     contract = _contract_of(spec)
     waits = contract is None or contract.has_lifespan or contract.has_children or contract.state
@@ -180,7 +180,7 @@ def is_durable(spec: ChildSpec[Any]) -> bool:
 
 
 async def read_states(rt: Runtime, children: Iterable[tuple[Spec, str]]) -> None:
-    """Have the kept states of agents that are about to start read together: their specs and paths."""
+    """Read the stored states of agents that are about to start, all together, by their specs and paths."""
     if rt.keeping is not None:
         keys = {
             spec.key or path: spec.key is not None
@@ -192,7 +192,7 @@ async def read_states(rt: Runtime, children: Iterable[tuple[Spec, str]]) -> None
 
 
 def _may_be_durable(spec: ChildSpec[Any]) -> bool:
-    """Return whether agents of this spec keep their state, or only calling its factory would show it."""
+    """Return whether agents of this spec keep their state, or might: only calling the factory shows it."""
     contract = _contract_of(spec)
     return contract is None or contract.state is not None
 
@@ -246,7 +246,7 @@ class Ids:
                 raise IdTaken(held.spec.id, held.path)
 
     def take(self, slot: Slot) -> None:
-        """Enter the id of an agent, if it has one; `check` comes before."""
+        """Enter the id of an agent, if it has one. Call `check` first."""
         if slot.spec.id is not None:
             self._slots[slot.spec.id] = slot
 
@@ -257,7 +257,7 @@ class Ids:
 
 
 def check_top(spec: Spec) -> None:
-    """Raise ConfigError if a child of the root may not be called as it is."""
+    """Raise ConfigError if a child of the root is an agent or a pool with a reserved name."""
     if spec.name in RESERVED and isinstance(spec, ChildSpec | Pool):
         raise ConfigError(
             f"an agent cannot be called {spec.name!r}: the node serves something else at /{spec.name}"
@@ -265,7 +265,7 @@ def check_top(spec: Spec) -> None:
 
 
 def check_beside(spec: Spec, place_of: Callable[[Sibling], str], resolver: Any) -> None:
-    """Raise ConfigError unless what a new child refers to beside it is there, and of the right class."""
+    """Raise ConfigError unless each agent that a new child refers to exists and has the right class."""
     if isinstance(spec, ChildSpec | Pool):
         references = spec.references
     else:

@@ -62,7 +62,7 @@ class Request:
         self.error: Exception | None = None
 
     async def carry_out(self, path: str) -> None:
-        """Do it, and answer. Raises only what is no `Exception`, such as the cancel when it stops."""
+        """Run the request and answer it. Raises only what is no `Exception`, such as a cancellation."""
         try:
             if self._scope is None:
                 self.value = await self._fn()
@@ -137,7 +137,7 @@ class Inbox:
         self._items.clear()
 
     def wake(self) -> None:
-        """Let the supervisor's task look again at how things stand."""
+        """Wake the supervisor's task, so that it checks its state again."""
         task, self._task = self._task, None
         if task is not None:
             self._timers.woke = True
@@ -155,7 +155,7 @@ class Inbox:
 
     @enable_ki_protection
     async def ask(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, cancellable: bool = False) -> Any:
-        """Have the supervisor's task carry something out, and return its value; withdrawn if cancelled."""
+        """Run `fn` in the supervisor's task and return its value. Cancelled while queued, it is withdrawn."""
         request = Request(fn, self._timers, cancellable=cancellable)
         self.put(request)
         request.task = current_task()
@@ -172,7 +172,7 @@ class Inbox:
 
 
 class Delays:
-    """The children whose restart is to be tried again, by `again` in the inbox: at once, or after a delay."""
+    """The children whose restart is tried again, at once or after a delay, by an `again` in the inbox."""
 
     __slots__ = ("_inbox", "_timers", "_waiting")
 
@@ -185,7 +185,7 @@ class Delays:
         return child in self._waiting
 
     def put(self, child: Any, delay: float) -> None:
-        """Have a child's restart tried again after so many seconds; a newer attempt replaces an older one."""
+        """Try a child's restart again after `delay` seconds; a newer attempt replaces an older one."""
 
         def due() -> None:
             self._waiting.pop(child, None)

@@ -7,8 +7,8 @@ request sees is always a tree between two steps.
 The work is divided among small parts, each of which this loop owns or is given:
 
 - `Plan` decides, as pure functions over facts; `Inbox` and `Delays` hold what is to be handled, now or later.
-- `Members` decides which children an incarnation begins with, and how they start: those that the
-  spec lists, those of a pool, or those of a `BulkSpec` (`_members.py`).
+- `Members` decides which children an incarnation begins with, and how they start: the children that
+  the spec lists, the members of a pool, or the agents of a `BulkSpec` (`_members.py`).
 - Slots do what happens to agents. The loop stops, starts and removes children, and waits for them.
 - `Supervisor` is the public interface: it turns calls of users into requests (`_supervisor.py`).
 
@@ -21,8 +21,8 @@ What this file keeps true:
 - The end of a child that the supervisor itself is stopping is dropped (`exited`). Any other waits in the
   inbox, which is never full: there is at most one end for each incarnation.
 - A message about a child names its incarnation, so that a late one never hits the next incarnation.
-- Stopping is in reverse start order, of a crowd at once (`_stopping.py`), and shielded; `kill` only shortens
-  it and never skips a child.
+- Children are stopped in reverse start order, a crowd at once (`_stopping.py`), under a shield; `kill` only
+  shortens that and never skips a child.
 - `kill` of a deep tree needs no depth of the stack: the supervisors to be killed are worked off in a list.
 - An exception that a child raises while it is being stopped restarts nothing, but it is kept (`raised`) and
   arrives at the caller of the stop, or in the supervisor's own end.
@@ -80,7 +80,7 @@ class Members(Protocol):
     """The children that a kind of supervisor has in each incarnation, and how they come and go."""
 
     def seat(self, before: Sequence[Child]) -> None:
-        """Put the children of a new incarnation into the plan; `before` are those of the last one."""
+        """Put the children of a new incarnation into the plan; `before` are the children of the last one."""
 
     async def start(self) -> None:
         """Start the children of a new incarnation, and call `begun` of the loop."""
@@ -98,9 +98,9 @@ class Members(Protocol):
 class SupervisorLoop:
     """One supervisor of a running tree, over all its incarnations.
 
-    `members_of` makes the `Members` of this loop and of those below it. `parent` is the supervisor that has
-    this one as a child, None for the root. `agent` is the slot whose children these are: then there is no
-    parent, and the loop stands in the agent's place in the tree, for one incarnation of it.
+    `members_of` makes the `Members` of this loop and of the loops below it. `parent` is the supervisor that
+    has this one as a child, None for the root. `agent` is the slot whose children these are: then there is
+    no parent, and the loop stands in the agent's place in the tree, for one incarnation of it.
     """
 
     __slots__ = (  # CPython finds attributes quickly in slots, or in objects that have fewer than 30
@@ -221,7 +221,7 @@ class SupervisorLoop:
         return self.inbox.idle and self.reason is None
 
     async def checkpoint_if_due(self) -> None:
-        """Run a checkpoint every so often: what is done in the asker's step would never have one."""
+        """Run a checkpoint after every `BUDGET` requests: work in the asker's step would never have one."""
         self.at_once = (self.at_once + 1) % BUDGET
         if self.at_once:
             await checkpoint_if_cancelled()
@@ -251,7 +251,7 @@ class SupervisorLoop:
     async def begin(self, start_soon: Callable[..., None]) -> None:
         """Start its task by `start_soon`, and its children in order.
 
-        Raises StartFailed: then what had started has been stopped, in order. Cancelled: then `stop` does it.
+        Raises StartFailed once all that had started has been stopped, in order. If cancelled, call `stop`.
         """
         try:
             self.reset()
@@ -264,7 +264,7 @@ class SupervisorLoop:
             raise failure
 
     def reset(self) -> None:
-        """Begin a new incarnation, with the children that it begins with; `main` is next. Raises IdTaken."""
+        """Begin a new incarnation and seat its first children; `main` is next. Raises IdTaken."""
         self.ids.check(self.spec.children, self)
         self.incarnation += 1
         self.reason = None
@@ -281,7 +281,7 @@ class SupervisorLoop:
         self.members.seat(before)
 
     def seat_listed(self, before: Sequence[Child]) -> None:
-        """Seat the children that the spec lists, in the slots they had; those added later are removed."""
+        """Seat the children that the spec lists, in the slots they had; children added later are removed."""
         kept = {child.label: child for child in before}
         for spec in self.spec.children:
             child = kept.pop(spec.name, None)
@@ -372,7 +372,7 @@ class SupervisorLoop:
                 await self.carry_out(failed)
 
     def announce(self, children: Sequence[Child]) -> None:
-        """Wake the tasks that wait for an agent to appear, and begin followings that wait for one."""
+        """Wake the tasks that wait for an agent to appear, and start followings that wait for one."""
         self.rt.population.changed(children)
         if self.rt.absent is not None:
             for child in children:
@@ -450,21 +450,21 @@ class SupervisorLoop:
         return None
 
     def is_away(self, child: Child) -> bool:
-        """Return whether a child was lost with its machine, which is not back; see `lose` (`_tree.py`)."""
+        """Return whether a child was lost with its machine, and that is not back; see `lose` (`_tree.py`)."""
         return child in self.away
 
     def drop_delay(self, child: Child) -> None:
-        """Forget a restart of the child that waits for its time."""
+        """Cancel a delayed restart of the child."""
         self._delays.drop(child)
 
     def is_delayed(self, child: Child) -> bool:
-        """Return whether a restart of the child waits for its time."""
+        """Return whether a restart of the child is delayed."""
         return child in self._delays
 
     # ---- its end
 
     def interrupt(self, why: str) -> None:
-        """Let the loop end, whatever it is doing, with its own reason if it has one already."""
+        """End the loop, whatever it is doing; a reason that it already has stays."""
         if self.reason is None:
             self.reason = SHUTDOWN
         self._work.cancel(why)
@@ -556,9 +556,9 @@ class SupervisorLoop:
         return slot
 
     def reserve(self, spec: Spec) -> Child:
-        """Make a new child that has its name from now on; `start_new` (`_members.py`) is next.
+        """Make a new child and enter its name; `start_new` (`_members.py`) is next.
 
-        Raises NameTaken; IdTaken; ConfigError for a spec that does not go with this supervisor or its tree.
+        Raises NameTaken; IdTaken; ConfigError for a spec that does not fit this supervisor or its tree.
         """
         self.spec.check_child(spec)
         check_beside(spec, self.place_of, self.rt.resolver)

@@ -1,7 +1,7 @@
-"""The children of the three kinds of supervisors: listed in the spec, of a pool, or known by number.
+"""The children of the three kinds of supervisors: listed in the spec, members of a pool, or known by number.
 
 Each kind has an object that the loop asks which children a new incarnation begins with, how they start and
-how one is found by its name (`Members` in `_loop.py`). All else is the same for all supervisors.
+how to find one by its name (`Members` in `_loop.py`). All else is the same for all supervisors.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class BulkMembers:
         """The slots, by number, whatever has become of their agents."""
 
     def seat(self, before: Sequence[Child]) -> None:
-        """Seat all slots, and in later incarnations those of temporary agents that have not ended."""
+        """Seat all slots; in later incarnations, all but those of temporary agents that have ended."""
         for slot in self.slots if self._loop.incarnation == 1 else before:
             slot.status = "stopped"
             self._loop.plan.add(slot)
@@ -144,8 +144,8 @@ class BulkMembers:
 class PoolMembers:
     """The members of a pool, `name-1` to `name-n`, each restarted in its place, and the one link to them.
 
-    A pool grows and shrinks in the loop's own task, which handles one message at a time. Only the waiting for
-    members that leave is a task of its own, so that one that takes long delays no restart.
+    A pool grows and shrinks in the loop's own task, which handles one message at a time. Only waiting for
+    members that leave has a task of its own, so that a slow one delays no restart.
     """
 
     def __init__(self, loop: SupervisorLoop, spec: Pool[Any]) -> None:
@@ -179,7 +179,7 @@ class PoolMembers:
     # ---- its size
 
     async def resize(self, size: int) -> None:
-        """Have so many members; see `PoolRef.resize`."""
+        """Grow or shrink to `size` members; see `PoolRef.resize`."""
         if type(size) is not int or size < 1:
             raise ValueError(f"a pool needs a whole number of members, at least 1, not {size!r}")
         await wait_kept(self._loop.rt.turns)
@@ -267,7 +267,7 @@ class PoolMembers:
 
 @enable_ki_protection
 def lose_children(loop: SupervisorLoop, children: Iterable[Child]) -> None:
-    """End children at once, as with the machine that they are on; see `lose` (`_tree.py`)."""
+    """End children at once, because their machine ends; see `lose` (`_tree.py`)."""
     for child in children:
         if child not in loop.plan.children:
             continue
@@ -281,7 +281,7 @@ def lose_children(loop: SupervisorLoop, children: Iterable[Child]) -> None:
 
 
 async def regain_children(loop: SupervisorLoop, children: Iterable[Child]) -> None:
-    """Start children again whose machine is back, in the loop's own task; see `regain` (`_tree.py`)."""
+    """Start children again when their machine is back, in the loop's own task; see `regain` (`_tree.py`)."""
     for child in children:
         if loop.away.pop(child, loop) is loop or child not in loop.plan.children:  # values are None
             continue
@@ -297,7 +297,7 @@ async def regain_children(loop: SupervisorLoop, children: Iterable[Child]) -> No
 async def start_new(loop: SupervisorLoop, child: Child) -> None:
     """Take a new child into the plan and start it; a start that fails leaves nothing of it.
 
-    An optional one is started later, and stays.
+    An optional child is started later, and stays even if that fails.
     """
     loop.plan.add(child)
     if child.spec.optional:
@@ -313,7 +313,7 @@ async def start_new(loop: SupervisorLoop, child: Child) -> None:
 
 
 async def take_back(loop: SupervisorLoop, children: Sequence[Child]) -> None:
-    """Stop and forget children that were just started, as one that belongs to them could not start."""
+    """Stop and forget children that were just started, because another of their group could not start."""
     with trio.CancelScope(shield=True):
         await stop_in_order(loop, reversed(children))
         for started in children:

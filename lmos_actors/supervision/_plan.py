@@ -1,7 +1,7 @@
 """The decisions of a supervisor: pure functions over its own child objects, without trio and without a clock.
 
 Being pure, they are compared with the real `supervisor` of OTP, decision by decision, in tests that need no
-task and no time. The facts are those of `supervisor` in OTP 25, and `tests/supervision/otp` holds what the
+task and no time. The facts are how `supervisor` behaves in OTP 25, and `tests/supervision/otp` holds what the
 real one did. A supervisor handles one message at a time, as OTP's does, and drives its plan so:
 
 - Each child's status belongs to the plan: `add`, `started`, `stopped`, `exited`, `start_failed` set it. The
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from lmos_actors.actors import ExitReason, Status
 
 CAUSES: Final = 100
-"""How many errors of children a supervisor keeps, to say why it has given up."""
+"""The number of children's errors that a supervisor keeps, to say why it has given up."""
 
 End: TypeAlias = Literal["intensity", "auto_shutdown"]
 
 
 OPTIONAL: Final = Backoff(initial=1.0)
-"""The back-off of optional children that have none: others may be away for long."""
+"""The back-off of optional children without their own: what they need may be away for long."""
 
 
 class Child(Protocol):
@@ -58,13 +58,13 @@ class Decision(NamedTuple, Generic[C]):
     """The next steps, in the order of the fields; the empty decision means none."""
 
     stop: tuple[C, ...] = ()
-    """To be stopped one by one in this order, the reverse of the start order."""
+    """Children to stop one by one in this order, the reverse of the start order."""
     forget: tuple[C, ...] = ()
     """Temporary children that are gone for good once `stop` is done; the plan forgets them by itself."""
     start: tuple[C, ...] = ()
-    """To be started one by one in this order."""
+    """Children to start one by one in this order."""
     again: C | None = None
-    """Whose restart is to be tried by `try_again` after `delay` seconds."""
+    """The child whose restart `try_again` is to try after `delay` seconds."""
     delay: float = 0.0
     end: End | None = None
     """Why the supervisor is to stop all its children and exit with `shutdown`; None: it goes on."""
@@ -131,7 +131,7 @@ class Plan(Generic[C]):
         self.children[child] = None
 
     def started(self, child: C) -> None:
-        """The child runs: it was started, or started again."""
+        """Note that the child runs: it was started, or started again."""
         child.status = "running"
         self._wait_no_more(child)
         if child.spec.significant:
@@ -143,7 +143,7 @@ class Plan(Generic[C]):
         return self._alone(child, 0.0)
 
     def stopped(self, child: C) -> bool:
-        """The supervisor has stopped the child, or given up restarting it. True: temporary, so forgotten."""
+        """Note that the child was stopped, or its restart given up. True: temporary, so it is forgotten."""
         child.status = "stopped"
         self._wait_no_more(child)
         self._postponed.pop(child, None)
@@ -154,13 +154,13 @@ class Plan(Generic[C]):
         return True
 
     def all_stopped(self) -> None:
-        """Those, too, have stopped whose restart was to be tried again: the supervisor itself ends."""
+        """Note that all children have stopped, as the supervisor ends; no restart is tried again."""
         for child in self.children:
             child.status = "stopped"
             self._wait_no_more(child)
 
     def lost(self, child: C, *, has_ended: bool = False) -> None:
-        """The machine of the child ends, and it with it: no end that counts. `has_ended`: it has unwound."""
+        """Note that the child ends with its machine, which does not count. `has_ended`: it has unwound."""
         if _alive(child):
             child.status = "stopped" if has_ended else "stopping"
         elif child.status == "restarting":
@@ -178,7 +178,7 @@ class Plan(Generic[C]):
         self._significant.pop(child, None)
 
     def exited(self, child: C, reason: ExitReason, now: float) -> Decision[C]:
-        """A child has ended by itself."""
+        """Decide on the end of a child that has ended by itself."""
         if not _alive(child) or child not in self.children:
             return Decision()
         restart = child.spec.restart
@@ -189,11 +189,11 @@ class Plan(Generic[C]):
         return Decision(forget=forget, end=self._end_after(significant))
 
     def start_failed(self, child: C, cause: BaseException | None, now: float) -> Decision[C]:
-        """A start that a decision had asked for has failed. Those after it in `start` stay stopped.
+        """Decide on a start that a decision had asked for and that failed. Those after it stay stopped.
 
-        Each attempt has an entry of its own in the window: of the attempt that comes next, entered when
-        that is made, as in OTP; with a back-off at once, so that there is no delay before a restart that the
-        limit forbids.
+        The next attempt has an entry of its own in the window. It is entered when the attempt is made, as in
+        OTP; with a back-off it is entered at once, so that no delay comes before a restart that the limit
+        forbids.
         """
         if child not in self.children:
             return Decision()
@@ -212,7 +212,7 @@ class Plan(Generic[C]):
         return self._later(child, self._delay(child, now))
 
     def try_again(self, child: C, now: float) -> Decision[C]:
-        """The time for the attempt that `again` asked for has come; nothing if it is no longer wanted."""
+        """Decide on the attempt that `again` asked for, now that it is due; nothing if it is not wanted."""
         if child not in self._pending:
             return Decision()
         uncounted = self._wait_no_more(child)
@@ -221,13 +221,13 @@ class Plan(Generic[C]):
         return self._restart(child)
 
     def postpone(self, child: C, delay: float) -> None:
-        """Have the restart after the child's next end come `delay` seconds later; the end counts at once."""
+        """Delay the restart after the child's next end by `delay` seconds; the end counts at once."""
         self._postponed[child] = delay
 
     # Requests, with the answers of OTP
 
     def check_start(self, taken: C | None) -> Literal["ok", "already_started", "already_present"]:
-        """Return whether a child may start whose name `taken` has now (None: no child has it)."""
+        """Return whether a child may start under a name that the child `taken` has now; None: it is free."""
         if taken is None:
             return "ok"
         return "already_started" if _alive(taken) else "already_present"

@@ -24,9 +24,9 @@ def class_of(factory: Any) -> type[Any] | None:
 
 
 def name_of(factory: Any) -> str:
-    """Return the name of an agent that was given none: that of its class, `TravelDesk` as `travel-desk`.
+    """Return the default name of an agent, after its class: `TravelDesk` becomes `travel-desk`.
 
-    Capitals beside each other are a word, up to the last one before a small letter: `open-ai-model`.
+    Adjacent capitals are one word, up to the last one before a small letter: `open-ai-model`.
     """
     made = factory
     while isinstance(made, partial):
@@ -129,7 +129,7 @@ def sibling(path: str, cls: type[Any] | None = None, /) -> Ref[Any]:
     """Return a reference to another agent or pool of the same tree, for the `functools.partial` of a spec.
 
     `ChildSpec("concierge", partial(Concierge, weather=sibling("weather")))`: each incarnation is given a ref
-    in its place. A name alone is that of a child of the same supervisor; `stores/paris` is below a
+    in its place. A name alone is a child of the same supervisor; `stores/paris` is below a
     supervisor beside the holder, and `../weather` is beside the supervisor that has the holder. With a class
     the reference is a `Ref` of that class for type checkers, and the child must be one. Raises ConfigError.
     """
@@ -138,14 +138,14 @@ def sibling(path: str, cls: type[Any] | None = None, /) -> Ref[Any]:
 
 @attrs.frozen
 class Reference:
-    """One reference that the agents of a child hold: where it is written, to whom, and of which class."""
+    """A reference that the agents of a child hold: where it is written, its target, and the class needed."""
 
     place: str
     sibling: Sibling
     expected: type[Any] | None
 
     def check_class(self, made: type[Any] | None) -> None:
-        """Raise ConfigError unless agents of that class, if it is known, fit."""
+        """Raise ConfigError if agents of the class `made` do not fit; None: it is unknown, and fits."""
         expected = self.expected
         if made is not None and expected is not None and not issubclass(made, expected):
             raise ConfigError(
@@ -153,7 +153,7 @@ class Reference:
             )
 
     def from_above(self, supervisor: str) -> Reference:
-        """Return it as the supervisor that has the holder sees it."""
+        """Return the reference as seen from the supervisor that has the holder."""
         return attrs.evolve(self, place=f"{supervisor}/{self.place}", sibling=self.sibling.from_above())
 
 
@@ -163,7 +163,7 @@ _DEEPEST: Final = 100  # containers around a reference
 
 
 def references_of(factory: Any, holder: str) -> tuple[Reference, ...]:
-    """Return the references among the arguments of a factory. Raises ConfigError for those that cannot be."""
+    """Return the references among the arguments of a factory. Raises ConfigError for an impossible one."""
     cls, found = class_made_by(factory), list[Reference]()
     made = factory
     while isinstance(made, partial):
@@ -198,7 +198,7 @@ def _parts(container: Any) -> list[Any]:
 
 
 def _check_depth(value: Any, place: str, above: tuple[Any, ...] = ()) -> None:
-    """Raise ConfigError for a value that no copy with refs in place of its references can be made of."""
+    """Raise ConfigError for a value that cannot be copied with refs in place of its references."""
     if type(value) not in _CONTAINERS:
         return
     if any(each is value for each in above):
@@ -240,7 +240,7 @@ def filled(factory: Any, ref_of: Callable[[Sibling], Any]) -> Any:
     keywords: Mapping[str, Any] = {name: _filled(value, ref_of) for name, value in made.keywords.items()}
     args = (_filled(value, ref_of) for value in made.args)
     result: partial[Any] = type(made)(filled(made.func, ref_of), *args, **keywords)
-    vars(result).update(vars(made))  # of a class of the scenarios' own
+    vars(result).update(vars(made))  # attributes of a subclass, such as the scenarios' own
     return result
 
 
@@ -265,8 +265,8 @@ def _copied(value: Any, ref_of: Callable[[Sibling], Any]) -> Any:
 
 
 def check_references(spec: Any) -> tuple[Reference, ...]:
-    """Return the references below a supervisor spec that lead out of it. Raises ConfigError for the others
-    that lead nowhere, or to agents of another class.
+    """Return the references below a supervisor spec that lead out of it. Raises ConfigError if another one
+    leads nowhere, or to an agent of the wrong class.
     """
     out: list[Reference] = []
     for child in spec.children:
@@ -306,7 +306,7 @@ def _child_of(reference: Reference, above: Any, name: str) -> Any:
 
 
 def _below(name: str, above: Any) -> str | None:
-    """Return the path to a child of that name of one of the supervisors below, None if there is none."""
+    """Return the path to a child of that name in one of the supervisors below, None if there is none."""
     inside = (child for child in above.children if hasattr(child, "children"))
     return next((f"{s.name}/{name}" for s in inside if name in {each.name for each in s.children}), None)
 
@@ -342,7 +342,7 @@ def _without_none(hint: Any) -> Any:
 
 
 def _may_hold_refs(hint: Any) -> bool:
-    """Return whether a value of a type may be, or have inside, a ref; True where nothing is known of it."""
+    """Return whether a value of a type may be a ref or contain one; True where the type is unknown."""
     if hint in (None, Any, object) or isinstance(hint, TypeVar | Unknown):
         return True
     return _pointed(hint) is not None or any(_may_hold_refs(part) for part in get_args(hint))

@@ -1,6 +1,6 @@
 """Child specs and supervisor specs: a tree of agents as data, checked when it is written.
 
-Words, defaults and refusals are those of OTP's `supervisor` (as of OTP 25), with Elixir's names
+Words, defaults and refusals follow OTP's `supervisor` (as of OTP 25), with Elixir's names
 `max_restarts` and `max_seconds`. Times are seconds.
 """
 
@@ -35,7 +35,7 @@ AutoShutdown: TypeAlias = Literal["never", "any_significant", "all_significant"]
 A_co = TypeVar("A_co", covariant=True)
 
 MOST_KEY: Final = 500
-"""Characters of the key of stored state."""
+"""The greatest length of a key of stored state, in characters."""
 
 _RESTARTS: tuple[str, ...] = get_args(Restart)
 _STRATEGIES: tuple[str, ...] = get_args(Strategy)
@@ -90,13 +90,13 @@ class ChildSpec(Generic[A_co]):
     with the child). `shutdown` is the seconds the child has to end once it is stopped, `"brutal"` for none,
     `"infinity"` for no limit. `significant` children count for the supervisor's `auto_shutdown` and must
     be transient or temporary. `mailbox` None leaves the mailbox as the agent class has it. `id` is the URI by
-    which others reach it over a network, one agent's alone in a node; None: its address.
-    `key` is that of the stored state of a durable agent, one agent's alone; None: its path in the tree.
+    which others reach the agent over a network, unique in a node; None: its address.
+    `key` names the stored state of a durable agent, and is this agent's alone; None: its path in the tree.
     With `standby` an agent that another node runs counts as started: it is unavailable until that node has
-    left it. Else its start fails once it has waited for 15 s. An `optional` child, such as a connection to a
-    server of others, is started once its supervisor runs. It is tried again with its back-off (1 s and more)
-    for as long as that takes. No failure of it counts for the limit of its supervisor, and no strategy
-    restarts it with its siblings, or them with it. Raises ConfigError naming the field.
+    left it. Otherwise its start fails after waiting for 15 s. An `optional` child, such as a connection to
+    somebody else's server, is started once its supervisor runs. It is tried again with its back-off (1 s and
+    more) for as long as that takes. Its failures do not count for the limit of its supervisor, and no
+    strategy restarts it with its siblings, or them with it. Raises ConfigError naming the field.
     """
 
     name: str
@@ -175,7 +175,7 @@ class SupervisorSpec:
     significant children has ended by itself. `restart`, `shutdown`, `significant` and `backoff` are about
     this supervisor as a child of another. References between its agents (`sibling`) are checked here, and
     those that lead out of it by the supervisor above.
-    Raises ConfigError naming the field, NameTaken for two children of one name, IdTaken of one id.
+    Raises ConfigError naming the field, NameTaken for two children of one name, IdTaken for two with one id.
     """
 
     name: str
@@ -230,8 +230,8 @@ class BulkSpec:
     Unlike children that `start_many` adds to a supervisor, these keep their number in every incarnation of
     the supervisor, and all slots exist before the first agent starts, so that they can be passed to each
     other. In the first incarnation agents are started evenly over `over` seconds, beginning when the
-    supervisor runs; with 0, and in later incarnations, all of them before it runs. The other fields are
-    those of `SupervisorSpec`. Raises ConfigError naming the field.
+    supervisor runs; with 0, and in later incarnations, all of them before it runs. The other fields mean
+    the same as in `SupervisorSpec`. Raises ConfigError naming the field.
     """
 
     name: str
@@ -250,7 +250,7 @@ class BulkSpec:
     outward: ClassVar[tuple[Reference, ...]] = ()
 
     def __attrs_post_init__(self) -> None:
-        tree = self.tree()  # which checks the fields that are a supervisor's
+        tree = self.tree()  # it checks the fields of a supervisor
         if not isinstance(self.member, ChildSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"must be a ChildSpec, not {self.member!r}", f"{self.name}.member")
         tree.check_child(self.member)
@@ -285,8 +285,8 @@ class Pool(Generic[A_co]):
 
     `by` decides which: `round_robin` takes the next that runs; `least_loaded` the running one with the fewest
     messages waiting and running; `key` the one to which the value of the parameter `key` belongs (None:
-    of the action's first one), so that equal values always meet the same member. `restart`, `shutdown`,
-    `mailbox` and `backoff` are those of every member, as in `ChildSpec`; `max_restarts` and `max_seconds`
+    the action's first parameter), so that equal values always meet the same member. `restart`, `shutdown`,
+    `mailbox` and `backoff` apply to every member, as in `ChildSpec`; `max_restarts` and `max_seconds`
     are the pool's, as in `SupervisorSpec`. `name` empty: named after the class.
     Raises ConfigError naming the field.
     """
@@ -318,7 +318,7 @@ class Pool(Generic[A_co]):
         self._check_key()
         if self.restart == "temporary":
             raise ConfigError("must be permanent or transient: a pool keeps its size", f"{self.name}.restart")
-        self._agent(self.name)  # which checks the rest
+        self._agent(self.name)  # it checks the rest
         object.__setattr__(self, "references", references_of(self.factory, self.name))
         self.tree()
 
@@ -348,7 +348,7 @@ class Pool(Generic[A_co]):
 
     def _agent(self, name: str) -> ChildSpec[A_co]:
         factory = self.factory
-        if self.references:  # which are beside the pool, and a member is below it
+        if self.references:  # they are beside the pool, and a member is below it
             factory = filled(factory, Sibling.from_below)
         return ChildSpec(
             name,
@@ -360,7 +360,7 @@ class Pool(Generic[A_co]):
         )
 
     def tree(self) -> SupervisorSpec:
-        """Return the supervisor and its children that the pool begins as."""
+        """Return the spec of the supervisor and children that the pool begins as."""
         return SupervisorSpec(
             self.name,
             [self.member(number) for number in range(1, self.size + 1)],
@@ -375,7 +375,7 @@ def _not_callable(factory: object) -> str:
 
 def _check_common(spec: ChildSpec[Any] | SupervisorSpec) -> None:
     name, shutdown = spec.name, spec.shutdown
-    if (  # as nearly all are, of which there may be very many: without a text for each check
+    if (  # nearly all specs end here, and there may be very many: no text is built for each check
         type(name) is str
         and name
         and "/" not in name
@@ -499,7 +499,7 @@ def _check_factory(factory: Any, where: str) -> None:
 
 
 def standing_by(spec: Spec) -> Spec:
-    """Return a spec all of whose agents with keys stand by where another node runs them."""
+    """Return the spec with `standby` for every agent with a key: it waits while another node runs it."""
     if isinstance(spec, SupervisorSpec):
         return attrs.evolve(spec, children=tuple(map(standing_by, spec.children)))
     if isinstance(spec, ChildSpec) and spec.key is not None:

@@ -1,8 +1,8 @@
 """How a supervisor stops children: in reverse start order, and the members of a crowd together.
 
-A crowd is what OTP has a simple_one_for_one supervisor for: the members of one pool, the children of one
-`start_many`, a population. None of them can rely on another being there, so all are told to stop at once, and
-the slowest decides how long that takes.
+A crowd is a set of children for which OTP has a simple_one_for_one supervisor: the members of one pool, the
+children of one `start_many`, a population. None of them can rely on another being there, so all are told to
+stop at once, and the slowest decides how long that takes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Stopping(Protocol):
 async def stop_in_order(loop: Stopping, children: Iterable[Any]) -> None:
     """Stop children, each once those before it have ended; neighbours of one crowd are stopped together."""
     is_pool = isinstance(loop.made_from, Pool)
-    single = {id(spec) for spec, _ in loop.specs_of_unnamed.values()}  # those of agents started one by one
+    single = {id(spec) for spec, _ in loop.specs_of_unnamed.values()}  # specs of agents started one by one
 
     def crowd_of(child: Any) -> int:
         if is_pool:

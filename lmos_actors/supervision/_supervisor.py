@@ -219,18 +219,18 @@ class Supervisor:
         await self.loop.start_one(child)
 
     def postpone_restart(self, name: str, seconds: float) -> None:
-        """Have a child that ends next be restarted so many seconds later, if it is restarted then at all.
+        """Delay the restart after a child's next end by `seconds`, if it is restarted then at all.
 
-        Its end counts towards the limit at once, as any other. Never blocks. Raises NotFound, ValueError.
+        The end counts towards the limit at once, as any other. Never blocks. Raises NotFound, ValueError.
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"must be a finite number of seconds of at least 0, not {seconds!r}")
         self.loop.plan.postpone(self._child(name), seconds)
 
     def set_limits(self, max_restarts: int, max_seconds: float) -> None:
-        """Have other limits of restarts from now on; those of the last `max_seconds` count. Never blocks.
+        """Change the limits of restarts; restarts within the last `max_seconds` count. Never blocks.
 
-        They stay when it is restarted itself. Raises ConfigError, as `SupervisorSpec`.
+        The limits stay when the supervisor itself is restarted. Raises ConfigError, as `SupervisorSpec`.
         """
         loop = self.loop
         loop.spec = attrs.evolve(loop.spec, max_restarts=max_restarts, max_seconds=max_seconds)
@@ -262,7 +262,7 @@ class Supervisor:
 
     @property
     def spec(self) -> SupervisorSpec:
-        """Its spec; that of a pool has the members that the pool has now."""
+        """Its spec; the spec of a pool has the pool's current members."""
         return self.loop.spec
 
     @property
@@ -313,7 +313,7 @@ class Supervisor:
         )
 
     def which_children(self) -> list[ChildInfo]:
-        """Return which children there are, in start order, and how each stands."""
+        """Return all children in start order, each with its status."""
         return [
             ChildInfo(
                 name=child.label,
@@ -416,7 +416,7 @@ def _spec_of_unnamed(loop: SupervisorLoop, factory: Callable[..., A], made: Call
 def _reserved(loop: SupervisorLoop, spec: Spec, numbered: bool) -> Any:
     """Make a new child; `numbered`: under the first free name of `echo`, `echo-2`, …
 
-    A number is taken when the request is carried out, as those before it in line take numbers too.
+    A number is taken when the request is carried out, because requests before it take numbers too.
     """
     if numbered and isinstance(spec, Pool):
         return loop.reserve(attrs.evolve(spec, name=loop.names.first_free(spec.name)))
@@ -526,9 +526,9 @@ def supervisor_of(slot: Slot) -> Supervisor:
 class PoolRef(Ref[A_co]):
     """The address of a pool: each message goes to one member, each statistic is the sum over all.
 
-    `subscribe` and `monitor` include all members, also later ones. Properties are those of each
-    member: `read`, `write` and `observe` raise NotAllowed. AgentUnavailable while no member runs, or, by
-    key, while the one that the message is for does not.
+    `subscribe` and `monitor` include all members, also later ones. Each member has its own properties, so
+    `read`, `write` and `observe` raise NotAllowed. Messages raise AgentUnavailable while no member runs, or,
+    by key, while the member that the message is for does not run.
     """
 
     __slots__ = ("_pool",)
@@ -552,13 +552,14 @@ class PoolRef(Ref[A_co]):
         return PoolRef(self._pool, super().within(seconds)._seconds)
 
     def resize(self, size: int) -> Coroutine[Any, Any, None]:
-        """Have `size` members from now on, at least 1; the pool keeps the size if it is restarted.
+        """Grow or shrink to `size` members, at least 1; the pool keeps the size if it is restarted.
 
-        New ones get messages once all have started. Of those too many the last get none from the first
-        moment, handle what they have within their `shutdown`, and are gone; returns then. One resize is
-        carried out after another. Cancelling it gives up waiting, not what has begun.
+        New members get messages once all of them have started. If there are too many, the last ones get no
+        more messages at once, handle what they have within their `shutdown`, and are removed; the call
+        returns then. Resizes are carried out one after another. Cancelling one gives up the wait, not the
+        resize.
 
-        Raises ValueError; StartFailed (the size is what it was); StopFailed when a member has left, but
+        Raises ValueError; StartFailed (the size is as before); StopFailed when a member has left, but
         raised while it ended; WrongState when the pool is not running; DeadlineExceeded on a ref made by
         `within`, as if it were cancelled then.
         """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ._loop import Child
 
 Addressable: TypeAlias = "Slot | PoolLink"
-"""An agent or a pool, as it is reached by messages."""
+"""An agent or a pool: what messages can reach."""
 
 
 def agents_of(supervisor: Supervisor) -> Iterator[Slot]:
@@ -34,7 +34,7 @@ def agents_of(supervisor: Supervisor) -> Iterator[Slot]:
 
 
 def supervisors_of(supervisor: Supervisor) -> Iterator[Supervisor]:
-    """Return the supervisor and all supervisors below, those of agents' children too, in start order."""
+    """Return the supervisor and all supervisors below, also of agents' children, in start order."""
     yield supervisor
     for _, child in _below(supervisor.loop):
         loop = _loop_of(child)
@@ -43,7 +43,7 @@ def supervisors_of(supervisor: Supervisor) -> Iterator[Supervisor]:
 
 
 def _below(loop: SupervisorLoop) -> Iterator[tuple[int, Child]]:
-    """Return all children below with their level, 1 and up, in start order. A tree may be of any depth."""
+    """Return all children below with their level, 1 and up, in start order. A tree may have any depth."""
     levels = [iter(tuple(loop.plan.children))]
     while levels:
         child = next(levels[-1], None)
@@ -75,9 +75,9 @@ def children_between(supervisor: Supervisor, begin: int, end: int) -> list[Slot 
 
 
 def numbered_children(supervisor: Supervisor, names: Iterable[str]) -> list[tuple[int, Slot | Supervisor]]:
-    """Return the children of these names with their numbers, in start order; names of none are passed over.
+    """Return the children with these names and their numbers, in start order; unknown names are skipped.
 
-    Without any it costs nothing, else one pass over all children, however many are sought.
+    It costs nothing if no name is known, otherwise one pass over all children.
     """
     sought = {supervisor.loop.members.find(name) for name in names} - {None}
     if not sought:
@@ -91,7 +91,7 @@ def _as_place(child: Child) -> Slot | Supervisor:
 
 
 def place_at(root: Supervisor, path: str) -> Slot | Supervisor | None:
-    """Return what is at that place in the tree, None if nothing is; the path of the root is empty."""
+    """Return the agent or supervisor at a path, None if nothing is there; the path of the root is empty."""
     here: Slot | Supervisor | None = root
     for name in path.split("/") if path else ():
         below = children_of(here) if isinstance(here, Slot) else here
@@ -129,7 +129,7 @@ class Tree:
         self._root = root.loop
 
     def at(self, path: str) -> Addressable | None:
-        """Return what is at that place in the tree, in time that grows with the depth alone."""
+        """Return the agent or pool at a path, None without one, in time that grows with the depth alone."""
         return self._at(path, None)
 
     def by_id(self, id: str) -> Slot | None:
@@ -226,9 +226,9 @@ def class_at(link: Any) -> type[Agent] | None:
 
 
 def lose(above: Supervisor, children: Iterable[Slot | Supervisor]) -> None:
-    """End children of a supervisor at once, with all below them, as with their machine. Never blocks.
+    """End children of a supervisor at once, with all below them, because their machine ends. Never blocks.
 
-    It does not count, and no strategy takes others along. They stay away until `regain`.
+    These ends count for no limit, and no strategy stops siblings. The children stay away until `regain`.
     """
     lose_children(above.loop, map(_child_of, children))
 
@@ -242,7 +242,7 @@ async def wait_unwound(children: Iterable[Slot | Supervisor]) -> None:
 async def regain(above: Supervisor, children: Iterable[Slot | Supervisor]) -> None:
     """Start children again that were lost and have unwound, in that order. None of it is a restart.
 
-    One that cannot start is restarted as after any start that fails. Raises WrongState if the supervisor
+    A child that cannot start is restarted as after any failed start. Raises WrongState if the supervisor
     does not run.
     """
     loop = above.loop
@@ -255,7 +255,7 @@ async def regain(above: Supervisor, children: Iterable[Slot | Supervisor]) -> No
 
 
 def restarts_of(supervisor: Supervisor) -> int:
-    """Return how often a supervisor has begun again, but for those times when it had been lost."""
+    """Return how often a supervisor has been restarted; beginning again after a loss does not count."""
     return max(0, supervisor.incarnation - 1 - supervisor.loop.lives_lost)
 
 
