@@ -56,7 +56,7 @@ _LAZY: Final = sys.version_info >= (3, 14)
 
 
 class Unknown:
-    """A type, or a part of one, whose name means nothing now. What is made of it is unknown, too.
+    """A type, or a part of one, whose name means nothing now. A type made of it is unknown, too.
 
     `why` is what Python says; `for_good`: no later definition can mend it.
     """
@@ -153,8 +153,8 @@ def unknown_in(hint: Any) -> Unknown | None:
 
 
 def _parts(hint: Any) -> Iterable[Any]:
-    """Return what stands in the brackets of a type, as far as these are types."""
-    if isinstance(hint, list):  # of the parameters of a Callable
+    """Return the types that stand in the brackets of a type."""
+    if isinstance(hint, list):  # the parameters of a Callable
         return cast("list[Any]", hint)  # type: ignore[redundant-cast] # pyright sees a list of something
     return () if get_origin(hint) is Literal else get_args(hint)
 
@@ -163,7 +163,7 @@ def _parts(hint: Any) -> Iterable[Any]:
 
 
 def remember_names(cls: type, frame: FrameType | None) -> None:
-    """Keep what the annotations of a class mention of the names around it, in the frame that makes it."""
+    """Keep the names that the annotations of a class mention, as the frame that makes the class has them."""
     while frame is not None and frame.f_code.co_name == "__init_subclass__":
         frame = frame.f_back
     local: dict[str, Any] = {}
@@ -178,7 +178,7 @@ def remember_names(cls: type, frame: FrameType | None) -> None:
     words = {word for text in _texts_in(cls) for word in _WORD.findall(text)} if local else ()
     spaces: list[Mapping[str, Any]] = [{word: local[word] for word in words if word in local}]
     if module.get("__name__") == cls.__module__ and module is not _module(cls):
-        spaces.append(module)  # of code that is executed in a dict of its own
+        spaces.append(module)  # code that is executed in a dict of its own
     if any(spaces):
         setattr(cls, _AROUND, spaces)
 
@@ -217,7 +217,7 @@ def _spaces_of_class(cls: type) -> list[Mapping[str, Any]]:
         if name not in fields and not isinstance(value, FunctionType) and not hasattr(value, "__wrapped__")
     }
     around: list[Mapping[str, Any]] = body.get(_AROUND, [])
-    own = {cls.__name__: cls}  # which its function binds once it is made
+    own = {cls.__name__: cls}  # the function around binds this name once the class is made
     return [_type_parameters(cls), types, _cells(cls), *around, _module(cls), own, vars(builtins), body]
 
 
@@ -226,7 +226,7 @@ def _type_parameters(thing: Any) -> Mapping[str, Any]:
 
 
 def _cells(thing: Any) -> Mapping[str, Any]:
-    """Return the names of the function around that the annotations of a class or function hold on to."""
+    """Return the names of the enclosing function that the annotations of a class or function hold on to."""
     annotate = getattr(thing, "__annotate__", None) if _LAZY else None
     names: dict[str, Any] = {}
     for name, cell in zip(
@@ -273,7 +273,7 @@ def _read(hint: Any, spaces: list[Mapping[str, Any]], inside: tuple[str, ...] = 
         return _read(_evaluated(text, [extra, *spaces]), spaces, (*inside, text))
     if isinstance(hint, list):
         return [_read(part, spaces, inside) for part in _parts(hint)]
-    if type(get_origin(hint) or hint).__name__ == "TypeAliasType":  # of `type X = ...`, from 3.12 on
+    if type(get_origin(hint) or hint).__name__ == "TypeAliasType":  # made by `type X = ...`, from 3.12 on
         try:
             (get_origin(hint) or hint).__value__  # noqa: B018 -- it is made when it is asked for
         except NameError as error:
@@ -288,7 +288,7 @@ def _evaluated(text: str, spaces: list[Mapping[str, Any]]) -> Any:
     except Exception as error:
         if names.unknown:
             return Unknown(text, _undefined(names.unknown[0]))
-        # an attribute may come later: that of a module which is being imported
+        # an attribute may come later, as in a module that is being imported
         return Unknown(text, str(error), for_good=not isinstance(error, AttributeError))
 
 
@@ -339,6 +339,6 @@ def place_of_function(fn: Any) -> str:
 
 
 def _shown(file: str) -> str:
-    """Return the path of a file as seen from the working directory, where it is below."""
+    """Return the path of a file, relative to the working directory if it is below that."""
     here = os.path.join(os.getcwd(), "")
     return file.removeprefix(here)

@@ -1,4 +1,4 @@
-"""Context managers that say how they are used where they are used otherwise."""
+"""Context managers that say how to use them where they are used in another way."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class _Opened(AbstractAsyncContextManager[T_co]):
         raise TypeError(self._usage())
 
     def __exit__(self, *_: object) -> None:
-        """Exist, so that `__enter__` is called, which raises."""
+        """Do nothing: it exists so that `with` calls `__enter__`, which raises."""
 
 
 def for_async_with(
     function: Callable[P, AbstractAsyncContextManager[T_co]],
 ) -> Callable[P, AbstractAsyncContextManager[T_co]]:
-    """Have what `@asynccontextmanager` makes say what to write where it is used without `async with`."""
+    """Wrap an `@asynccontextmanager`: an error says what to write where it is used without `async with`."""
 
     @wraps(function)
     def open_block(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T_co]:

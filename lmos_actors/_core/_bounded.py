@@ -1,4 +1,4 @@
-"""Tables that forget what is oldest in them, so that their memory is bounded."""
+"""Tables that forget their oldest entries, so that their memory is bounded."""
 
 from __future__ import annotations
 

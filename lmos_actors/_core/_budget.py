@@ -42,7 +42,7 @@ SMALL: Final = 4096
 """Bytes that are not worth counting: nearly always they are gone with the step that made them."""
 
 AGE: Final = 60.0
-"""Seconds of holding something after which an account is as old as it gets."""
+"""Seconds of holding something after which an account counts as no older."""
 
 PAUSE: Final = 0.1
 """Seconds between two requests to give back a grant."""
@@ -53,16 +53,16 @@ ASKED: Final = 16
 SPENT: Final = "all connections together hold too much memory, and this one most of it: try again later"
 
 OBJECT: Final = 64
-"""Bytes that a member, an element or a container of JSON takes as a Python object, about."""
+"""About the bytes that a member, an element or a container of JSON takes as a Python object."""
 
 _TEXT: Final = (",", ":", "[", "{")
 _BYTES: Final = (b",", b":", b"[", b"{")
 
 
 def weight(text: str | bytes) -> int:
-    """Return about how many bytes more than its own a text takes once it has been read as JSON.
+    """Estimate the bytes that a text takes, beyond its own, once it has been read as JSON.
 
-    Up to twenty times as many, so that bounds on texts alone would not hold. Of prose it is little.
+    They may be twenty times as many, so that bounds on texts alone would not hold. For prose they are few.
     """
     if isinstance(text, str):
         return OBJECT * sum([text.count(mark) for mark in _TEXT])
@@ -196,9 +196,9 @@ class Budget:
 class _Holders:
     """The accounts that hold more than their grants, in classes of about the same size.
 
-    In a class, at most a quarter apart, the one that has held something longest is the greediest, about. Each
-    class is a heap by that time. Entries of accounts that have left it stay until they come up, or until
-    they are more than the others.
+    The accounts of a class differ by a quarter at most, so about the greediest is the one that has held
+    something longest. Each class is a heap by that time. Entries of accounts that have left it stay until
+    they come up, or until they outnumber the others.
     """
 
     __slots__ = ("_classes", "_numbers")
@@ -233,7 +233,7 @@ class _Holders:
             found[1][account.number] = account
 
     def greediest(self, average: int, now: float) -> Account | None:
-        """Return about the greediest of those that hold an average share or more."""
+        """Return about the greediest account that holds an average share or more."""
         least, most, chosen = _rank(average) if average else 0, -1.0, None
         for rank, (heap, present) in self._classes.items():
             if rank >= least:
@@ -289,7 +289,7 @@ class Account:
             self._budget.changed(self, -size)
 
     def grant(self, size: int) -> bool:
-        """Set the grant to `size` bytes; return whether it was. A smaller grant always is."""
+        """Set the grant to `size` bytes; return whether that was done. It can be lowered unless spent."""
         more = size - self.granted
         if self.is_spent or (more > 0 and not self._budget.may_grant(self, size)):
             return False
@@ -325,7 +325,7 @@ class Account:
 class LooseAccount:
     """An account for small amounts that come and go: opened when they are worth counting, charged in steps.
 
-    After an eviction the next amount opens a new one. `give_way` is that of `Budget.open`.
+    After an eviction the next amount opens a new one. `give_way` is as in `Budget.open`.
     """
 
     __slots__ = ("_account", "_budget", "_charged", "_give_way", "_held", "_near")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def trusted_certificates() -> ssl.SSLContext:
-    """Return the context of all HTTPS clients made by `httpx2`: to read certificates takes 20 ms."""
+    """Return the TLS context that all `httpx2` clients share: reading the certificates takes 20 ms."""
     return _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 

@@ -1,7 +1,7 @@
 """Ids, random numbers and wall-clock time: the one source of everything that differs from run to run.
 
-`Entropy()` is the real source. `seeded_entropy` makes one that returns the same of everything for the same
-seed, on every machine and under every hash seed.
+`Entropy()` is the real source. `seeded_entropy` makes one that returns the same values for the same seed, on
+every machine and under every hash seed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RandomStream:
 
     The n-th number is a function of (key, n) and nothing else: the key's two halves of a product are
     combined with a Weyl sequence, then finished as SplitMix64 does. Good for simulations, not for secrets.
-    The methods mean what those of `random.Random` mean; the numbers are others.
+    The methods mean the same as in `random.Random`; the numbers are others.
     """
 
     __slots__ = ("_state",)
@@ -267,7 +267,7 @@ class Entropy:
 
     It is put together from functions, each of which a world may replace: `id_bytes` returns the bytes of new
     ids, `key_bytes` the eight bytes that begin the stream of a name, `stamp` the time as a number, `time_of`
-    the time of day of such a number. None of them blocks. `seed` is that of the world, None without one.
+    the time of day of such a number. None of them blocks. `seed` is the world's, None without one.
     """
 
     def __init__(
@@ -322,7 +322,7 @@ def _real_key_bytes(_name: str) -> bytes:
 
 
 def seeded_entropy(seed: int, clock: trio.abc.Clock) -> Entropy:
-    """Return a source of which all follows from `seed` and the virtual time of `clock`.
+    """Return a source whose values all follow from `seed` and the virtual time of `clock`.
 
     Time is `EPOCH`, 2030-01-01T00:00:00Z, plus virtual time, to the microsecond. Ids and every stream are
     derived apart, so that using more of one changes nothing in the others.

@@ -73,7 +73,7 @@ _LOG_NAMES = {"event": "event_name", "agent": "agent_name"}
 def encode_plain(fields: Mapping[str, object]) -> bytes:
     """Encode `fields` as one JSON object, members sorted, the same in every process.
 
-    What JSON cannot say is written as `describe` has it.
+    A value that JSON cannot say is written as its description; see `describe`.
     """
     try:
         return _ENCODER.encode(fields)
@@ -111,4 +111,4 @@ _ENCODER = msgspec.json.Encoder(enc_hook=describe, order="deterministic")
 
 PLAIN_JSON = _ENCODER.encode
 PLAIN_LINES = _ENCODER.encode_lines
-"""Encode what JSON can say, as `encode_plain` does; raise where that looks closer."""
+"""Encode as `encode_plain` does at first; raise where that goes on, value by value."""

@@ -1,9 +1,9 @@
-"""JSON texts with one meaning: what two readers could take for different values is refused.
+"""JSON texts with one meaning: a text that two readers could take for different values is refused.
 
-The decoder refuses most of it: NaN, numbers beyond 64 bits of floating point, halves of surrogate pairs. But
-of a member that stands twice in an object it keeps the last, where other readers keep the first. So a value
-that was read is compared with its text: a text that the encoder makes of the value has no member twice. In
-any other text the colons outside of strings are counted: each belongs to a member.
+The decoder refuses most of them: NaN, numbers beyond 64 bits of floating point, halves of surrogate pairs.
+But of a member that stands twice in an object it keeps the last, where other readers keep the first. So a
+value that was read is compared with its text: a text that the encoder makes of the value has no member twice.
+In any other text the colons outside of strings are counted: each belongs to a member.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INNER: Final = frozenset({dict, list})
 
 
 def read_json(text: str | bytes | bytearray, type: Any = Any) -> Any:
-    """Return the value of a JSON text; with a `type`, as that type has it.
+    """Return the value of a JSON text, decoded as `type`.
 
     Raise msgspec.DecodeError or another ValueError for a text that is no JSON or has no single meaning, and
     RecursionError for one that is nested too deeply.
@@ -65,7 +65,7 @@ def _name_repeated(pairs: list[tuple[str, Any]]) -> None:
 
 
 def outside_strings(data: bytes | bytearray) -> bytes:
-    """Return what of a JSON text stands outside of strings, in time that grows with the length."""
+    """Return the parts of a JSON text outside of strings, in time that grows with its length."""
     for escape in _ESCAPES:
         data = data.replace(escape, b"")
     return b"".join(data.split(b'"')[::2])

@@ -7,7 +7,7 @@ class LineReader:
     """An incremental reader of lines.
 
     `waiting` is the number of bytes of a line that has not ended yet. Once a line is longer than it may be,
-    `is_beyond` is set, and nothing more is read: what is behind it cannot be told apart.
+    `is_beyond` is set, and nothing more is read: the lines after it cannot be told apart.
     """
 
     def __init__(self, longest: int) -> None:
@@ -38,6 +38,6 @@ class LineReader:
         self._parts, self.waiting = [], 0
 
     def rest(self) -> bytes:
-        """Return what came behind the last end of a line: the last line, where it has no end."""
+        """Return the bytes after the last line end: the last line, if it has no end."""
         found, self._parts, self.waiting = b"".join(self._parts), [], 0
         return found

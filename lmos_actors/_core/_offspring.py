@@ -1,4 +1,4 @@
-"""The processes that a process of a group has started, and those that these have: none of them outlives it.
+"""The processes that a process of a group has started, itself or through others: none of them outlives it.
 
 Agents start programs, and some programs go on by themselves: they have a session of their own, and a parent
 that has ended. On Linux they are found all the same:
@@ -7,11 +7,11 @@ that has ended. On Linux they are found all the same:
   process in the tree of the system, however it was started, as long as that process is there. It ends what is
   below it as its last deed, and its place does before it kills it (`end_below`).
 - A process that has ended by itself has left what it started to others. Their session still has its number,
-  and what has another one has the mark of the process in its environment (`end_left`). What has thrown that
-  away is a child of the fork server by now, which has started no such child itself (`end_strangers`).
+  and what has another one has the mark of the process in its environment (`end_left`). A process that has
+  thrown that away is a child of the fork server by now, which starts no such child itself (`end_strangers`).
 
 An orphan that ends has to be waited for by its new parent; that is done once nobody else has, for a minute
-(`Adopted`). Elsewhere than on Linux what is ended is the process group.
+(`Adopted`). Elsewhere than on Linux, only the process group is ended.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
 MARK: Final = "LMOS_ACTORS_PROCESS"
-"""The variable by which what a process of a group has started is known."""
+"""The environment variable that marks what a process of a group has started."""
 
 ROUNDS: Final = 50
-"""Looks for processes, each of which may have started others since the look before."""
+"""The number of looks for processes: each process may have started others since the look before."""
 
 
 class _Entry(NamedTuple):
@@ -44,7 +44,7 @@ class _Entry(NamedTuple):
 
 
 def adopt() -> None:
-    """Have all orphans among what this process starts become its children. Does nothing but on Linux."""
+    """Make this process the parent of all orphans below it. Does nothing elsewhere than on Linux."""
     if sys.platform == "linux":
         import ctypes  # most processes need none of it
 
@@ -53,12 +53,12 @@ def adopt() -> None:
 
 
 def end_below(pid: int) -> None:
-    """Kill all that is below a process, which goes on itself."""
+    """Kill all processes below a process, which itself goes on."""
     _end(lambda: _below(pid))
 
 
 def end_tree(pid: int) -> None:
-    """Kill a process, and all that is below it or in its group. It starts nothing more meanwhile."""
+    """Kill a process, and all processes below it or in its group. It starts nothing more meanwhile."""
     with suppress(OSError):
         os.kill(pid, signal.SIGSTOP)
     end_below(pid)
@@ -66,7 +66,7 @@ def end_tree(pid: int) -> None:
 
 
 def end_left(pid: int, mark: str) -> None:
-    """Kill what a process has left that has ended; `mark` is the one of its environment, "" without."""
+    """Kill what an ended process has left; `mark` is the mark in its environment, "" without one."""
     _kill_group(pid)
     _end(lambda: [each.pid for each in _entries() if each.session == pid or _is_marked(each.pid, mark)])
 
@@ -74,7 +74,7 @@ def end_left(pid: int, mark: str) -> None:
 def end_strangers(known: Container[int]) -> None:
     """Kill the children of this process that are not known, with all below them, and wait for their end.
 
-    For one that has adopted them, and starts no others. Waits for `ROUNDS` milliseconds at most.
+    For a process that has adopted them, and starts no others. Waits for `ROUNDS` milliseconds at most.
     """
     own = os.getpid()
     for _ in range(ROUNDS):
@@ -97,7 +97,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _end(find: Callable[[], Iterable[int]]) -> None:
-    """Kill what is found, until nothing is."""
+    """Kill the processes that `find` returns, until it returns none."""
     for _ in range(ROUNDS):
         found = [pid for pid in find() if pid != os.getpid()]
         if not found:
@@ -148,7 +148,7 @@ class Adopted:
         self._since: dict[int, float] = {}
 
     def reap(self) -> None:
-        """Wait for those that have ended, and that nobody has waited for. Never blocks."""
+        """Reap those that have ended and that nobody has waited for within a minute. Never blocks."""
         try:
             if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 return

@@ -1,4 +1,4 @@
-"""Texts of errors that Python itself raises: its versions word some otherwise, told apart here alone."""
+"""Texts of errors that Python itself raises: only this file knows how its versions word them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _AFTER_A_COMMA: Final = {
 def unknown_argument(error: BaseException) -> tuple[str, str] | None:
     """Return the function and the name of an argument that it does not take, if a TypeError is about that.
 
-    What Python 3.13 and later then guess to be meant is left out.
+    The guess that Python 3.13 and later add is left out.
     """
     found = _UNKNOWN_ARGUMENT.fullmatch(str(error)) if type(error) is TypeError else None
     return None if found is None else (found[1], found[2])
 
 
 def unhashable(error: TypeError) -> str:
-    """Return why a value cannot be an item of a set, without the more that Python 3.14 and later say."""
+    """Return why a value cannot be an item of a set, without the words that Python 3.14 and later add."""
     found = _UNHASHABLE.search(str(error))
     return str(error) if found is None else found[0]
 
 
 def json_error(error: json.JSONDecodeError) -> json.JSONDecodeError:
-    """Return the error as Python 3.13 and later have it, which name a comma that nothing follows."""
+    """Return the error as Python 3.13 and later word it: they name a comma that nothing follows."""
     before = error.doc[: error.pos].rstrip()
     kind = _AFTER_A_COMMA.get((error.msg, error.doc[error.pos : error.pos + 1]))
     if kind is None or not before.endswith(","):

@@ -1,4 +1,4 @@
-"""Remedies where a remote agent could not be reached or refused, in the words of options or of keys."""
+"""Remedies where a remote agent refused or could not be reached, in the words of options or of keys."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from lmos_actors.errors import (
 
 @attrs.frozen
 class Spelling:
-    """How credentials are spelled where the user is: `credentials`, `certificate` and `authority`.
+    """The words in which a user is told about `credentials`, a `certificate` and an `authority`.
 
-    Each is what to do, as part of a sentence. `other_credentials` is what may be done for who is known, but
-    not allowed; "" where that is not said. `presence` asks for what should be there, where something else is.
+    Each says what to do, as part of a sentence. `other_credentials` says it to a client that is known but
+    not allowed; "" to say nothing. `presence` is for a server that is something else than was looked for.
     """
 
     credentials: str
@@ -46,14 +46,14 @@ _FOR_CERTIFICATES: Final = (
     ("expired", "it has to be renewed there"),
     ("not yet valid", "is the clock right, here and there?"),
 )
-"""What helps where the certificate of a server is not accepted, by a word in the reason."""
+"""Remedies where the certificate of a server is not accepted, by a word in the reason."""
 
 _UNKNOWN_AUTHORITY: Final = ("issuer", "self")
 """Words in the reason where the authority of a server's certificate is not trusted."""
 
 
 _ELSEWHERE: Final = (0, 200, 404, 405, 426)
-"""Statuses, 0 for none, of servers that are not what was looked for."""
+"""Statuses of servers that are something else than was looked for; 0 for none."""
 
 
 def remedy(error: BaseException, spelling: Spelling) -> str:
@@ -73,7 +73,7 @@ def refusal_remedy(error: BaseException, spelling: Spelling) -> str:
         return _for_connecting(error, spelling)
     if isinstance(error, Unauthorized):
         return spelling.credentials
-    if isinstance(error, TransportError) and getattr(error, "status", None) == 401:  # that of a directory
+    if isinstance(error, TransportError) and getattr(error, "status", None) == 401:  # from a directory
         return spelling.credentials
     return spelling.other_credentials if isinstance(error, Forbidden) else ""
 

@@ -12,13 +12,13 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 MOST_PLACES: Final = 10_000
-"""Places of a schema with all that its references lead to: a validator looks at all of them for one value."""
+"""The most places of a schema, those of its references included: a validator visits all for one value."""
 
 STEPS: Final = 100_000
 """Steps of one regular expression on one text."""
 
 SHOWN: Final = 300
-"""Characters of a complaint."""
+"""The most characters of a complaint."""
 
 
 def schema_problem(schema: str) -> str | None:
@@ -33,7 +33,7 @@ def schema_problem(schema: str) -> str | None:
 def schema_complaint(schema: str, value: Any, *, formats: bool = False) -> str | None:
     """Return what is wrong with a value by a schema as JSON text; None if nothing is.
 
-    `formats` has the formats of texts count, such as that of a date.
+    With `formats`, the formats of texts count, such as `date`.
     """
     if not schema:
         return None
@@ -63,7 +63,7 @@ def _compiled(schema: str, *, formats: bool = False) -> Any:
 
 
 def _places_of(schema: dict[str, Any]) -> int:
-    """Return the places of a schema, each reference counted as what it leads to; one to itself as one place.
+    """Count the places of a schema. A reference counts as its target, a reference to itself as one place.
 
     References to names of the same document are followed, as strangers write `#/$defs/NAME`; a chain of them,
     each of which leads to the next twice, has a length of a few lines and takes minutes.
@@ -77,7 +77,7 @@ def _places_of(schema: dict[str, Any]) -> int:
         if not isinstance(part, dict):
             return 1
         members: dict[str, Any] = part  # pyright: ignore[reportUnknownVariableType]
-        # definitions count where they are used; further in, such a name may be that of a property
+        # definitions count where they are used; further in, such a name may name a property
         unused = ("$defs", "definitions") if members is schema else ()
         own = 1 + sum(count(each) for name, each in members.items() if name not in unused)
         target = members.get("$ref", members.get("$dynamicRef"))

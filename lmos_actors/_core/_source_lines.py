@@ -37,9 +37,9 @@ WAY_OUT: Final = (
 
 @contextmanager
 def uncollected() -> Generator[None]:
-    """Let no garbage be collected in a block, unless it asks for that.
+    """Disable garbage collection in a block, unless the block itself asks for one.
 
-    Whoever looks at the frames of another thread needs it. In CPython 3.11 each step from a frame to its
+    Code that looks at the frames of another thread needs it. In CPython 3.11 each step from a frame to its
     caller makes an object, which may collect garbage. What is destroyed then may let the other thread run in
     the midst of the step, and its frames be gone after it: the process ends with a segmentation fault, or
     stands still (python/cpython issues 99110 and 106883).

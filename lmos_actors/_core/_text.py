@@ -1,8 +1,8 @@
-"""Text of others, for people: on terminals, in reports and on pages (there `legible` of `live/page/base.js`).
+"""Text of strangers, for people: on terminals, in reports, on pages (there `legible` of `live/page/base.js`).
 
 What a terminal or a browser would obey and not show is spelt out as in a Python literal: control characters
 (C0, C1), characters that turn the text after them around (U+202E) or hide (U+200B, tags, fillers, variation
-selectors beyond emoji's), halves of surrogate pairs, what has no meaning yet. Spaces of other widths stay.
+selectors beyond emoji's), halves of surrogate pairs, unassigned characters. Spaces of other widths stay.
 So do the two joiners (U+200C, U+200D), one at a time, after a character that is neither ASCII nor Latin:
 Persian, Hindi and emoji are written with them, and Latin letters hide them.
 """
@@ -21,7 +21,7 @@ _HIDING: Final = re.compile(f"(?<![^\\x00-\u024f{_JOINERS}{_FILLERS}])[{_JOINERS
 def printable(text: str, *, keep: str = "", before: str = "") -> str:
     """Spell out what a terminal or a page would obey or hide; `keep` are line ends and tabs that stay.
 
-    `before` is what stands before it where it is a piece of a longer text.
+    `before` is the text before this one, if this is a piece of a longer text.
     """
     if before and text and text[0] in _JOINERS and not _HIDING.search(before[-1] + text[0]):
         return text[0] + printable(text[1:], keep=keep, before=text[0])

@@ -25,7 +25,8 @@ class Timer(msgspec.Struct, eq=False):  # made in C: there are very many
     """A callback due at the instant `when` (seconds of the run's clock).
 
     It may be in the chain of an owner's pending timers, between `before` and `after`, and leaves that when it
-    is cancelled; what fires leaves it by itself. A chain is smaller than a set for each of very many owners.
+    is cancelled; the callback of a timer that fires calls `leave`. A chain is smaller than a set for each of
+    very many owners.
     """
 
     when: float
@@ -69,7 +70,7 @@ class Timer(msgspec.Struct, eq=False):  # made in C: there are very many
 
 
 class TimerOwner(Protocol):
-    """The owner of pending timers: an agent, or what else they end with."""
+    """The owner of pending timers, which end with it: an agent, for instance."""
 
     timers: Timer | None
     """The first of the chain."""
