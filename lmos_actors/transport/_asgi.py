@@ -1,7 +1,7 @@
 """One HTTP request and its answer: h11 on the side of the stream, an ASGI application on the other.
 
-The stream is read ahead by one bounded piece, so that a client that leaves is noticed at once; what it
-asked for is then cancelled. The lifespan protocol is not spoken: the code that mounts an application starts
+The stream is read ahead by one bounded piece, so that a client that leaves is noticed at once; its request
+is then cancelled. The lifespan protocol is not spoken: the code that mounts an application starts
 and ends it.
 """
 
@@ -107,7 +107,7 @@ class Exchange:
         account: Account,
     ) -> None:
         self._account = account
-        self._held = 0  # of it
+        self._held = 0  # bytes that are charged to it
         self._stream = stream
         self._http = head.http
         self._limits = limits
@@ -121,7 +121,7 @@ class Exchange:
         self._gone = False
         self._torn = False  # a write was left half done
         self._whole = not head.chunked and not head.length  # the request's body has been read
-        self._told = False  # to the application, that it has
+        self._told = False  # the application knows that
         self._received = 0
         self._patience = limits.body_seconds
         self._length = head.length
@@ -134,7 +134,7 @@ class Exchange:
             self._http.next_event()
 
     async def run(self, app: App, scope: Scope) -> ExchangeOutcome:
-        """Let the application answer; never raises what it raises, but for what is no `Exception`."""
+        """Let the application answer. An exception of its is returned, unless it is no `Exception`."""
         failure: Exception | None = None
         give_way, self._account.give_way = self._account.give_way, self._overdrawn
         if len(self._ahead) > SMALL:
@@ -161,11 +161,11 @@ class Exchange:
         self._account.charge(size)
 
     def stream(self) -> None:
-        """Let the body be as long as it is: from now on only what is held of it counts, and silence."""
+        """Let the body have any length: from now on only its bytes in memory and silence are limited."""
         self._is_stream = True
 
     def keep(self, size: int) -> None:
-        """Take note of how many bytes of a streamed body the application holds now."""
+        """Note how many bytes of a streamed body the application holds now."""
         held = len(self._ahead) + size
         if held > self._held:
             self.hold(held - self._held)
@@ -233,7 +233,7 @@ class Exchange:
                 return None
 
     def _parsed(self) -> bytes:
-        """Take what is there of the body, up to a bound."""
+        """Take the part of the body that has come, up to a bound."""
         parts: list[bytes] = []
         for _ in range(0 if self._whole else 64):  # events, as a chunk may be one byte
             event = self._http.next_event()
@@ -298,8 +298,8 @@ class Exchange:
             raise RuntimeError(f"{kind!r} is not what is to be sent now")
 
     def _encoded(self, response: h11.Response, body: bytes, *, more: bool) -> list[bytes]:
-        """Code a part of the answer, its head before the first. A small one leaves as one; a large body is
-        not copied, as it may wait long for its client.
+        """Encode a part of the answer, with the head before the first part. A small part leaves as one
+        piece; a large body is not copied, as it may wait long for its client.
         """
         parts: list[bytes] = []
         if not self._begun:
@@ -339,7 +339,7 @@ def too_long(limit: int) -> Refused:
 
 
 async def received(stream: trio.abc.Stream) -> bytes:
-    """Wait for what comes next; nothing if the peer has said its last or is gone."""
+    """Wait for the next bytes; there are none if the peer has said its last or is gone."""
     try:
         return bytes(await stream.receive_some(_AHEAD))
     except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -347,7 +347,7 @@ async def received(stream: trio.abc.Stream) -> bytes:
 
 
 async def write_within(stream: trio.abc.Stream, data: bytes, seconds: float) -> bool:
-    """Send it; False if the peer is gone, or does not take a piece of 64 KiB within so many seconds."""
+    """Send data; False if the peer is gone, or does not take a piece of 64 KiB within `seconds`."""
     view = memoryview(data)
     try:
         for start in range(0, len(data), _AHEAD):

@@ -1,13 +1,14 @@
 """Crowds: connections that come, or leave, in great numbers go on a few at a time, in each pass of the loop.
 
-A new connection costs the node a millisecond until it has its first answer, and one that ends a third of it.
+A new connection costs the node a millisecond until its first answer, and its end costs a third of that.
 When thousands do so in one instant, all of it would be one pass of the loop, or a few, and everybody else
 would wait for a second. So the first bytes of a connection, and its end, wait here for their turn; what comes
 between these does not.
 
-Those that leave are let on `FEW` a pass. So are those that come, while nothing else happens; where the others
-are busy, half as many newcomers are let on as there was other news in the pass before. Else the last of a
-thousand that come, and ask again and again, would wait for as many rounds of those before it.
+In each pass `FEW` connections that leave are let on. So are `FEW` newcomers, while nothing else happens;
+where other connections are busy, half as many newcomers are let on as there was other news in the pass
+before. Otherwise the last of a thousand newcomers that ask again and again would wait for as many rounds of
+the others.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ import trio
 from trio.lowlevel import Abort, Task, checkpoint, current_task, reschedule
 
 FEW: Final = 4
-"""Connections that begin, and as many that end, in each pass of the event loop at least."""
+"""The least connections that begin, and that end, in each pass of the event loop, if so many wait."""
 
 INSTANT: Final = 0.005
-"""Seconds in which no more than that may come, or leave, without waiting for others."""
+"""Seconds in which at most `FEW` connections may come, or leave, without waiting for others."""
 
 WAITING: Final = 32
-"""Connections that wait for their turn at most: far fewer than a door allows to be half open."""
+"""The most connections that wait for their turn: far fewer than a door allows to be half open."""
 
 
 class Line:
-    """Those that wait for their turn. The first of them leads: after a pass it lets on the next ones."""
+    """The tasks that wait for their turn. The first of them leads: after a pass it lets on the next ones."""
 
     __slots__ = ("_crowd", "_is_led", "_left", "_until", "waiting")
 
@@ -42,7 +43,7 @@ class Line:
         self.waiting: deque[Task] = deque()
 
     async def turn(self) -> None:
-        """Wait for it; without a checkpoint if few have come."""
+        """Wait for the caller's turn; without a checkpoint if few have come."""
         if not self._is_led:
             now = trio.current_time()
             if now >= self._until:
@@ -57,7 +58,7 @@ class Line:
         await self._lead()
 
     async def _called_to_lead(self) -> bool:
-        """Return, once it is the turn, whether to lead from here on."""
+        """Wait for the caller's turn; return whether it leads from here on."""
         task = current_task()
         self.waiting.append(task)
 
@@ -83,7 +84,7 @@ class Line:
 
 
 class Crowd:
-    """Those that come to one event loop, and those that leave."""
+    """The connections that come to one event loop, and the connections that leave it."""
 
     __slots__ = ("_arriving", "_leaving", "news")
 
@@ -91,7 +92,7 @@ class Crowd:
         self._arriving = Line(self)
         self._leaving = Line()
         self.news = 0
-        """What has come to connections that are neither new nor at their end, in this pass."""
+        """The number of reads in this pass from connections that are neither new nor at their end."""
 
     @property
     def is_full(self) -> bool:
@@ -107,7 +108,7 @@ class Crowd:
         await self._leaving.turn()
 
     def most(self) -> int:
-        """Return how many that come are let on after a pass."""
+        """Return how many newcomers are let on after a pass."""
         most, self.news = max(FEW, self.news // 2), 0
         return most
 

@@ -1,4 +1,4 @@
-"""The network of nodes that name none."""
+"""The network of a node that is given none."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ _STRETCH: Final = 64  # frames that are taken in before others have a turn
 _BREAK: Final = RejectData(data=b"")  # an event that no open connection has: to tell of the end of a stretch
 
 DETAIL_SECONDS: Final = 1.0
-"""For the reason of a refusal, whose status is known by then."""
+"""Seconds to wait for the reason of a refusal, whose status is known by then."""
 
 DETAIL_BYTES: Final = 8192
 
@@ -111,10 +111,10 @@ class FrameCodec(WSConnection):
     """wsproto's connection, with short cuts for whole texts and binary frames once it is open.
 
     Before `begin` it does the handshake, and keeps what comes behind it. After that a complete, well-formed,
-    unfragmented text frame goes straight to `sink`. What has come of a binary frame, complete or not, is an
-    event of the kind that wsproto has, which would copy each byte four times more. Every other frame is
-    wsproto's, byte by byte as it comes, and after it the short cuts are open again: of a text in parts, it
-    finds what is not UTF-8 before the text has ended. Without `fast` all frames are wsproto's.
+    unfragmented text frame goes straight to `sink`. The bytes that have come of a binary frame, complete or
+    not, become an event like wsproto's, which itself would copy each byte four times more. wsproto decodes
+    every other frame, byte by byte as it comes, and after it the short cuts are open again: in a text in
+    parts, it finds what is not UTF-8 before the text has ended. Without `fast` wsproto decodes all frames.
     """
 
     def __init__(self, kind: ConnectionType, *, limit: int, fast: bool, masks: Masks) -> None:
@@ -237,8 +237,8 @@ class FrameCodec(WSConnection):
     def take(self, data: bytes) -> bool:
         """Take what came, and return whether the sink has all of it: if not, `events` tells what it was.
 
-        As `receive_data` and `events`, in one step for what nearly every read of an open connection gives:
-        whole texts, and nothing before or behind them.
+        It does as `receive_data` and `events`, in one step for what nearly every read of an open connection
+        gives: whole texts, and nothing before or behind them.
         """
         connection, sink = self.connection, self._sink
         state = None if connection is None else connection.state
@@ -287,7 +287,7 @@ class FrameCodec(WSConnection):
         self._buffer, self._at = b"", 0
 
     def events(self) -> Generator[Event]:
-        """Return what came, one by one: what is done with one may matter to the next."""
+        """Yield what came, event by event: handling one may change the next."""
         if self._sink is None:
             yield from super().events()
         elif self._fast:
@@ -499,21 +499,21 @@ class Wire(WebSocketConnection):
     ) -> None:
         """Pass events to the listener from now on; before that nothing is read.
 
-        While `is_behind` says so, reading waits for others to have their turns. What a message in progress
-        takes is charged to `account`; the whole of it has to come within `message_seconds`.
+        While `is_behind` returns True, reading waits until other tasks have had their turns. The memory of a
+        message in progress is charged to `account`; all of it has to come within `message_seconds`.
         """
         self._owner, self._incoming = owner, IncomingMessage(account, message_seconds, is_behind)
         self.codec.begin(owner.on_text)
-        # what the reader needs no more of an idle connection's memory
+        # memory of an idle connection that the reader does not need
         del self._send_channel, self._recv_channel, self._pings, self._connection_proposal, self._stream_lock
         del self._open_handshake, self._close_handshake, self._for_testing_peer_closed_connection
 
     def drop(self) -> None:
-        """Let go of what came of a message that will not be whole."""
+        """Release what came of a message that will not be whole."""
         self._incoming.drop()
 
     def end(self) -> None:
-        """Let go of the owner, and of what came of a message that will not be whole."""
+        """Release the owner, and what came of a message that will not be whole."""
         self.drop()
         self._owner, self._incoming = None, IncomingMessage()
         self.codec.end()
@@ -537,7 +537,7 @@ class Wire(WebSocketConnection):
                 else:
                     is_live = type(event) is not CloseConnection or codec.state in _LIVE
                     self._incoming.take(event, owner, is_live=is_live)
-            event = data = None  # a name that stays keeps what was read, of each connection that waits
+            event = data = None  # else each connection that waits would keep what it read last
             if codec.is_between or codec.deaf or not codec.is_midway:
                 midway = None
             elif midway is None or midway[0] != owner.messages_in:
@@ -569,9 +569,9 @@ class Wire(WebSocketConnection):
 
 
 async def _give_way(is_behind: Callable[[], bool]) -> None:
-    """Yield to other tasks, first to those that take up what has come: so TCP holds its sender back.
+    """Let other tasks take up what has come before more is read: so TCP holds its sender back.
 
-    Not for ever: what comes next may be what they wait for.
+    Not for ever: they may wait for what comes next.
     """
     for _ in range(64):
         await checkpoint()

@@ -123,11 +123,11 @@ class ClientConnection:
 
     def __init__(self, peer: str, budget: Budget) -> None:
         self.peer = peer
-        self.account = budget.open(bool)  # of what it holds in memory; it gives way by what serves it
+        self.account = budget.open(bool)  # for what it holds in memory; the code that serves it gives way
         self.certificate: ClientCertificate | None = None
         self.scope = trio.CancelScope()
-        self.requests = 0  # that were handed on
-        self.bare = False  # the answer under way has no body: it is one to HEAD
+        self.requests = 0  # requests that were handed on
+        self.bare = False  # the answer under way has no body: it answers a HEAD
         self.end = ""  # why it was refused, or "failed"
         self.place: dict[ClientConnection, None] | None = None
 
@@ -164,19 +164,19 @@ class ClientConnections:
         return True
 
     def wait(self, client: ClientConnection) -> None:
-        """Take note that it is silent between two requests."""
+        """Note that a connection is silent between two requests."""
         self._move(client, self._idle)
 
     def serve(self, client: ClientConnection, *, upgrade: bool = False) -> None:
-        """Take note that a request of its is handed on."""
+        """Note that a request of a connection is handed on."""
         client.requests += 1
         self.requests += not upgrade
         self.upgrades += upgrade
         self._move(client, self._busy)
 
     def part(self, client: ClientConnection) -> None:
-        """Take note that it has been refused and its place is free. The slowest to read the refusal are
-        closed."""
+        """Note that a connection has been refused and its place is free. Those that are slowest to read
+        the refusal are closed."""
         if client.place is self._parting:
             return
         if len(self._parting) >= self._options.max_half_open:
@@ -184,13 +184,13 @@ class ClientConnections:
         self._move(client, self._parting)
 
     def leave(self, client: ClientConnection) -> None:
-        """Take note that the connection is closed."""
+        """Note that a connection is closed."""
         self._open -= 1
         self._ends[client.end or ("served" if client.requests else "left")] += 1
         self._move(client, None)
 
     def end_idle(self) -> None:
-        """Close what is silent between two requests."""
+        """Close the connections that are silent between two requests."""
         for client in list(self._idle):
             self._dismiss(client, "")
 
@@ -236,13 +236,13 @@ class FrontDoor:
     `route` is called with each well-formed `Upgrade`; it must not block. Its `Accept.serve` has the
     connection until it returns or is cancelled, and is to call its `run`; the stream is closed behind it in
     any case.
-    `app` is an ASGI application, spoken to in `http` scopes only: no lifespan. Without one, what is no
-    WebSocket is answered 426. `tls`: the context of a server, None for plain TCP.
+    `app` is an ASGI application, spoken to in `http` scopes only: no lifespan. Without one, every
+    other request is answered 426. `tls`: the context of a server, None for plain TCP.
 
     What `route`, `serve` or `app` raise ends one connection and goes to `on_failure`, once per connection;
     it must not block or raise. What is no `Exception`, such as KeyboardInterrupt, ends `serve`. `on_refusal`
-    is called with a line for each TLS handshake that fails: who it was, and why. Any peer can have it called
-    as often as it connects. `now` returns the time of day for `Date` headers; without it there are none. What
+    is called with a line for each TLS handshake that fails: with whom, and why. Any peer can cause a call
+    with each connection. `now` returns the time of day for `Date` headers; without it there are none. What
     peers hold in memory is charged to `budget`; without one, this door has its own.
     """
 
@@ -338,7 +338,7 @@ class FrontDoor:
         self._on_failure(error)
 
     def _failed_in_part(self, client: ClientConnection, group: BaseExceptionGroup[BaseException]) -> None:
-        """Report the exceptions of a group that has worse in it, and let the worse go on."""
+        """Report the exceptions of a group, and raise what is worse in it."""
         worse, errors = group.split(lambda each: not isinstance(each, Exception | BaseExceptionGroup))
         if errors is not None:
             self._failed(client, errors)
@@ -348,7 +348,7 @@ class FrontDoor:
     async def _receive(
         self, client: ClientConnection, raw: trio.abc.Stream, *, admitted: bool
     ) -> _Serve | None:
-        """Converse over HTTP; return what serves the WebSocket that has come of it, if one has."""
+        """Converse over HTTP; if that leads to a WebSocket, return what serves it."""
         stream = raw if self._tls is None else await self._secured(client, raw, self._tls)
         if stream is None:
             return None
@@ -512,7 +512,7 @@ class FrontDoor:
             self._guests.part(client)
             await self._linger(stream)
         if self._is_leaving() and not outcome.rest:
-            return None  # as those who were silent between two requests when it began to leave
+            return None  # as connections that were idle when the door began to close
         return outcome.rest
 
     def _is_leaving(self) -> bool:

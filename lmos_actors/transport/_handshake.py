@@ -49,9 +49,9 @@ async def connect(
     """Connect to a WebSocket server and do the handshake.
 
     `headers` go with the request; `tls` None trusts the system's certificates; `masks` returns random
-    bytes to mask frames with. What the server makes this end hold is charged to `budget`, or to
-    one of its own. Raises ConnectFailed, within twice `handshake_seconds`; ConfigError
-    if the URL is none, or a header cannot be sent.
+    bytes to mask frames with. What the server makes this end hold is charged to `budget`, or to a budget of
+    this connection alone. Raises ConnectFailed, within twice `handshake_seconds`; ConfigError if the URL is
+    invalid, or a header cannot be sent.
     """
     options = _DEFAULTS if options is None else options
     endpoint = endpoint_of(url)
@@ -108,12 +108,12 @@ async def accept(
     options: ConnectionOptions | None = None,
     account: Account | None = None,
 ) -> Connection:
-    """Do the server's handshake over a stream of which `head` has been read: an upgrade and what followed it.
+    """Do the server's handshake over a stream; `head` has been read from it: an upgrade and what followed.
 
-    Answers 101 with `subprotocol`, which the peer must have offered, and `headers`. An upgrade that is none
-    is answered with 400 or 426; then, as when the peer is gone or does not take the answer, the stream is
-    closed and ConnectionLost raised. What the client makes this end hold is charged to `account`, or to one
-    of its own.
+    Answers 101 with `subprotocol`, which the peer must have offered, and `headers`. An invalid upgrade is
+    answered with 400 or 426; then, as when the peer is gone or does not take the answer, the stream is
+    closed and ConnectionLost raised. What the client makes this end hold is charged to `account`, or to an
+    account of this connection alone.
     """
     options = _DEFAULTS if options is None else options
     wire = Wire(stream, _codec(ConnectionType.SERVER, options, random_masks))

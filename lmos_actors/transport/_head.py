@@ -1,6 +1,6 @@
 """The head of an HTTP request: read from bytes as they come, and checked before anything acts on it.
 
-h11 parses it. What is refused here beyond that is what parsers are known to read in different ways (RFC 9112,
+h11 parses it. Beyond that, this file refuses what parsers are known to read in different ways (RFC 9112,
 11.2: request smuggling), and what the WebSocket library does not survive. Nothing here does input or output.
 """
 
@@ -39,7 +39,7 @@ ALLOWED = ((b"Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
 
 
 class Refused(Exception):
-    """The request is answered by the door: `status`, `why` in a few words, `kind` for the statistics."""
+    """A request that the door refuses: `status`, `why` in a few words, `kind` for the statistics."""
 
     def __init__(self, status: int, why: str, kind: str, headers: Headers = ()) -> None:
         self.status = status
@@ -51,7 +51,7 @@ class Refused(Exception):
 
 @attrs.frozen
 class Head:
-    """One request but for its body: `target` is a path with its query, names of headers are lower-cased.
+    """One request without its body: `target` is a path with its query, names of headers are lower-cased.
 
     Credentials among the headers are not shown by `repr`.
     """
@@ -61,7 +61,7 @@ class Head:
     version: str
     headers: Headers = attrs.field(converter=hide)
     raw: bytes = attrs.field(repr=False)  # the whole of it, its empty line included
-    http: h11.Connection = attrs.field(repr=False, eq=False)  # has read it, and nothing else
+    http: h11.Connection = attrs.field(repr=False, eq=False)  # it has read the head, and nothing else
 
     @property
     def raw_path(self) -> str:
@@ -95,7 +95,7 @@ class Head:
 
 
 def refused_bytes(refused: Refused, more: Headers = (), *, bare: bool = False) -> bytes:
-    """Return the answer to what is refused, whole: problem details (RFC 9457) that say why, and the end.
+    """Return the whole answer to a refused request: problem details (RFC 9457) say why, and it closes.
 
     `more` are further headers; `bare` leaves out the text, as an answer to HEAD does.
     """
@@ -118,14 +118,14 @@ def malformed(why: str) -> Refused:
 
 
 class HeadReader:
-    """Takes the next head out of what a peer sends; what is illegal is refused as soon as it is there."""
+    """A reader of heads in what a peer sends; it refuses what is illegal as soon as it has come."""
 
     def __init__(self, data: bytes = b"", *, max_bytes: int, max_headers: int) -> None:
         self._buffer = bytearray(data)
         self._max_bytes = max_bytes
         self._max_headers = max_headers
         self._checked = 0  # bytes that were looked at
-        self._lines = 0  # among them
+        self._lines = 0  # lines in them
         self._empty_lines = 0
         self._line_is_good = False
 
@@ -281,10 +281,10 @@ class Upgrade:
 
 @attrs.frozen
 class Accept:
-    """The WebSocket is opened, with `headers` more in its answer; then `serve` has it until it returns.
+    """The answer that opens the WebSocket, with further `headers`; then `serve` has it until it returns.
 
-    `subprotocol` is one of those offered, or None. `options` are for this connection, None: those of the
-    front door.
+    `subprotocol` is one of those offered, or None. `options` are for this connection; None: the front
+    door's.
     """
 
     subprotocol: str | None
@@ -295,9 +295,9 @@ class Accept:
 
 @attrs.frozen
 class Refuse:
-    """The WebSocket is not opened: an HTTP status from 400 up, and a short reason for the peer.
+    """The answer that opens no WebSocket: an HTTP status from 400 up, and a short reason for the peer.
 
-    `headers` are further ones of the answer.
+    `headers` are further headers of the answer.
     """
 
     status: int
@@ -350,10 +350,10 @@ def _wrong(why: str) -> Refused:
 
 
 def same_origin(upgrade: Upgrade, allowed: Iterable[str] = ()) -> bool:
-    """Whether a page may open this WebSocket: one of this very host, or of an `allowed` origin.
+    """Return whether a page may open this WebSocket: it is of this very host, or of an `allowed` origin.
 
     An origin is written as browsers write it, "https://example.org". Programs that are no browsers send no
-    Origin: for them the answer is True, since they could send any. Behind a proxy that changes Host, name
+    Origin: True for them, since they could send any. Behind a proxy that changes Host, name
     the outer origin in `allowed`.
     """
     headers = dict(upgrade.headers)

@@ -1,6 +1,6 @@
 """Messages of an open WebSocket connection on their way to its owner: parts put together, pings, the Close.
 
-What is put together is charged to the account of the connection.
+Parts that wait for the others are charged to the account of the connection.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ LARGE: Final = 4_096
 
 
 class MessageParts:
-    """A message that comes in parts, in pieces of which none is moved any more.
+    """A message that comes in parts, kept in pieces that are never moved.
 
-    In one buffer that grows with each part, those of many connections would leave gaps behind wherever they
-    grow, of twice as much memory as they have bytes.
+    If each message had one buffer that grows, the buffers of many connections would leave gaps behind as they
+    grow, and take twice as much memory as they have bytes.
     """
 
     __slots__ = ("_last", "_pieces", "size")
@@ -65,8 +65,8 @@ class MessageParts:
 class IncomingMessage:
     """The parts of a message that comes in fragments, or in several reads.
 
-    The whole of it has to come within `seconds`; `is_behind` is its host's. They are not attributes of the
-    wire: it has thirty already, and an object with more takes a kilobyte more.
+    All of it has to come within `seconds`; `is_behind` is the handler's. They are not attributes of the wire:
+    it has thirty already, and an object with more takes a kilobyte more.
     """
 
     __slots__ = ("_account", "_parts", "is_behind", "seconds")
@@ -83,7 +83,7 @@ class IncomingMessage:
         self.is_behind = is_behind
 
     def drop(self) -> None:
-        """Let go of the parts of a message in progress."""
+        """Release the parts of a message in progress."""
         parts, self._parts = self._parts, None
         if parts is not None and self._account is not None:
             self._account.release(parts.size)

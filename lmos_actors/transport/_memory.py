@@ -80,7 +80,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         return max(taken, 0)
 
     def _carry(self, data: bytes | memoryview) -> None:
-        """Bring bytes to the other end, for which there is room."""
+        """Bring bytes to the other end, which has room for them."""
         self._out.data += data
         if self._other is not None:
             self._other._reader.wake()
@@ -157,7 +157,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
             self._when_closed()
 
     def _leave(self) -> None:
-        """Have the other end see that nobody reads any more what it sends."""
+        """Let the other end see that nobody reads any more what it sends."""
         self._in.gone = True
 
     async def aclose(self) -> None:
@@ -166,7 +166,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         await checkpoint()
 
     def _break_here(self, why: str) -> None:
-        """Break this end alone; what the other one sends is read by nobody."""
+        """Break this end alone; nobody reads what the other one sends."""
         room, pipe = self._out.room, Pipe(0)
         pipe.broken = why
         self._in = self._out = pipe
@@ -190,7 +190,7 @@ def memory_pair(buffer: int = _CHUNK) -> tuple[MemoryStream, MemoryStream]:
 
 
 def pair_of(kind: type[S], buffer: int) -> tuple[S, S]:
-    """Make two ends of one stream of a kind; each direction holds `buffer` bytes at most."""
+    """Make two ends of one stream, of a class; each direction holds `buffer` bytes at most."""
     there, back = Pipe(buffer), Pipe(buffer)
     left, right = kind(back, there), kind(there, back)
     left._other, right._other = right, left  # pyright: ignore[reportPrivateUsage]

@@ -32,7 +32,7 @@ _NAMES_USER: Final = re.compile(r"[^/?#]*//[^/?#]*@")
 class Endpoint:
     """The place that a URL leads to: `host` without brackets, `target` the path with its query, at least "/".
 
-    `elsewhere`: to another machine than this one, whatever the name of its host is resolved to.
+    `elsewhere`: it has to be another machine than this one, whatever the name of its host resolves to.
     """
 
     secure: bool
@@ -112,8 +112,7 @@ class Network(Protocol):
         """Connect; where the endpoint is secure, the TLS handshake is done when this returns.
 
         `tls` None means the usual trust in the system's certificates. Raises ConnectFailed, also where the
-        endpoint is to be elsewhere and its name leads to this machine. No deadline of its own: the caller has
-        one.
+        endpoint is to be elsewhere and its name leads to this machine. It has no deadline; the caller has.
         """
         ...
 
@@ -161,7 +160,7 @@ def cut_off(url: str, error: Exception, *, secure: bool, before: str = "") -> Co
 def why_cut(error: Exception, *, secure: bool) -> str:
     """Return why the first answer of a server has not come.
 
-    In TLS 1.3 a client learns only then that its certificate was not taken, and of some servers not even why.
+    In TLS 1.3 a client learns only then that its certificate was refused, and some servers do not say why.
     """
     cause = error.__cause__
     if isinstance(cause, ssl.SSLError):
@@ -194,7 +193,7 @@ def detail_of(content_type: str, body: bytes) -> str:
 
 
 def answered(status: int, phrase: str, detail: str) -> str:
-    """Return what a server answered in place of what was asked for, in one line."""
+    """Return a line that says what a server answered in place of what was asked for."""
     return f"it answered {status} {phrase}".rstrip() + (f": {detail}" if detail else "")
 
 
@@ -214,10 +213,10 @@ def is_here(host: str) -> bool:
 
 
 def leads_astray(source_url: str, url: str) -> bool:
-    """Return whether what stands at one URL leads to another that only its reader's own machine has.
+    """Return whether a document at one URL leads to a URL that means the machine of whoever reads it.
 
-    What stands at this machine may lead anywhere; what another host says of `localhost` is about that host.
-    A URL whose host is yet to be filled in may lead anywhere.
+    A document of this machine may lead anywhere; another host that names `localhost` means itself. A URL
+    whose host is yet to be filled in may lead anywhere.
     """
     if is_here(endpoint_of(source_url).host):
         return False

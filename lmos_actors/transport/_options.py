@@ -80,7 +80,7 @@ class Ended:
 class Handler(Protocol):
     """The user of a connection, called from its tasks. Its methods do not wait, and do not raise.
 
-    What raises all the same ends the connection with 1011, and comes out of `Connection.run`.
+    An exception all the same ends the connection with 1011, and `Connection.run` raises it.
     """
 
     def text(self, text: str) -> None:
@@ -92,15 +92,15 @@ class Handler(Protocol):
         ...
 
     def frames(self, room: int) -> list[bytes]:
-        """Return messages to be sent, oldest first, until they have `room` bytes or more; none: none waits.
+        """Return messages to send, oldest first, until they have `room` bytes or more; empty if none waits.
 
         Plain `bytes` are the UTF-8 of a text message, `server_text` makes one that many connections share;
         instances of another subclass of bytes are a binary message.
         """
         ...
 
-    # where it has `is_behind()` too, nothing more is read, for a while, as long as that is true;
-    # where it has `overdrawn()` too, that is called when it has to let go, in a later step, of what it holds
+    # A handler may have `is_behind()`: nothing more is read, for a while, as long as that returns True.
+    # It may have `overdrawn()`: that is called when it has to release, in a later step, what it holds.
 
 
 class FrameListener(Protocol):
@@ -140,4 +140,4 @@ class Bucket:
 
 
 def drop(_: object) -> None:
-    """Take what comes while there is no handler: nothing does."""
+    """Do nothing: this stands for a handler while there is none, and nothing comes."""

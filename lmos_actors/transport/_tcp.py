@@ -35,7 +35,7 @@ _NO_LINGER: Final = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 class DirectStream(trio.abc.HalfCloseableStream):
     """A TCP stream that waits before it reads, and sends without a checkpoint what the kernel takes at once.
 
-    A peer that asks and waits has nothing to be read yet: trying first would be a system call in vain. After
+    A peer that asks and waits has sent nothing more yet: trying first would be a system call in vain. After
     a read that filled its buffer there is likely more, so that one is tried, after a checkpoint.
     """
 
@@ -177,8 +177,8 @@ class TcpListener:
         """Wait for the next connection; where descriptors run out, until some are free.
 
         Raises trio.ClosedResourceError once the listener is closed. Several that wait are accepted without a
-        pass of the loop between them: with one a pass, the last of many that come at once would wait for as
-        many turns of those before it as there are of these.
+        pass of the loop between them: with one in each pass, the last of many that come at once would wait
+        for the turns of all those before it.
         """
         self._at_once += 1
         if self._at_once < 24:
@@ -290,14 +290,14 @@ def _bound(family: int, kind: int, proto: int, address: tuple[object, ...]) -> s
 
 
 def _why(error: OSError) -> str:
-    """Return what went wrong with an address; trio groups what went wrong with several."""
+    """Return what went wrong with an address; for several addresses trio raises a group."""
     group = group_of(error.__cause__ or error)
     leaves = (error,) if group is None else group.exceptions
     return "; ".join(dict.fromkeys(map(_text, leaves)))
 
 
 def _text(error: BaseException) -> str:
-    """Return what the system says of it; trio adds the address as Python writes it."""
+    """Return the system's words for an error; trio adds the address as Python writes it."""
     if not isinstance(error, OSError):
         return str(error)
     if error.errno is not None and error.errno > 0 and not isinstance(error, socket.gaierror):

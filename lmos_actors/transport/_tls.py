@@ -75,7 +75,7 @@ def why_failed(error: BaseException) -> str:
 
 
 def why_refused(error: ssl.SSLError) -> tuple[str, bool]:
-    """Return why a server's handshake failed, and whether that was for the client's certificate."""
+    """Return why a server's handshake failed, and whether the client's certificate was the reason."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client certificate was refused: {_why_unverified(error)}", True
     if error.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
@@ -125,7 +125,7 @@ _NAMES: Final = {
     "IP Address": re.compile(r"[0-9a-fA-F.:]+"),
     "URI": re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+"),
 }
-"""The kinds of alternative names that are names, each as no other kind can be written."""
+"""The kinds of alternative names that count, each in a form that no other kind can have."""
 
 _SPECIAL: Final = re.compile(r'[,+"\\<>;=\x00]|^[ #]| $')
 
@@ -134,9 +134,10 @@ _SPECIAL: Final = re.compile(r'[,+"\\<>;=\x00]|^[ #]| $')
 class ClientCertificate:
     """The certificate of a client, which TLS has verified.
 
-    `subject` is its distinguished name as RFC 4514 writes it, `names` are those that it was made out for
-    (its alternative names that are of hosts, addresses, mail or URIs; where it has none of any kind, its
-    common name), `fingerprint` is the SHA-256 of its DER form in lower-case hexadecimal digits.
+    `subject` is its distinguished name as RFC 4514 writes it, `names` are the names that it was made out for
+    (alternative names that are host names, IP addresses, mail addresses or URIs; its common name where it has
+    no alternative name of any kind), `fingerprint` is the SHA-256 of its DER form in lower-case hexadecimal
+    digits.
     """
 
     subject: str
@@ -166,7 +167,7 @@ def certificate_of(stream: trio.SSLStream[Any], tls: ssl.SSLContext) -> ClientCe
 
 
 def _subject(parts: Any) -> str:
-    """Write a distinguished name; what is most specific comes first."""
+    """Write a distinguished name; the most specific part comes first."""
     said = ("+".join(f"{_SHORT.get(kind, kind)}={_escaped(value)}" for kind, value in part) for part in parts)
     return ",".join(reversed(list(said)))
 

@@ -90,7 +90,7 @@ class Connection:
         self._scope: trio.CancelScope | None = None
         self._beat = options.heartbeat_seconds  # until the heartbeat is looked at again
         self._patience = options.write_seconds
-        self._rest = b""  # of the batch that is being sent
+        self._rest = b""  # what is left of the batch that is being sent
         self._sending = False  # and the stream waits for the peer to take it
         self._is_more = False  # there is likely more than this batch
         self._is_last = False  # nothing may be sent after this batch
@@ -166,7 +166,7 @@ class Connection:
         self.wake()
 
     def break_off(self, why: str) -> None:
-        """End the connection without a Close, as of a peer that is gone. Never blocks."""
+        """End the connection without a Close, as if the peer were gone. Never blocks."""
         self._break(why)
 
     @property
@@ -255,7 +255,7 @@ class Connection:
             self.wake()
 
     def on_pong(self) -> None:
-        """Take note of a pong, which shows nothing but that the peer is alive."""
+        """Note a pong, which shows nothing but that the peer is alive."""
         self.on_trifle()
         self._ponged = True
 
@@ -448,7 +448,7 @@ class Connection:
         return found
 
     def _is_flushed(self) -> bool:
-        """Return whether a handler that always has more has had its time, as we were asked to close."""
+        """Return whether the time of the handler to send more is over, since we were asked to close."""
         if self._flush_by is None:
             self._flush_by = trio.current_time() + self._options.write_seconds
         return trio.current_time() >= self._flush_by
