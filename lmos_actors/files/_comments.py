@@ -71,7 +71,7 @@ class Entry:
 
 @attrs.define(eq=False)
 class Commented:
-    """Whole text: its value, and the comments before it; `blank`: a blank line follows those."""
+    """Whole text: its value, and the comments before it; `blank`: a blank line follows them."""
 
     value: Value
     head: list[str]

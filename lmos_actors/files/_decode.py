@@ -119,7 +119,7 @@ def decode(
 
 
 def _key_for_any(takes: Iterable[Any]) -> str | None:
-    """Return the first key of a struct among some types if that takes any data, such as `eq`."""
+    """Return the first key of the first struct whose first key takes any data, such as `eq`; else None."""
     for part in takes:
         first = fields_of(split(part)[0])[:1] if is_struct(part) else ()
         if first and any(is_open(each) for each in branches(first[0].type)):
@@ -172,7 +172,7 @@ class _Walk:
         return self.add_mistake(path, f"expected {describe(declared)}, saw {description_of(data)}{hint}")
 
     def _mistakes_of_nearest(self, structs: list[Any], data: dict[str, Any], path: DataPath) -> _Invalid:
-        """Record the mistakes of one of several structs without tags: that of the first known key."""
+        """Record the mistakes of one of several structs without tags: the one with the first known key."""
         known = {field.key: struct for struct in structs for field in fields_of(split(struct)[0])}
         for key in data:
             if key in known:
@@ -338,7 +338,7 @@ class _Walk:
         return near
 
 
-# ---- types, as they are needed again and again: the hash of most of them is that of all that is in them
+# ---- facts about a type, found together: hashing most types means hashing all that is in them
 
 
 @attrs.frozen
@@ -347,7 +347,7 @@ class _Choice:
 
     candidates: list[Any]
     kinds: dict[str, Any]
-    """The tagged ones of them, structs by the words of their tags; `tag_field` is the key of these."""
+    """The tagged structs among them, by the words of their tags; `tag_field` is the key of the tags."""
     tag_field: str
     later: frozenset[str]
 
@@ -367,7 +367,7 @@ class _Form:
 
 @attrs.frozen
 class _Layout:
-    """The keys of a struct: `known` are all, with its tag, in order; so are `keys`."""
+    """The keys of a struct: `known` are all in order, with its tag; `keys` are the same as a set."""
 
     fields: dict[str, Field]
     known: tuple[str, ...]

@@ -67,14 +67,14 @@ class Document:
         return self._tree.source.text
 
     def with_parts(self, parts: Mapping[str, tuple[Document, DataPath]]) -> Document:
-        """Return this document with keys at its top that stand in others, each there at a path.
+        """Return this document with keys at its top that stand in other documents, each at a path there.
 
-        Mistakes, notes and places below such a key are those of the other document; `data` is without them.
+        Mistakes, notes and places below such a key come from the other document; `data` is without them.
         """
         return Document(self._tree, self.path, parts)
 
     def _elsewhere(self, path: DataPath) -> tuple[Document, DataPath] | None:
-        """Return where a path leads that is in another document."""
+        """Return the other document that a path leads to, and the path there; None without one."""
         found = self._parts.get(str(path[0])) if path else None
         return None if found is None else (found[0], (*found[1], *path[1:]))
 
@@ -146,7 +146,7 @@ class Document:
 def read(path: str | os.PathLike[str], *, limit: int | None = None, copy: Path | None = None) -> Document:
     """Return a YAML, JSON or TOML file of at most `limit` bytes, by its suffix. Blocks on the disk.
 
-    With `copy` the text is that of a copy of it, made earlier. The default limit is the environment variable
+    With `copy` the text comes from a copy of it, made earlier. The default limit is the environment variable
     LMOS_ACTORS_MAX_FILE, else 1 MiB. Raises ConfigError if that is not a size; FileError if the file is
     missing, unreadable, not a regular file, too large, not UTF-8 (a byte order mark is skipped), or not in
     its format.
@@ -177,7 +177,7 @@ def parse(text: str, *, name: str, format: Format = "yaml", path: Path | None = 
         )
     reader: Callable[[Source], Tree] = read_json if format == "json" else read_yaml
     if format == "toml":
-        from ._toml import read_toml  # few files are
+        from ._toml import read_toml  # few files are TOML
 
         reader = read_toml
     try:

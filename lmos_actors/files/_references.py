@@ -20,7 +20,7 @@ _DOTTED = re.compile(r"([A-Za-z_][\w-]*)([.:])(.+)")
 _NAME = re.compile(r"[^\W\d][\w-]*")
 
 REPLICA: Final = "replica"
-"""The one reference without a namespace: the number of a process of its group."""
+"""The one reference without a namespace: the number of a process in its group."""
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""Refusal of YAML that the parsers read otherwise than YAML 1.2 says, or otherwise than one another.
+"""Refusal of YAML that the parsers read in another way than YAML 1.2, or than one another.
 
 Both parsers follow YAML 1.1, and take some texts that are not YAML. This file compares their events with the
 text: what stands between two scalars (`_between`), how a scalar is written, and how far lines are indented.
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LINE_ENDS: Final = re.compile("[\x85\u2028\u2029]")
-"""Line ends of YAML 1.1, which are characters as others in YAML 1.2."""
+"""Line ends of YAML 1.1, which are ordinary characters in YAML 1.2."""
 _DIRECTIVE: Final = re.compile(r"(?:[ \t]*(?:#.*)?[\r\n]|%YAML +1\.2 *(?: #.*)?[\r\n])*+(?=%)")
 _SIGN: Final = re.compile(r"#[^\r\n]*|(?<![^\r\n]) *\t|[&!][^\s,\[\]{}]*|[?:,\[\]{}]")
 _CLOSED: Final = ('"', "]", "}")
-"""Signs after which a ":" needs no space below."""
+"""Last signs after which a ":" in brackets needs no space behind it."""
 _HEADER: Final = re.compile(r"[|>]([-+0-9]*)(?: +#[^\r\n]*| *)(?=[\r\n]|\Z)")
 _BLANK_LINES: Final = re.compile(r"[^\r\n]*(?:[\r\n] *(?=[\r\n]|\Z))*[\r\n]( *)(?=([^ \r\n]))")
 """The first line of a block scalar and blank lines below, then the indentation of the next line."""
@@ -46,7 +46,7 @@ class _Checks:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        """End of what is checked."""
+        """Offset up to which the text is checked."""
         self.flow = 0
         self.columns = [-1]
         """Columns of the block lists and mappings around."""
