@@ -289,7 +289,7 @@ class Account:
             self._budget.changed(self, -size)
 
     def grant(self, size: int) -> bool:
-        """Set the grant to `size` bytes; return whether that was done. It can be lowered unless spent."""
+        """Set the grant to `size` bytes; return whether that was done. Less is refused only once spent."""
         more = size - self.granted
         if self.is_spent or (more > 0 and not self._budget.may_grant(self, size)):
             return False

@@ -30,7 +30,7 @@ class SecretBytes(bytes):
 
 
 def hide(headers: Headers) -> Headers:
-    """Return the headers with the values of those that carry credentials as `SecretBytes`.
+    """Return the headers; values of headers that carry credentials become `SecretBytes`.
 
     Names have to be in lower case.
     """

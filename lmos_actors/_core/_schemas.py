@@ -31,7 +31,7 @@ def schema_problem(schema: str) -> str | None:
 
 
 def schema_complaint(schema: str, value: Any, *, formats: bool = False) -> str | None:
-    """Return what is wrong with a value by a schema as JSON text; None if nothing is.
+    """Return what a schema, given as JSON text, finds wrong with a value; None if nothing.
 
     With `formats`, the formats of texts count, such as `date`.
     """

@@ -100,7 +100,7 @@ class Crowd:
         return len(self._arriving.waiting) >= WAITING
 
     async def arrive(self) -> None:
-        """Wait for the turn of a connection of which something has come for the first time."""
+        """Wait for the turn of a connection whose first bytes have come."""
         await self._arriving.turn()
 
     async def leave(self) -> None:
