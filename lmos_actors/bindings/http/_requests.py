@@ -55,14 +55,18 @@ class HttpRequest(Request):
         self.verb = ""
         self.weight = 0  # about the bytes of memory that its input takes
         self.ask: AgentRequest | None = None
-        self.parts = parts_of(scope["raw_path"])
+        # further parts than any resource has stay one; each is decoded on its own: "%2f" separates nothing,
+        # and "." and ".." are names like any other
+        self.parts = scope["raw_path"][len(PREFIX) :].decode("ascii", "replace").split("/", MOST_PARTS)
+        if b"%" in scope["raw_path"]:
+            self.parts = [unquote(part) for part in self.parts]
         state: dict[str, Any] = scope.get("state") or {}
         self.admission: Any = state.get("admission")
         self.sees: Sees = state.get("sees", anything)
         client = scope.get("client")
         self.label = "" if client is None else f"{client[0]}:{client[1]}"
         self.principal = principal_of(self.admission)
-        self._header_names = {name for name, _ in scope["headers"]}
+        self._header_names = dict(scope["headers"])  # for their names alone: some occur more than once
 
     @property
     def reads(self) -> bool:
@@ -118,6 +122,8 @@ class HttpRequest(Request):
 
     def remaining(self) -> float | None:
         """Return the seconds until the consumer gives up. Raises InvalidInput if it is not a number."""
+        if b"lmos-remaining" not in self._header_names:
+            return None
         text = self.header(b"lmos-remaining")
         if text is None:
             return None
@@ -153,16 +159,6 @@ class HttpRequest(Request):
         """Return the seconds for which the consumer prefers to wait, None without a preference."""
         text = self.preferences().get("wait", "")
         return float(text) if _NUMBER.fullmatch(text) else None
-
-
-def parts_of(raw_path: bytes) -> list[str]:
-    """Return the parts of a path below `/agents/`, each percent-decoded on its own.
-
-    So a "%2f" separates nothing, and "." and ".." are names like any other. If there are more parts than any
-    resource has, one part stands for all further ones.
-    """
-    found = raw_path[len(PREFIX) :].decode("ascii", "replace").split("/", MOST_PARTS)
-    return [unquote(part) if "%" in part else part for part in found]
 
 
 # ---- media types (RFC 9110, 8.3 and 12.5.1)
@@ -251,5 +247,7 @@ def has_tag(headers: Headers, name: str, tag: str) -> bool:
     Weak tags count as others do, but for If-Match (13.1.1).
     """
     weak = "" if name == "if-match" else "W/"
-    tags = [each.strip().removeprefix(weak) for value in headers.getlist(name) for each in value.split(",")]
-    return tag in tags or "*" in tags
+    for each in ",".join(headers.getlist(name)).split(","):
+        if each.strip().removeprefix(weak) in (tag, "*"):
+            return True
+    return False

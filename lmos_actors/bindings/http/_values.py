@@ -13,7 +13,7 @@ from lmos_actors.actors import MISSING
 from lmos_actors.errors import InvalidInput
 from lmos_actors.protocol.lmos import Limits, beyond, written
 
-from ..exposure._values import plain, plain_members
+from ..exposure._values import PLAIN, plain, plain_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -80,7 +80,7 @@ def fitting(value: Any, check: Callable[[Any], object]) -> Any:
 def written_value(value: Any) -> bytes:
     """Return a value as JSON. Raises LocalProtocolError, or what `plain` raises, if JSON cannot hold
     it."""
-    return written(plain(value))
+    return written(value if type(value) in PLAIN else plain(value))
 
 
 def written_members(values: dict[str, Any]) -> bytes:
