@@ -183,7 +183,13 @@ def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Ta
         raise ConfigError(why + _links_of(description), place)
     form = next(sockets_of(description, url), None)
     if form is None and not _is_on_web(description, url, thing):
-        raise ConfigError(_why_nowhere(description) + _links_of(description), place)
+        why = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r}), nor for HTTP"
+        faults = description.faults
+        if faults:
+            listed = "; ".join(f"{pointer(each.place) or '/'} {each.message}" for each in faults[:SHOWN])
+            more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
+            why = f"{why}; the description is wrong: {listed}{more}"
+        raise ConfigError(why + _links_of(description), place)
     thing_id = description.id or url or (place if form is None else None)  # HTTP needs no id
     if thing_id is None:
         raise ConfigError("the description has no id", place)
@@ -196,14 +202,6 @@ def _is_on_web(description: Description, url: str | None, thing: str | None) -> 
     if thing is None and is_at_root and any(link.rel == "item" for link in description.links or ()):
         return False
     return bool(HttpOperations(description, url).origins())
-
-
-def _why_nowhere(description: Description) -> str:
-    why = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r}), nor for HTTP"
-    faults = description.faults
-    listed = "; ".join(f"{pointer(each.place) or '/'} {each.message}" for each in faults[:SHOWN])
-    more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
-    return f"{why}; the description is wrong: {listed}{more}" if faults else why
 
 
 def _links_of(description: Description) -> str:

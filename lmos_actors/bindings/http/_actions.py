@@ -76,7 +76,10 @@ async def invoke(tracker: HttpRequestTracker, request: HttpRequest, link: AgentO
         return None
     data = await _input(request, op)
     preferences = request.preferences()
-    if "respond-async" in preferences or _answers_later(link, op):
+    cls = class_at(link)
+    handle = None if cls is None else cls.__contract__.actions.get(op.name)
+    answers_later = handle is not None and handle.options.synchronous is False
+    if "respond-async" in preferences or answers_later:
         return await _invoke_later(tracker, request, link, op, data, preferences)
     if ASKS in preferences:
         return await _invoke_until_asked(tracker, request, link, op, data)
@@ -176,12 +179,6 @@ def _result(op: Operation, result: Any) -> Response:
     if result is None and op.result_shape is not None and op.result_shape.type in (None, type(None)):
         return no_content()
     return JsonResponse(written_value(result), UNSTORED)
-
-
-def _answers_later(link: AgentOrPool, op: Operation) -> bool:
-    cls = class_at(link)
-    handle = None if cls is None else cls.__contract__.actions.get(op.name)
-    return handle is not None and handle.options.synchronous is False
 
 
 # ---- streams: actions that have many items

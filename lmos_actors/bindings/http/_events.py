@@ -86,16 +86,13 @@ async def observe_all(
     if request.method == "HEAD":
         return only_head(EVENTS)
     with tracker.listening(link) as listening:
-        for name in _observable(representative(link)):
+        properties = properties_of(representative(link))
+        for name in [name for name, made in properties.items() if made.observable and not made.write_only]:
             place = property_key(name)
             await tracker.outcome(request, link, f"+{place}", listening.sink(place, name))
         stream = EventStream(tracker, request, listening)
         await request.send_events(stream.frames(), stream.goodbye)
     return None
-
-
-def _observable(link: Slot) -> list[str]:
-    return [name for name, made in properties_of(link).items() if made.observable and not made.write_only]
 
 
 def properties_of(link: AgentOrPool) -> Mapping[str, Property[Any]]:

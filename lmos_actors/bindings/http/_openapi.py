@@ -136,7 +136,7 @@ def openapi_text(described: Iterable[tuple[str, Description]], base: str, securi
     for name, description in described:
         paths.update(_paths_of(name, dump(description)))
     schemes = _schemes(security)
-    document = {
+    document: JsonObject = {
         "openapi": VERSION,
         "info": {"title": "Agents of an lmos_actors node", "version": "1"},
         "servers": [{"url": base}],
@@ -149,8 +149,10 @@ def openapi_text(described: Iterable[tuple[str, Description]], base: str, securi
             },
             **({"securitySchemes": schemes} if schemes else {}),
         },
-        **_demands(schemes, security),
     }
+    if schemes and security is not None:
+        anyone: list[JsonObject] = [{}] if security.admits_anonymous else []
+        document["security"] = [*({name: []} for name in schemes), *anyone]
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
@@ -178,13 +180,6 @@ _SCHEMES: Final[Mapping[str, JsonObject]] = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "auto": {"type": "mutualTLS"},
 }
-
-
-def _demands(schemes: JsonObject, security: Security | None) -> JsonObject:
-    if not schemes or security is None:
-        return {}
-    anyone: list[JsonObject] = [{}] if security.admits_anonymous else []
-    return {"security": [*({name: []} for name in schemes), *anyone]}
 
 
 # ---- one agent

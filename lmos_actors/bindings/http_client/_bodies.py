@@ -67,13 +67,10 @@ def taken(answer: WebAnswer, expected: str | None) -> Any:
     kind = answer.head.kind or essence(expected)
     if is_json(kind):
         return from_json(answer.body)
-    return from_text(answer.body) if kind.startswith("text/") else answer.body
-
-
-def from_text(data: bytes) -> str:
-    """Read a text. Raises BadAnswer."""
+    if not kind.startswith("text/"):
+        return answer.body
     try:
-        return data.decode()
+        return answer.body.decode()
     except UnicodeDecodeError:
         raise BadAnswer("it is not UTF-8 text") from None
 

@@ -72,7 +72,10 @@ async def _fetched(
         stream, here = await _connected(network, endpoint, tls, may_be_here=may_be_here)
         may_be_here = here or local
         try:
-            head = await stream.ask(WebRequest("GET", at), _with_own(headers_for(at, headers)), None)
+            own = headers_for(at, headers)
+            named = {name.lower() for name, _ in own}
+            usual = (each for each in _HEADERS if each[0].lower() not in named)
+            head = await stream.ask(WebRequest("GET", at), (*usual, *own), None)
             led = redirected(head, local=may_be_here)
             if led is None:
                 return await _text(head, stream, url), _plain(endpoint), here
@@ -88,12 +91,6 @@ async def _fetched(
 def _plain(endpoint: Endpoint) -> str:
     """Return an HTTP URL in its canonical form, such as without the default port."""
     return f"{'https' if endpoint.secure else 'http'}://{endpoint.authority}{endpoint.target}"
-
-
-def _with_own(headers: Headers) -> Headers:
-    """Return the headers of a request; those given replace the default ones of the same names."""
-    names = {name.lower() for name, _ in headers}
-    return (*(each for each in _HEADERS if each[0].lower() not in names), *headers)
 
 
 async def _connected(

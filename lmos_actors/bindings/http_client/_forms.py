@@ -156,13 +156,13 @@ class HttpOperations:
         return self._found[key]
 
     def _look(self, verb: str, name: str) -> HttpOperation | None:
-        return self._chosen(verb, name, self._preference(verb, name))
-
-    def _preference(self, verb: str, name: str) -> Sequence[str]:
         if verb in ("observe", "subscribe", "subscribe to all"):
-            return LISTENED
-        is_stream = verb == "invoke" and self.description.streams_of(name) is not None
-        return STREAMED if is_stream else ASKED
+            preference: Sequence[str] = LISTENED
+        elif verb == "invoke" and self.description.streams_of(name) is not None:
+            preference = STREAMED
+        else:
+            preference = ASKED
+        return self._chosen(verb, name, preference)
 
     def _chosen(self, verb: str, name: str, preference: Sequence[str]) -> HttpOperation | None:
         owner = self._owner(verb, name)

@@ -150,12 +150,6 @@ class InvocationObserver(Protocol):
         ...
 
 
-def quoted_key(key: str) -> bytes:
-    """Return the key of a request as the field `Idempotency-Key` has it: a quoted string (RFC 8941)."""
-    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'.encode("ascii")
-
-
 def as_agent_error(error: Exception, path: str) -> Exception:
     """Return the AgentError for an exchange over HTTP that failed without a usable answer."""
     if isinstance(error, ConnectFailed):
@@ -184,7 +178,9 @@ class HttpInvocation:
         self.is_over = False
         """Whether its run has been ended by DELETE."""
         self._body: tuple[bytes | None, Mapping[str, Any]] = (None, {})
-        self._stream = _stream_of(request)
+        sources = request.sources if isinstance(request, RemoteRun) else None
+        target = None if sources is None else sources.sources[0].target
+        self._stream = target if isinstance(target, RequestBody) else None  # see `WebPeer.target`
         self._singly: dict[str, HttpOperation] = {}
         verb, name = request.verb, request.name
         self._requests = {"read all": self._all, "write many": self._many}.get(verb, self._one)
@@ -249,16 +245,15 @@ class HttpInvocation:
             headers.append((b"LMOS-Remaining", b"%.3f" % left))
         key = None if asked.attempt is None else asked.attempt.key
         if key is not None:
-            headers.append((b"Idempotency-Key", quoted_key(key)))
-        again = method != "POST" or key is not None or self._is_repeatable()
-        url, private = self.server.addressed(way, {**dict(self.far.variables), **values}, self.far.path)
-        return WebRequest(method, url, tuple(headers), body, again, private)
-
-    def _is_repeatable(self) -> bool:
-        action = (self.server.ways.description.actions or {}).get(self.request.name)
-        return self.request.verb != "invoke" or (
+            escaped = key.replace("\\", "\\\\").replace('"', '\\"')  # a quoted string (RFC 8941)
+            headers.append((b"Idempotency-Key", f'"{escaped}"'.encode("ascii")))
+        action = (self.server.ways.description.actions or {}).get(asked.name)
+        is_repeatable = asked.verb != "invoke" or (
             action is not None and bool(action.safe or action.idempotent)
         )
+        again = method != "POST" or key is not None or is_repeatable
+        url, private = self.server.addressed(way, {**dict(self.far.variables), **values}, self.far.path)
+        return WebRequest(method, url, tuple(headers), body, again, private)
 
     # ---- carrying it out
 
@@ -501,13 +496,6 @@ class HttpInvocation:
         if problem is not None:
             raise ActionFailed(problem)
         return UNSET
-
-
-def _stream_of(request: PendingRequest) -> RequestBody | None:
-    """Return the body of a request that has an input stream; see `WebPeer.target`."""
-    sources = request.sources if isinstance(request, RemoteRun) else None
-    target = None if sources is None else sources.sources[0].target
-    return target if isinstance(target, RequestBody) else None
 
 
 def _beside(payload: Any) -> bytes | None:

@@ -151,7 +151,12 @@ class HttpStream:
 
         Raises Unsendable, Unanswered, BadAnswer; after any of them, or when cancelled, close it.
         """
-        data = self._encode_request(request, headers)
+        body = request.body
+        length = () if body is None else ((b"Content-Length", b"%d" % len(body)),)
+        data = self._encode_head(request, headers, length)
+        if body:
+            data += self._http.send(h11.Data(body)) or b""
+        data += self._http.send(h11.EndOfMessage()) or b""
         self.used, self._begun, self._headed = True, False, False
         try:
             await self._stream.send_all(data)
@@ -195,13 +200,6 @@ class HttpStream:
             if event.status_code == 100:
                 on_continue()
         raise BadAnswer("no answer of HTTP")
-
-    def _encode_request(self, request: WebRequest, headers: Headers) -> bytes:
-        body = request.body
-        length = () if body is None else ((b"Content-Length", b"%d" % len(body)),)
-        head = self._encode_head(request, headers, length)
-        data = self._http.send(h11.Data(body)) or b"" if body else b""
-        return head + data + (self._http.send(h11.EndOfMessage()) or b"")
 
     def _encode_head(self, request: WebRequest, headers: Headers, more: Headers) -> bytes:
         if self._http.our_state is h11.DONE:

@@ -39,7 +39,7 @@ from lmos_actors.protocol import LMOS, lmos, spoken_in
 from ..exposure._exposure import EXITED
 from ._near_errors import as_near_error, means_unwell, refuses_whole
 from ._peer_requests import RunQuestion
-from ._peer_streams import held_back, note_flow
+from ._peer_streams import HeldSources, note_flow
 from ._peer_watch import PeerWatch
 from ._request_line import RequestLine
 
@@ -114,7 +114,9 @@ class PeerConnection:
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
         """Return the messages in line, and sources that are held back; see `Outbox` of the actors."""
         yield from self._line.unsent()
-        yield from held_back(self._open.values())
+        for request in self._open.values():
+            if request.streams:
+                yield "credit", HeldSources(request)
 
     # ---- requests
 
@@ -181,12 +183,15 @@ class PeerConnection:
         """Let the session write the message of a request. Raises MailboxFull, LocalProtocolError."""
         session, thing = self.session, request.far.thing_id
         if request.verb == "invoke":
-            deadline = request.deadline
+            deadline, made = request.deadline, request.attempt
+            attempt: dict[str, Any] = {}
+            if made is not None:
+                attempt = {"attempt": made.number, "message_id": made.message_id, "key": made.key}
             return session.invoke(
                 thing, request.name, request.payload,
                 remaining=None if deadline is None else max(0.001, deadline - trio.current_time()),
                 credit=request.credit, streams=request.streams, binary=request.binary,
-                **request.attempt_members(), **request.trace_context,
+                **attempt, **request.trace_context,
             )  # fmt: skip
         if request.verb == "read":
             return session.read(thing, request.name, **request.trace_context)
@@ -484,18 +489,18 @@ class PeerConnection:
         self._is_over = True
         self._watch.end()
         for pending, sent in self.session.closed(drained=drained).pendings:
-            self._fail_unfinished(pending, sent=sent)
+            left: PendingRequest | SentTell | None = self._open.pop(pending, None)
+            if left is None:
+                left = pending.host
+            if left is not None:
+                path = left.far.path
+                left.fail(
+                    OutcomeUnknown(path) if sent else AgentUnavailable(path, self.stranger or NOT_BEGUN)
+                )
         for table in (self._open, self._feeds, self._unasked):
             table.clear()
         for request in self._line.end():
             request.fail(unavailable(request.far.path))
-
-    def _fail_unfinished(self, pending: lmos.ConsumerRequest, *, sent: bool) -> None:
-        request = self._open.pop(pending, None)
-        left: PendingRequest | SentTell | None = pending.host if request is None else request
-        if left is not None:
-            path = left.far.path
-            left.fail(OutcomeUnknown(path) if sent else AgentUnavailable(path, self.stranger or NOT_BEGUN))
 
     # one table for all connections: of bound methods each connection would hold a dozen
     _handlers: ClassVar[Mapping[type, Callable[..., None]]] = {

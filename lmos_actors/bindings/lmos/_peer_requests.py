@@ -370,13 +370,6 @@ class PendingRequest(msgspec.Struct, eq=False):
         """Return the reason of its cancel, if its caller leaves now."""
         return None
 
-    def attempt_members(self) -> dict[str, Any]:
-        """Return the members of its message that mark it as an attempt; none without one."""
-        made = self.attempt
-        if made is None:
-            return {}
-        return {"attempt": made.number, "message_id": made.message_id, "key": made.key}
-
     def held_sender(self) -> Any:
         """Return the slot of the agent that gets no further turn until this is sent, None without one."""
         return None

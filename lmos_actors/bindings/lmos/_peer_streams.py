@@ -14,8 +14,7 @@ from lmos_actors.protocol import lmos
 from ..exposure._values import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from typing import Literal
+    from collections.abc import Iterable, Mapping
 
     import trio
 
@@ -73,13 +72,6 @@ class HeldSources:
     def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
         """Return the tasks that iterate them."""
         return self._request.held_sources()
-
-
-def held_back(requests: Iterable[PendingRequest]) -> Iterator[tuple[Literal["credit"], HeldSources]]:
-    """Return the sources that wait for credit, as `unsent` of a connection does."""
-    for request in requests:
-        if request.streams:
-            yield "credit", HeldSources(request)
 
 
 class StreamTarget:

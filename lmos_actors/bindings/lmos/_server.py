@@ -119,7 +119,10 @@ class LmosServer:
         if isinstance(admission, Refusal):
             return Refuse(admission.status, admission.reason, admission.headers)
         offered = lmos_offered(upgrade.offered)
-        place = upgrade.path in PLACES or self._is_agent(upgrade.path, admission)
+        name = name_in_path(upgrade.path)
+        link = None if name is None else self._exposure.find(name)
+        is_agent = link is not None and self._sees(admission, link.path)
+        place = is_agent or upgrade.path in PLACES
         if upgrade.path == RELAY or not (offered or place):
             return Refuse(404, self._nothing_at(upgrade.path, admission))
         if self.context.leaving or self.context.draining:
@@ -133,12 +136,6 @@ class LmosServer:
             return None
         admission = self._guard.admit(presented_in(upgrade), trio.current_time())
         return None if self._asks_nothing and not isinstance(admission, Refusal) else admission
-
-    def _is_agent(self, path: str, admission: Admission | None) -> bool:
-        """Return whether it is the address of an agent that the peer may see."""
-        name = name_in_path(path)
-        link = None if name is None else self._exposure.find(name)
-        return link is not None and self._sees(admission, link.path)
 
     def _nothing_at(self, path: str, admission: Admission | None) -> str:
         """Return the text of a 404, with a hint at a similar name that the peer may see."""

@@ -103,12 +103,6 @@ def _refuse(one: Slot, kind: str, name: str) -> NoReturn:
     raise NotFound(kind, name, where=one.path, known=known)
 
 
-def _no_observing(link: AgentOrPool) -> None:
-    """Raise NotAllowed for a pool, which has no properties of its own."""
-    if isinstance(link, PoolLink):
-        link.choose(READ_ALL, (), _NO_NAMES)
-
-
 # ---- by verb
 
 
@@ -151,7 +145,8 @@ def _invoke(asked: lmos.IncomingRequest, link: AgentOrPool) -> RequestedOperatio
 
 
 def _observe(asked: lmos.IncomingRequest, link: AgentOrPool) -> RequestedOperation:
-    _no_observing(link)
+    if isinstance(link, PoolLink):
+        link.choose(READ_ALL, (), _NO_NAMES)  # raises NotAllowed: a pool has no properties of its own
     key = f"+{property_key(asked.name)}"
     operation_named(link, "property", key, asked.name)
     return key, (), _NO_NAMES
