@@ -268,7 +268,9 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
         work = partial(found_in, query, self._registrations.page(0, None), options, budget)
         self._searching += 1
         try:
-            return await self._in_search_thread(work)
+            if self._inline:
+                return work()
+            return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._search)
         except BadQuery as error:
             raise problem(400, f"the query is not a JSONPath: {error}") from None
         except BudgetExceeded as error:
@@ -276,11 +278,6 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
         finally:
             self._searching -= 1
             budget.stop()
-
-    async def _in_search_thread(self, work: Callable[[], bytes]) -> bytes:
-        if self._inline:
-            return work()
-        return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._search)
 
     # ---- changing
 

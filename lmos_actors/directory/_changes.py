@@ -127,13 +127,10 @@ class EventLog:
                 break
             number = event.number
             if kind in ("", event.kind):
-                frames.append(self._frame_of(event, diff=diff))
+                data = event.full if diff and event.full else msgspec.json.encode({"id": event.id})
+                frames.append(f"event: {event.kind}\ndata: {data.decode()}\nid: {self.id_of(number)}\n\n")
                 room -= len(frames[-1])
         return EventPage(tuple(frames), self.id_of(number), more=number < self.last)
-
-    def _frame_of(self, event: LoggedEvent, *, diff: bool) -> str:
-        data = event.full.decode() if diff and event.full else msgspec.json.encode({"id": event.id}).decode()
-        return f"event: {event.kind}\ndata: {data}\nid: {self.id_of(event.number)}\n\n"
 
 
 def _frame(event: str, data: object, id: str) -> str:

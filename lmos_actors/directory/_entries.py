@@ -24,7 +24,7 @@ from ._merge_patch import MAX_DEPTH, TooDeep, check_depth
 from ._options import CENTURY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from ._options import DirectoryOptions
 
@@ -228,7 +228,7 @@ def checked(data: dict[str, Any], options: DirectoryOptions) -> bytes:
     if len(text) > options.max_bytes:
         raise too_large(options)
     faults = [
-        Fault(_field_of(found.place), found.message[:MAX_SHOWN])
+        Fault(".".join(map(str, found.place))[:MAX_SHOWN] or "(root)", found.message[:MAX_SHOWN])
         for found in check(data)
         if found.severity == "error" or (found.tolerated and not found.place)
     ]
@@ -236,8 +236,7 @@ def checked(data: dict[str, Any], options: DirectoryOptions) -> bytes:
         faults.append(Fault("(root)", "@context is missing"))
     if faults:
         raise InvalidDescription(*faults, detail="the description violates TD 1.1")
-    encoded = _encoded({**data, "@context": _with_discovery(data.get("@context"))})
-    return encoded
+    return _encoded({**data, "@context": _with_discovery(data.get("@context"))})
 
 
 def _encoded(data: dict[str, Any]) -> bytes:
@@ -245,10 +244,6 @@ def _encoded(data: dict[str, Any]) -> bytes:
         return _encode(data)
     except (ValueError, OverflowError, UnicodeError, TypeError) as error:
         raise _root(f"is not JSON: {str(error)[:MAX_SHOWN]}") from None
-
-
-def _field_of(place: Sequence[str | int]) -> str:
-    return ".".join(map(str, place))[:MAX_SHOWN] or "(root)"
 
 
 def _with_discovery(context: Any) -> Any:

@@ -282,8 +282,15 @@ class Registrations:
         self._decided_bytes += self._size_of(change.after) - self._size_of(before)
         if change.event is not None:
             self._last = change.event.number
-        if change.after is not None:
-            self._push_end(change.after)
+        after = change.after
+        if after is not None:
+            if after.due is not None:
+                heappush(self._ticks, (after.due, after.id))
+            elif after.expires is not None:
+                heappush(self._walls, (after.expires, after.id))
+            registrations = len(self._entries) + len(self._decided)
+            if len(self._ticks) + len(self._walls) > 2 * registrations + _MAX_STALE:
+                self._rebuild_heaps()
         return change
 
     def _size_of(self, entry: Entry | None) -> int:
@@ -326,14 +333,6 @@ class Registrations:
         self._rebuild_heaps()
 
     # ---- ends
-
-    def _push_end(self, entry: Entry) -> None:
-        if entry.due is not None:
-            heappush(self._ticks, (entry.due, entry.id))
-        elif entry.expires is not None:
-            heappush(self._walls, (entry.expires, entry.id))
-        if len(self._ticks) + len(self._walls) > 2 * (len(self._entries) + len(self._decided)) + _MAX_STALE:
-            self._rebuild_heaps()
 
     def _rebuild_heaps(self) -> None:
         """Rebuild the heaps, without outdated ends."""

@@ -60,15 +60,6 @@ class Exploration:
         )
 
 
-def url_of_source(source: str) -> str:
-    """Return the URL of an address: `host:8080` is `http://host:8080`. Raises ConfigError."""
-    url = source if "://" in source else f"http://{source}"
-    if not url.startswith(_WEB):
-        raise ConfigError(f"discovery needs an http or https URL, or a host, not {source!r}")
-    endpoint_of(url)
-    return url
-
-
 async def explore(
     peers: Peers, source: str, query: AgentQuery, refer: Callable[..., Any], ours: tuple[str, ...] = ()
 ) -> Exploration:
@@ -76,8 +67,12 @@ async def explore(
 
     Raises ConnectFailed if nothing usable answers there, ConfigError for an invalid source.
     """
+    url = source if "://" in source else f"http://{source}"
+    if not url.startswith(_WEB):
+        raise ConfigError(f"discovery needs an http or https URL, or a host, not {source!r}")
+    endpoint_of(url)  # raises ConfigError
     explorer = _Explorer(peers, query, refer, ours)
-    await explorer.source(url_of_source(source))
+    await explorer.source(url)
     return explorer.explored
 
 
@@ -183,18 +178,16 @@ class _Explorer:
         here, fetched = endpoint_of(source_url).authority, 0
         with trio.move_on_after(SECONDS):
             for href in links[:MAX_LINKS]:
-                await self._follow_one(resolve(source_url, href), here)
+                url = resolve(source_url, href)
+                try:
+                    if not url.startswith(_WEB) or endpoint_of(url).authority != here:
+                        raise ResultRejected("it is at another server")
+                    self._add(*await self._read(url), url)
+                except (ResultRejected, ConfigError, TransportError) as why:
+                    self._left_out[f"{url[:200]}: {why}"] = None
                 fetched += 1
         if links[fetched:]:
             self._left_out[f"{len(links) - fetched} more agents of {source_url}"] = None
-
-    async def _follow_one(self, url: str, here: str) -> None:
-        try:
-            if not url.startswith(_WEB) or endpoint_of(url).authority != here:
-                raise ResultRejected("it is at another server")
-            self._add(*await self._read(url), url)
-        except (ResultRejected, ConfigError, TransportError) as why:
-            self._left_out[f"{url[:200]}: {why}"] = None
 
     def _add(self, entry: Any, source_url: str, url: str | None) -> None:
         try:

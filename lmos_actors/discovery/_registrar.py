@@ -359,7 +359,10 @@ class Registrar:
     async def _bring_up_to_date(self, path: str) -> None:
         exhibit, entry = self._exhibits.at(path), self._entries.get(path)
         if entry is not None and (exhibit is None or exhibit.thing_id != entry.exhibit.thing_id):
-            self._drop_entry(path, entry)
+            del self._entries[path]
+            self._refused.pop(path, None)
+            if entry.sent:
+                self._to_remove[entry.exhibit.thing_id] = None
             entry = None
         if exhibit is None:
             self._refused.pop(path, None)
@@ -370,12 +373,6 @@ class Registrar:
             await self._put(path, entry)
             return
         await checkpoint()
-
-    def _drop_entry(self, path: str, entry: _Entry) -> None:
-        del self._entries[path]
-        self._refused.pop(path, None)
-        if entry.sent:
-            self._to_remove[entry.exhibit.thing_id] = None
 
     async def _put(self, path: str, entry: _Entry) -> None:
         thing_id = entry.exhibit.thing_id

@@ -475,7 +475,10 @@ class _AgentState:
         if writes:
             self.has_state = True
         if self._answered is not None:
-            writes += self._answers_given(self._answered)
+            answered, self._answered = self._answered, None
+            assert self._answers is not None
+            for name, answer in answered:
+                writes += self._answers.writes(name, answer)
         return self._submit(writes) if writes else 0
 
     def _submit(self, writes: list[Write]) -> int:
@@ -507,12 +510,6 @@ class _AgentState:
         except Exception:
             form.check(self._agent)  # which names what is wrong
             raise
-
-    def _answers_given(self, answered: list[tuple[str, KeptAnswer]]) -> list[Write]:
-        """Return the writes of the answers since the last time."""
-        self._answered, answers = None, self._answers
-        assert answers is not None
-        return [write for name, answer in answered for write in answers.writes(name, answer)]
 
     @property
     def _has_moved(self) -> bool:

@@ -138,9 +138,6 @@ class Lease:
         """Extend the lease, counting from when a renewal was sent."""
         self._has_missed = False
         self._until = sent + world_seconds(self._slot, SECONDS * (1 - DRIFT))
-        self._set_timers()
-
-    def _set_timers(self) -> None:
         for timer in self._timers:
             timer.cancel()
         timers, pause = self._leases.rt.timers, world_seconds(self._slot, RENEWAL)

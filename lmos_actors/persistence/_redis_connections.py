@@ -190,7 +190,11 @@ class RedisConnections:
         """Return the result of a call of the client, or raise the failure that its error means. A cancel
         takes effect at once: the call goes on, and its result is dropped. Raise StoreFailed, UnknownScript.
         """
-        line = self._present_line()
+        lines = self.check_open()
+        if self._line is None or self._line.is_given_up:
+            self._line = _Line(self._made_client())
+            lines.start_soon(self._keep_line, self._line)
+        line = self._line
         call = _Call(StoreFailed(self.name, "its connection has failed", LOOK))
         await line.is_ready.wait()
         if line.calls is not None and not line.is_given_up:
@@ -199,14 +203,6 @@ class RedisConnections:
         if call.error is not None:
             raise call.error
         return call.result
-
-    def _present_line(self) -> _Line:
-        """Return the line that makes the calls now. Raise StoreFailed if the store is closed."""
-        lines = self.check_open()
-        if self._line is None or self._line.is_given_up:
-            self._line = _Line(self._made_client())
-            lines.start_soon(self._keep_line, self._line)
-        return self._line
 
     async def _keep_line(self, line: _Line) -> None:
         try:

@@ -161,13 +161,10 @@ class SqliteStore:
         except OSError as error:
             if self._read_only and not os.path.exists(self._lock.path):
                 return  # in a folder that cannot be written
-            raise StoreInaccessible(self.name, self._why_no_folder(error)) from None
+            why = f"{os.path.dirname(self._path)}: {error.strerror}"
+            raise StoreInaccessible(self.name, why) from None
         if not free:
             raise StoreInUse(self.name, f"{self._lock.owner()} has it open")
-
-    def _why_no_folder(self, error: OSError) -> str:
-        folder = os.path.dirname(self._path)
-        return f"{folder}: {error.strerror}"
 
     def _make_folder(self) -> None:
         folder = os.path.dirname(self._path)
@@ -234,7 +231,7 @@ class SqliteStore:
         # only now, as this changes the file: commits are appended to a log, and readers are not in the way
         if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise StoreFailed(self.name, "its file system has no shared memory, which the log needs")
-        db.execute("PRAGMA synchronous = NORMAL")  # no sync at a commit: see `_sync`
+        db.execute("PRAGMA synchronous = NORMAL")  # no sync at a commit: see `commit`
         db.execute("PRAGMA fullfsync = ON")  # on macOS a sync alone does not reach the disk
         db.execute("PRAGMA journal_size_limit = 67108864")  # after a burst the log is cut to 64 MiB
         self._synced = False
@@ -323,7 +320,10 @@ class SqliteStore:
             raise StoreInaccessible(self.name, "it was opened to be read only", "open it to write")
         self._check_place()
         try:
-            self._sync(db, at_commit=durability == "power")
+            at_commit = durability == "power"
+            if at_commit != self._synced:  # else the log is synced only when it is moved into the file
+                db.execute(f"PRAGMA synchronous = {'FULL' if at_commit else 'NORMAL'}")
+                self._synced = at_commit
             db.execute("BEGIN IMMEDIATE")
             try:
                 if self._newest_writer(db) != self._writer:
@@ -357,12 +357,6 @@ class SqliteStore:
             found = None
         if found is None or self._file is None or not os.path.samestat(found, self._file):
             raise StoreReplaced(self.name, f"it was {'removed' if found is None else 'replaced'} while open")
-
-    def _sync(self, db: sqlite3.Connection, *, at_commit: bool) -> None:
-        """Have the log synced at each commit from now on, or only when it is moved into the file."""
-        if at_commit != self._synced:
-            db.execute(f"PRAGMA synchronous = {'FULL' if at_commit else 'NORMAL'}")
-            self._synced = at_commit
 
     def _newest_writer(self, db: sqlite3.Connection) -> int:
         row = db.execute("SELECT value FROM meta WHERE name = 'writer'").fetchone()

@@ -25,7 +25,7 @@ from ._store import Check, Delete, Matching, Put
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ._store import DeleteRange, Write
+    from ._store import Write
 
 TABLES: Final = (
     "CREATE TABLE term_keys (id INTEGER PRIMARY KEY AUTOINCREMENT, space TEXT NOT NULL, key TEXT NOT NULL,"
@@ -88,11 +88,7 @@ class TermIndex:
             self._remove("space = ? AND key = ?", (write.space, write.key))
             if isinstance(write, Put) and write.terms:
                 self._add(write)
-        else:
-            self._remove_range(write)
-
-    def _remove_range(self, write: DeleteRange) -> None:
-        if write.stop is None:
+        elif write.stop is None:
             self._remove("space = ? AND key >= ?", (write.space, write.start))
         else:
             self._remove("space = ? AND key >= ? AND key < ?", (write.space, write.start, write.stop))

@@ -99,8 +99,11 @@ async def _apply(writer: StoreWriter, key: str, form: StateForm, agent: Any, fou
     while True:
         start = fact_key(key, found.last_fact + 1)
         page = await writer.scan(JOURNAL, start=start, stop=stop, limit=PAGE)
-        if page and not (found.journal and form.facts):
-            raise StateMismatch(key, _why_no_journal(form))
+        if page and form.facts is None:
+            why = f"it has a journal, and {form.title} keeps none"
+            raise StateMismatch(key, f"{why}; it needs durable='journal' to have its facts")
+        if page and not found.journal:
+            raise StateMismatch(key, "the record before its journal is missing")
         for name, value in page:
             number = int(parts_of(name, 2)[1], 16)
             if number != found.last_fact + 1:
@@ -151,12 +154,6 @@ def _fact_record(key: str, number: int, found: bytes) -> FactRecord:
         return msgspec.json.decode(found, type=FactRecord)
     except msgspec.MsgspecError as error:
         raise StateMismatch(key, f"fact {number} of its journal cannot be read: {error}") from None
-
-
-def _why_no_journal(form: StateForm) -> str:
-    if form.facts is None:
-        return f"it has a journal, and {form.title} keeps none; it needs durable='journal' to have its facts"
-    return "the record before its journal is missing"
 
 
 def fact_key(key: str, number: int) -> str:

@@ -347,7 +347,12 @@ class StoreWriter:
         return isinstance(self._failure, FINAL)
 
     async def _commit_next(self) -> None:
-        batch = self._committing = self._next_batch()
+        batch: list[Ticket] = []
+        size = 0
+        while self._waiting and len(batch) < BATCH and size < BATCH_BYTES:
+            batch.append(self._waiting.popleft())
+            size += batch[-1].size
+        self._committing = batch
         durability: Durability = "power" if "power" in [each.durability for each in batch] else "process"
         self._began = trio.current_time()
         try:
@@ -357,14 +362,6 @@ class StoreWriter:
         else:
             self._committed(batch, conflicts)
         self._changed.unpark_all()
-
-    def _next_batch(self) -> list[Ticket]:
-        batch: list[Ticket] = []
-        size = 0
-        while self._waiting and len(batch) < BATCH and size < BATCH_BYTES:
-            batch.append(self._waiting.popleft())
-            size += batch[-1].size
-        return batch
 
     def _committed(self, batch: list[Ticket], conflicts: Sequence[Conflict | None]) -> None:
         totals = self._totals

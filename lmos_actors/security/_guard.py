@@ -155,7 +155,8 @@ class Guard:
         self._public = None if public_url is None else own_origin_at(public_url)
         self._rules, self._storage_agents = security.rules, frozenset(storage_agents)
         self._pool_of, self._is_approvals = pool_of, is_approvals
-        self.operations = operations and security.is_open
+        self._is_open = security.is_open
+        self.operations = operations and self._is_open
         self._has_access_lists, self._sessions = bool(security.access), sessions
         self._rates = None if security.rate is None else Buckets(security.rate)
         self.attempts = attempts or Attempts(security.failures)
@@ -201,20 +202,15 @@ class Guard:
         if isinstance(credentials, Malformed):
             return Refusal(400, "the Authorization header cannot be read")
         if credentials is not None:
-            return self._by_credentials(credentials, request, now)
+            found = self.attempts.judge(credentials, request.peer, now, partial(self._verified, credentials))
+            if isinstance(found, int | float):
+                return _too_many(TOO_MANY_WRONG, found) if found else self.invalid_credentials
+            return Admission(self, found, self._source(found.principal, request))
         if self._sessions is not None and shown is None and self._is_of_own_page(request):
             proof = self._sessions.find(request, self._wall())
             if proof is not None:
                 return Admission(self, proof, self._source(proof.principal, request))
         return self._by_connection(request, now, public=public)
-
-    def _by_credentials(
-        self, credentials: AuthorizationHeader, request: RequestContext, now: float
-    ) -> Admission | Refusal:
-        found = self.attempts.judge(credentials, request.peer, now, partial(self._verified, credentials))
-        if isinstance(found, int | float):
-            return _too_many(TOO_MANY_WRONG, found) if found else self.invalid_credentials
-        return Admission(self, found, self._source(found.principal, request))
 
     def _verified(self, credentials: AuthorizationHeader) -> Proof | None:
         wall = self._wall()
@@ -399,7 +395,11 @@ class Guard:
             return
         self._checked_at = now
         self._read()
-        self._report_new_problems()
+        problems = [problem for each in self._all() for problem in each.problems()]
+        for problem in problems:
+            if problem not in self._reported:
+                self._report(problem)
+        self._reported = frozenset(problems)
 
     def _read(self) -> None:
         changed = [each.refresh() for each in self._all()]
@@ -414,13 +414,6 @@ class Guard:
         problems = [problem for each in self._all() for problem in each.problems()]
         if problems:
             raise ConfigError("; ".join(problems))
-
-    def _report_new_problems(self) -> None:
-        problems = [problem for each in self._all() for problem in each.problems()]
-        for problem in problems:
-            if problem not in self._reported:
-                self._report(problem)
-        self._reported = frozenset(problems)
 
     def is_valid(self, proof: Proof) -> bool:
         """Return whether a proof still holds: neither expired nor revoked."""
@@ -449,7 +442,7 @@ class Guard:
         The name of the node as a whole is "". The right to inspect or operate a member of a pool requires
         the same right over the pool.
         """
-        if self.security.is_open:
+        if self._is_open:
             return self.operations and local
         if principal is None or not self._rules.rule(agent, right).admits(principal):
             return False
@@ -458,7 +451,7 @@ class Guard:
 
     def has_somewhere(self, principal: Principal | None, right: Verb, *, local: bool) -> bool:
         """Return whether a client may have a right of `PERSONAL` over some agent, or the node as a whole."""
-        if self.security.is_open:
+        if self._is_open:
             return self.operations and local
         return principal is not None and self._rules.has_somewhere(principal, right)
 
@@ -468,7 +461,7 @@ class Guard:
             if agent in self._storage_agents:
                 return True
             principal = None
-        if not self.security.is_open and self._is_approvals(agent):
+        if not self._is_open and self._is_approvals(agent):
             return self.has_somewhere(principal, "approve", local=False)
         if agent in self._storage_agents and verb == "invoke":
             return all(self._rules.rule(agent, each).admits(principal) for each in STORAGE_VERBS)

@@ -51,7 +51,11 @@ def client_tls(
     `cert` and `key` are the client's own certificate, presented on demand. Blocks on the disk. Raises
     ConfigError.
     """
-    context = ssl.create_default_context() if ca is None else _authority_context(ca)
+    if ca is None:
+        context = ssl.create_default_context()
+    else:
+        _read(ca)
+        context = _load_authorities(lambda path: ssl.create_default_context(cafile=path), ca)
     if cert is not None:
         _load(context, cert, key)
     elif key is not None:
@@ -173,11 +177,6 @@ def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
 
 def _no_password() -> str:
     raise ConfigError("the key is encrypted: decrypt it into a file that only this user can read")
-
-
-def _authority_context(ca: Path) -> ssl.SSLContext:
-    _read(ca)
-    return _load_authorities(lambda path: ssl.create_default_context(cafile=path), ca)
 
 
 def _load_authorities(load: Callable[[Path], T], ca: Path) -> T:
