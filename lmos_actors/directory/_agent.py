@@ -69,9 +69,6 @@ MAX_WRITES: Final = 1_024
 PAGE_BYTES: Final = 8 << 20
 """Bytes of a page, the last description not counted."""
 
-RETRY_SECONDS: Final = 5.0
-"""Seconds after a failed write until expired registrations are removed again without a request."""
-
 QUEUED_PER_SEARCH: Final = 4  # queued searches for each running one
 ID_LENGTH: Final = 8  # characters of the id of a database
 
@@ -353,7 +350,7 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
         if not self._failing:
             self.log.error("a directory could not write", why=str(error))
         self._failing = True
-        self._retry_at = trio.current_time() + RETRY_SECONDS
+        self._retry_at = trio.current_time() + 5.0  # until then, only requests write
         self._arm()
 
     def _written(self, changes: list[Change]) -> None:

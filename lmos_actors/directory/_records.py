@@ -35,8 +35,6 @@ ABOUT: Final = "directory"
 LIFE: Final = "life"
 """Key, in that space, of the directory's id, for which the numbers of events are valid."""
 
-_SPARE_EVENTS: Final = 256  # outdated events that are kept, so that not every commit has to delete some
-
 
 class _Thing(msgspec.Struct):
     """Value of a registration."""
@@ -111,7 +109,7 @@ class Records:
             )
             if event is not None:
                 writes.append(Put(EVENTS, _key(event.number), self._logged(event)))
-        if oldest - self._deleted > _SPARE_EVENTS:
+        if oldest - self._deleted > 256:  # so that not every commit has to delete some
             writes.append(DeleteRange(EVENTS, stop=_key(oldest)))
             self._deleted = oldest
         return writes

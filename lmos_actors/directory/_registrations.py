@@ -47,10 +47,6 @@ PURGED_AT_ONCE: Final = 1_000
 BESIDE: Final = 450
 """Bytes of memory for an entry, beside its description and its id, as measured."""
 
-_MAX_STALE: Final = (
-    64  # outdated ends in the heaps, besides one for each registration, before they are rebuilt
-)
-
 Text = str | bytes | dict[str, Any]
 
 
@@ -289,7 +285,7 @@ class Registrations:
             elif after.expires is not None:
                 heappush(self._walls, (after.expires, after.id))
             registrations = len(self._entries) + len(self._decided)
-            if len(self._ticks) + len(self._walls) > 2 * registrations + _MAX_STALE:
+            if len(self._ticks) + len(self._walls) > 2 * registrations + 64:  # most ends are outdated
                 self._rebuild_heaps()
         return change
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ._entries import Entry
     from ._options import DirectoryOptions
 
-BYTES_PER_NODE: Final = 64  # decoding this much text costs about as much as visiting a node
 CHECK_EVERY: Final = 1_024  # nodes between two checks of the clock
 
 
@@ -85,7 +84,7 @@ class LazyDescriptions(Sequence[Any]):
         found = self._decoded.get(number)
         if found is None:
             text = self.entries[number].encoded()
-            self.budget.spend(1 + len(text) // BYTES_PER_NODE)
+            self.budget.spend(1 + len(text) // 64)  # decoding 64 bytes costs about as much as visiting a node
             found = self._decoded[number] = CachedDescription(msgspec.json.decode(text))
         return found
 

@@ -47,8 +47,6 @@ PAGE_SIZE: Final = 100
 MAX_PAGES: Final = 20
 """Limit of pages that are read."""
 
-MAX_REASON: Final = 300  # characters of a refusal
-
 TD_JSON: Final = "application/td+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 ACCEPT: Final = "application/ld+json, application/json;q=0.9, application/problem+json;q=0.5"
@@ -254,4 +252,4 @@ def _reason_in(answer: WebAnswer) -> str:
         return ""
     line = problem.get("detail") or problem.get("title")
     line = line.strip() if isinstance(line, str) else ""
-    return line if len(line) <= MAX_REASON and line.isprintable() else ""
+    return line if len(line) <= 300 and line.isprintable() else ""

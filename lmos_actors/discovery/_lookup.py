@@ -51,12 +51,6 @@ AWAITED_SECONDS: Final = 60.0
 CONNECT_SECONDS: Final = 10.0
 """Limit for the first connection to an agent elsewhere, in seconds."""
 
-WAITING_SECONDS: Final = 5.0
-"""Seconds after which a request to an agent with a key starts a look-up of the node that runs it now."""
-
-ON_THE_WAY: Final = 1.0
-"""Seconds in which an answer may still come from a node that no longer runs the agent: it was on its way."""
-
 NEVER: Final = float("-inf")
 
 
@@ -337,19 +331,19 @@ class KnownReplicas:
         """Look up at intervals which node runs the agent, while requests wait for long."""
         try:
             while before := set(self._awaited):
-                await trio.sleep(WAITING_SECONDS)
+                await trio.sleep(5.0)
                 if before & self._awaited.keys():
                     await self.look_up()
         finally:
             self._is_watching = False
 
     def _end_superseded(self) -> None:
-        """End requests within `ON_THE_WAY` seconds if another node now runs the agent that they asked."""
+        """End requests within a second if another node now runs the agent that they asked."""
         newest: dict[str, int] = {}
         for each in self.replicas.values():
             if each.key is not None:
                 newest[each.key] = max(each.epoch, newest.get(each.key, 0))
-        ends = trio.current_time() + ON_THE_WAY
+        ends = trio.current_time() + 1.0  # an answer may be on its way
         for scope, asked in self._awaited.items():
             if asked.key is not None and newest.get(asked.key, 0) > asked.epoch:
                 scope.deadline = min(scope.deadline, ends)

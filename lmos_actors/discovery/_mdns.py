@@ -39,16 +39,9 @@ WELL_KNOWN: Final = "/.well-known/wot"
 SECONDS: Final = 3.0
 """Default time of browsing, in seconds."""
 
-RESOLVE_SECONDS: Final = 3.0
-"""Further time for resolving the addresses of found services, in seconds."""
-
 MAX_SERVICES: Final = 256
 """Limit of announcements that are read."""
 
-MAX_NAME: Final = 45  # bytes; a DNS label has 63, and a number or a word may follow
-MAX_NAMESAKES: Final = 9
-
-MAX_PATH: Final = 1024
 _SCHEMES: Final = ("http", "https")
 
 _limiter: trio.lowlevel.RunVar[trio.CapacityLimiter | None] = trio.lowlevel.RunVar("lmos_actors.mdns", None)
@@ -127,7 +120,7 @@ def _browse_in_thread(
         ended.wait(seconds)
         browser.cancel()
         found: list[DiscoveredService] = []
-        ends = time.monotonic() + RESOLVE_SECONDS
+        ends = time.monotonic() + 3.0  # for resolving the addresses of all
         for kind, name in list(listener.names)[:MAX_SERVICES]:
             info = zeroconf.ServiceInfo(SERVICE, name)
             late = ended.is_set() or time.monotonic() > ends
@@ -194,7 +187,7 @@ def _is_path(path: str) -> bool:
     return (
         path.startswith("/")
         and not path.startswith("//")
-        and len(path) <= MAX_PATH
+        and len(path) <= 1024
         and path.isascii()
         and path.isprintable()
         and not any(letter in path for letter in ' "#<>\\^`{|}')
@@ -242,7 +235,7 @@ class Announcer:
             raise ConfigError(f"DNS-SD is not possible here: {str(error) or type(error).__name__}") from error
 
     def _register(self, zc: Zeroconf, each: Announcement) -> None:
-        for number in range(2, MAX_NAMESAKES + 1):
+        for number in range(2, 10):
             try:
                 zc.register_service(self._info(each))
                 return
@@ -273,7 +266,8 @@ class Announcer:
 def name_of(text: str) -> str:
     """Return a text as a name for an announcement: printable, and short enough for a suffix."""
     shown = "".join(letter for letter in text if letter.isprintable()).strip()
-    return shown.encode()[:MAX_NAME].decode(errors="ignore").strip() or "agents"
+    # a DNS label has 63 bytes, and a number or a word may follow
+    return shown.encode()[:45].decode(errors="ignore").strip() or "agents"
 
 
 def addresses_of(hosts: Sequence[str]) -> tuple[str, ...]:

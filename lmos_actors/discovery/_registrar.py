@@ -55,14 +55,8 @@ MAX_TTL: Final = 366 * 86_400.0
 MAX_AGENTS: Final = 10_000
 """Limit of agents that one node registers."""
 
-MIN_WAIT: Final = 0.5
-MAX_WAIT: Final = 60.0
-"""Limits of the pause in seconds while a directory cannot be reached; it doubles, and is jittered."""
-
 MAX_FAILURES: Final = 8
 """Refusals of a reachable directory in one round after which it is left alone for a pause."""
-
-MAX_STALE: Final = 64  # outdated renewals in the heap, besides one for each entry, before it is rebuilt
 
 _NO_DIRECTORY: Final = (404, 405, 501)
 """Statuses of servers that are not directories."""
@@ -287,7 +281,8 @@ class Registrar:
             self._unreachable = not isinstance(error, DirectoryRefused)
             self._tries += 1
             self._note_failure(str(error))
-            most = min(MAX_WAIT, self._ttl / 6, MIN_WAIT * 2.0 ** min(self._tries - 1, 32))
+            # the longest pause doubles with each try
+            most = min(60.0, self._ttl / 6, 0.5 * 2.0 ** min(self._tries - 1, 32))
             return round(most * (0.5 + self._random.random() / 2), 6)
         self._unreachable, self._tries = False, 0
         self._note_failure(None)
@@ -406,7 +401,7 @@ class Registrar:
         entry.number = self._number
         third = 0.0 if at_once else self._ttl / 3 * (0.8 + 0.2 * self._random.random())
         heapq.heappush(self._renewals, (round(trio.current_time() + third, 6), entry.number, path))
-        if len(self._renewals) > 2 * len(self._entries) + MAX_STALE:
+        if len(self._renewals) > 2 * len(self._entries) + 64:  # most are outdated
             current = {each.number for each in self._entries.values()}
             self._renewals = [each for each in self._renewals if each[1] in current]
             heapq.heapify(self._renewals)

@@ -46,8 +46,6 @@ ORDER: Final = "answer-order"
 COUNTS: Final = "answer-counts"
 """The spaces of the store that hold answers."""
 
-LAST_NUMBER: Final = (1 << 64) - 1
-
 PAGE: Final = 64
 """Records of the order that are read at once."""
 
@@ -137,7 +135,7 @@ class AgentAnswers:
                 self._written = None
 
     async def _read_oldest(self, writer: StoreWriter, written: dict[str, None]) -> None:
-        start, stop = self._order_key(0), self._order_key(LAST_NUMBER)
+        start, stop = self._order_key(0), self._order_key((1 << 64) - 1)
         page = await writer.scan(ORDER, start=start, stop=stop, limit=PAGE)
         order = [msgspec.json.decode(value, type=_Ordered) for _, value in page]
         answers = await writer.get(ANSWERS, [self.place(each.name) for each in order])

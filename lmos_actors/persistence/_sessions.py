@@ -58,9 +58,6 @@ TURN_BYTES: Final = 32 << 20
 TURN_STEPS: Final = 4_096
 """Maximum steps of one turn; likewise."""
 
-SHOWN_TEXT: Final = 500
-"""Characters kept of the message of a turn that records too much."""
-
 ALL_TURN_BYTES: Final = 256 << 20
 """Maximum bytes of all turns in progress of an agent; likewise."""
 
@@ -569,5 +566,5 @@ def _copy(head: SessionHead) -> SessionHead:
 
 def _without_content(kept: KeptTurn) -> KeptTurn:
     """Return the record of a turn that has recorded too much: it cannot be resumed, and is found as such."""
-    text = kept.text[:SHOWN_TEXT]
+    text = kept.text[:500]
     return KeptTurn(text=text, at=kept.at, key=kept.key, id=kept.id, is_too_large=True)

@@ -26,7 +26,6 @@ SPACE: Final = "state"
 JOURNAL: Final = "journal"
 """The space that holds their facts: the key of the agent, a separator, and the number of the fact."""
 
-LAST_FACT: Final = (1 << 64) - 1
 PAGE: Final = 1_000
 """Facts that are read at once."""
 
@@ -95,7 +94,7 @@ async def restored_from(
 
 async def _apply(writer: StoreWriter, key: str, form: StateForm, agent: Any, found: Found) -> None:
     """Apply the facts since the snapshot, page by page."""
-    stop = fact_key(key, LAST_FACT)
+    stop = fact_key(key, (1 << 64) - 1)
     while True:
         start = fact_key(key, found.last_fact + 1)
         page = await writer.scan(JOURNAL, start=start, stop=stop, limit=PAGE)

@@ -56,12 +56,6 @@ ROOM_BYTES: Final = 64 << 20
 PAGE: Final = 500
 """Records that are read at once."""
 
-FIRST_PROBE: Final = 0.1
-"""Seconds until a failed store is tried again; they double each time."""
-
-LAST_PROBE: Final = 5.0
-"""Maximum of these seconds."""
-
 ENDING_SECONDS: Final = 10.0
 """Seconds for the last commits."""
 
@@ -393,7 +387,7 @@ class StoreWriter:
 
     async def _probe(self) -> None:
         """Try writes after growing waits, until one succeeds or the end has come."""
-        seconds = FIRST_PROBE
+        seconds = 0.1
         while not self._ending and not self._is_final:
             self._probe_at = trio.current_time() + seconds
             self._work = trio.Event()
@@ -404,7 +398,7 @@ class StoreWriter:
                 await self._store.commit([[PROBE]], "process")
             except StoreFailed as error:
                 self._failure = error
-                seconds = min(2 * seconds, LAST_PROBE)
+                seconds = min(2 * seconds, 5.0)
             else:
                 self._failure = None
                 self._report(f"the store {self.name} works again")

@@ -52,8 +52,6 @@ MEMORY: Final = 3600.0
 
 _TO_BASE64: Final = bytes.maketrans(b"-_", b"+/")
 
-RANDOM_BITS: Final = 128
-
 LETTERS: Final = 8
 """Minimum of different letters in a random token; one in 28 million of 32 hexadecimal digits has fewer."""
 
@@ -68,7 +66,7 @@ def is_random(token: bytes) -> bool:
     size = 64 if letters & _LOWER and letters & _UPPER else 36
     if any(letters <= digits for digits in _HEXADECIMAL):
         size = 10 if token.isdigit() else 16
-    return len(letters) >= LETTERS and len(token) * math.log2(size) >= RANDOM_BITS
+    return len(letters) >= LETTERS and len(token) * math.log2(size) >= 128
 
 
 class _Claims(msgspec.Struct):

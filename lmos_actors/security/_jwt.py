@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
 MAX_KEYS: Final = 100
 MAX_CACHED_TOKENS: Final = 1024
-MIN_RSA_BYTES: Final = 256  # 2048 bits (RFC 7518, 3.3)
-MIN_SHARED_BYTES: Final = 32  # as long as the hash of HS256 (RFC 7518, 3.2)
 MAX_SCOPES: Final = 256
 LATEST_EXPIRY: Final = 10**12  # Unix time, in the year 33658
 _BASE64URL: Final = re.compile(rb"[A-Za-z0-9_-]*")
@@ -304,5 +302,6 @@ def _is_long_enough(entry: dict[str, Any]) -> bool:
     """Return whether a key is too long to be found by trying (RFC 7518, 3.2 and 3.3)."""
     if entry.get("kty") == "RSA":
         modulus = _decoded(str(entry.get("n", "")).encode())
-        return modulus is not None and len(modulus.lstrip(b"\0")) >= MIN_RSA_BYTES
-    return entry.get("kty") != "oct" or len(str(entry.get("k", ""))) * 3 // 4 >= MIN_SHARED_BYTES
+        return modulus is not None and len(modulus.lstrip(b"\0")) >= 256  # 2048 bits
+    # 32 bytes are as long as the hash of HS256
+    return entry.get("kty") != "oct" or len(str(entry.get("k", ""))) * 3 // 4 >= 32

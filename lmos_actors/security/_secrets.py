@@ -59,9 +59,6 @@ CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks whether a secret has changed."""
 
 MAX_BYTES: Final = 1 << 18
-# after a change a file is read twice more, though its signature is the same: timestamps of file systems are
-# coarse (up to 2 s), and a writer may still be at work
-_EXTRA_READS: Final = 2
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 NO_REFERENCE: Final = (
@@ -128,7 +125,9 @@ class SecretSource:
             return True  # reading a variable is as cheap as any check
         signature = _signature(self.reference.place)
         if signature != self._signature_read:
-            self._signature_read, self._reads_left = signature, _EXTRA_READS
+            # it is read twice more, though its signature is the same: timestamps of file systems are coarse
+            # (up to 2 s), and a writer may still be at work
+            self._signature_read, self._reads_left = signature, 2
             return True
         if self._reads_left:
             self._reads_left -= 1

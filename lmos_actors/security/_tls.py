@@ -18,7 +18,6 @@ Path: TypeAlias = "str | os.PathLike[str]"
 _MAX_BYTES: Final = 1 << 20  # the most that is read of a file to explain an error
 _CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 _KEY: Final = b"PRIVATE KEY-----"
-_MAX_FLIGHTS: Final = 4  # turns for each end of a handshake in memory: more than it needs
 _HANDSHAKE_RECORD: Final = 22  # a type of TLS records
 _CERTIFICATE_MESSAGE: Final = 11  # a type of messages in them
 _VALIDITY_ERRORS: Final = {9: "is not valid yet", 10: "has expired"}  # OpenSSL's codes of verification
@@ -165,7 +164,7 @@ def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     asking = client.wrap_bio(to_client, to_server)
     answering = server.wrap_bio(to_server, to_client, server_side=True)
-    for _ in range(_MAX_FLIGHTS):
+    for _ in range(4):  # turns for each end: more than a handshake in memory needs
         try:
             asking.do_handshake()
             break  # in TLS 1.3 before the server checks the client's certificate

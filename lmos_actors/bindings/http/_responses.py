@@ -40,7 +40,6 @@ STREAM: Final = {**NO_STORE, **NOSNIFF, **VARY, "x-accel-buffering": "no"}
 _PLAIN: Final = {"content-type": PROBLEM, **NOSNIFF, **NO_STORE}
 
 RETRY: Final = 1  # seconds, where an agent is down and it is unknown for how long
-LONGEST_RETRY: Final = 3600
 
 RawHeaders: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
@@ -130,6 +129,6 @@ def problem_response(
 
 def _retry_in(problem: Problem) -> int:
     seconds = problem.retry_in
-    if seconds is None or not 0 <= seconds <= LONGEST_RETRY:
+    if seconds is None or not 0 <= seconds <= 3600:
         return RETRY
     return max(RETRY, ceil(seconds))

@@ -31,7 +31,6 @@ LONGEST_WAIT: Final = 3600.0
 _LIKE: Final = {408: 503, 410: 404, 413: 400, 415: 405, 406: 405, 422: 400, 501: 405}
 """Statuses that are treated as another one, which has an exception."""
 
-LONGEST_REASON: Final = 200  # characters of a reason phrase that errors repeat
 _STATUSES: Final = frozenset(HTTPStatus)
 
 _UNKNOWN: Final = (502, 504)
@@ -141,7 +140,7 @@ def _text(data: Any) -> str:
 
 def _named(head: Head) -> str:
     usual = HTTPStatus(head.status).phrase if head.status in _STATUSES else ""
-    return f"{head.status} {head.reason[:LONGEST_REASON] or usual}".rstrip()
+    return f"{head.status} {head.reason[:200] or usual}".rstrip()
 
 
 def _said(head: Head | None) -> str:

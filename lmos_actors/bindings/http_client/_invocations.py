@@ -71,23 +71,13 @@ GAP: Final = "lmosx:gap"
 
 _ASKS: Final = (b"Prefer", b"lmos-questions")
 
-FIRST_POLL: Final = 0.1
-LONGEST_POLL: Final = 2.0
-"""Upper bound, in seconds, of the pause between two polls of a run, growing from `FIRST_POLL`."""
-
 LONGEST_RETRY_AFTER: Final = 60.0
 INPUT: Final = b"LMOS-Input"
 LONGEST_BESIDE: Final = 8_000
 """Bytes of the input beside a stream: servers bound the heads of requests."""
 
-READ_SINGLY: Final = 60.0
-"""Seconds for which properties are read one by one after a server has refused to send all at once."""
-
 SILENCE: Final = 60.0
 """Seconds without a byte that end a stream of events whose server has sent comments as heartbeats."""
-
-POLLS_LOST: Final = 5
-"""Polls without an answer in a row after which the outcome of a run is unknown."""
 
 GOODBYE: Final = 5.0
 """Seconds for the request that ends an abandoned run."""
@@ -106,8 +96,8 @@ class SingleReads:
         return trio.current_time() < self.until
 
     def begin(self) -> None:
-        """Read them one by one for `READ_SINGLY` seconds."""
-        self.until = trio.current_time() + READ_SINGLY
+        """Read them one by one for a minute."""
+        self.until = trio.current_time() + 60.0
 
 
 @attrs.frozen
@@ -380,7 +370,7 @@ class HttpInvocation:
             raise
 
     async def _polled(self, url: str, observer: InvocationObserver | None, standing: Standing | None) -> Any:
-        wait, lost = FIRST_POLL, 0
+        wait, lost = 0.1, 0
         while True:
             if standing is not None:
                 if observer is not None:
@@ -389,7 +379,7 @@ class HttpInvocation:
                 if standing.is_final:
                     return self._ended(standing)
             await trio.sleep(wait)
-            wait = min(wait * 1.5, LONGEST_POLL)
+            wait = min(wait * 1.5, 2.0)
             try:
                 standing, hint = await self.standing(url)
                 lost = 0
@@ -398,7 +388,7 @@ class HttpInvocation:
                 raise OutcomeUnknown(self.far.path, "its server does not know the run any more") from None
             except (AgentUnavailable, OutcomeUnknown, RateLimited) as error:
                 lost += 1
-                if lost >= POLLS_LOST:
+                if lost >= 5:
                     raise OutcomeUnknown(
                         self.far.path, f"its server does not answer with the status of the run: {error}"
                     ) from None

@@ -47,9 +47,6 @@ STOOD: Final = 1.0
 QUICK: Final = 0.05
 """Seconds; a long poll that is answered sooner has not waited."""
 
-IN_A_ROW: Final = 20
-"""The number of quick long polls, each with news, that are sent without a pause."""
-
 _NOTHING: Final = (204, 205, 304, 408, 504)
 _VERBS: Final = {"property": "observe", "event": "subscribe", "events": "subscribe to all"}
 
@@ -190,7 +187,7 @@ class HttpSubscription:
                 self._backoff.reset()
             elif not news:
                 await trio.sleep(self._backoff.next())
-            elif quick > IN_A_ROW:
+            elif quick > 20:  # so many quick polls, each with news, go without a pause
                 await trio.sleep(QUICK)
 
     async def _poll(self, sent: Callable[[], None] | None) -> bool:

@@ -30,9 +30,6 @@ CHUNK: Final = 65_536
 LONGEST_HEAD: Final = 32_768
 """Bytes of the head of an answer, and of everything between chunks."""
 
-UNTRIED_SECONDS: Final = 1.0
-"""Seconds for which an unused connection over TLS counts as open, whatever has arrived."""
-
 INTERIM: Final = 16
 """The most answers with a status below 200 before the final one."""
 
@@ -140,8 +137,9 @@ class HttpStream:
     def is_stale(self, now: float) -> bool:
         """Whether something arrived while it was idle: its end, or data that nobody asked for."""
         inner = getattr(self._stream, "transport_stream", None)
-        if inner is not None and not self.used:  # a TLS 1.3 server sends session tickets without a request
-            return now > self.idle_since + UNTRIED_SECONDS
+        if inner is not None and not self.used:
+            # a TLS 1.3 server sends session tickets without a request: for 1 s it counts as open
+            return now > self.idle_since + 1.0
         stream = self._stream if inner is None else inner
         has_news: Callable[[], bool] | None = getattr(stream, "has_news", None)
         return bool(self._http.trailing_data[0]) or (has_news is not None and has_news())

@@ -60,9 +60,6 @@ if TYPE_CHECKING:
 LONGEST: Final = 1e9
 """Seconds: a longer time is as good as no deadline."""
 
-FINEST: Final = 1024
-"""Least step, in bytes, by which the charge for a session grows; else an eighth of what it holds."""
-
 STEP: Final = 32_768
 """Step, in bytes, by which the charge for a session falls while it still holds much."""
 
@@ -81,9 +78,6 @@ VERBS: Final[Mapping[str, str]] = {
     **{word: word for word in ("read", "write", "invoke", "observe", "subscribe")},
 }
 """Verbs of operations, by the verb of a message."""
-
-MOMENT: Final = 0.01
-"""Seconds after which an instant has passed for sure, on clocks that are not the same."""
 
 UNAUTHORIZED: Final = 3000
 """The close code for credentials that are no longer valid, as registered with IANA."""
@@ -258,7 +252,8 @@ class ServerConnection:
         if admission.until is None:
             return
         left = min(max(admission.until - self._rt.entropy.now().timestamp(), 0.0), LONGEST)
-        self._expiry = self._rt.timers.call_at(trio.current_time() + left + MOMENT, self._expired)
+        # the two clocks are not the same: 10 ms later the instant has passed for sure
+        self._expiry = self._rt.timers.call_at(trio.current_time() + left + 0.01, self._expired)
 
     def _expired(self) -> None:
         admission = self._admission
@@ -578,7 +573,7 @@ class ServerConnection:
 
     def _charge(self, held: int) -> None:
         """Charge the bytes that the session holds, in steps: not anew with each of many open requests."""
-        step = max(FINEST, held // 8)
+        step = max(1024, held // 8)
         # the next step above the held bytes: else each further request would be charged anew
         charged = 0 if held < SMALL else (held // step + 1) * step
         more, self._charged = charged - self._charged, charged

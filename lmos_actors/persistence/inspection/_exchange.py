@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 FORMAT: Final = "state/v1"
 """The format's name, in the first line."""
 
-IMPORTED_AT_ONCE: Final = 1_000
-
 Terms: TypeAlias = "Callable[[str, str, bytes], tuple[str, ...]]"
 """Returns the terms by which a record is found, from its space, key and value."""
 
@@ -65,7 +63,7 @@ def import_lines(place: str, lines: Iterable[str], terms: Terms, *, into: bool) 
         if not into and not place.startswith(SERVER):
             with new_file(place) as half, opened_file(half, read_only=False) as file:
                 count = 0
-                while page := list(islice(records, IMPORTED_AT_ONCE)):
+                while page := list(islice(records, 1_000)):
                     count += _commit(file, page)
                 return count
         read = list(records)  # before the store is changed
