@@ -198,7 +198,10 @@ class Api:
         page = await self._page(offset, limit or DEFAULT_PAGE)
         if limit is None and offset + page.count < page.total:
             return self._all(request, page, kind, form)
-        following = self._following(page, offset, limit, form)
+        start, following = offset + page.count, None
+        if limit is not None and start < page.total:
+            more = {"format": form} if form == "collection" else {}
+            following = self._url("things", offset=start, limit=limit, **more)
         here = self._url("things", offset=offset, limit=limit, format=form)
         body = b"[" + page.members.encode() + b"]"
         if form == "collection":
@@ -218,13 +221,6 @@ class Api:
         return await self._ref.invoke(
             ThingDirectory.page_text, min(offset, 1 << 53), min(limit, 1 << 53), after
         )
-
-    def _following(self, page: PageText, offset: int, limit: int | None, form: str) -> str | None:
-        start = offset + page.count
-        if limit is None or start >= page.total:
-            return None
-        more = {"format": form} if form == "collection" else {}
-        return self._url("things", offset=start, limit=limit, **more)
 
     def _url(self, place: str, **query: object) -> str:
         query_text = "&".join(f"{name}={value}" for name, value in query.items() if value is not None)

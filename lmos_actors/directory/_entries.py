@@ -236,7 +236,11 @@ def checked(data: dict[str, Any], options: DirectoryOptions) -> bytes:
         faults.append(Fault("(root)", "@context is missing"))
     if faults:
         raise InvalidDescription(*faults, detail="the description violates TD 1.1")
-    return _encoded({**data, "@context": _with_discovery(data.get("@context"))})
+    context = data["@context"]
+    listed = context if is_array(context) else [context]
+    if DISCOVERY_URI not in listed:  # descriptions with a registration need the context of directories
+        listed = [*listed, DISCOVERY_URI]
+    return _encoded({**data, "@context": listed})
 
 
 def _encoded(data: dict[str, Any]) -> bytes:
@@ -244,14 +248,6 @@ def _encoded(data: dict[str, Any]) -> bytes:
         return _encode(data)
     except (ValueError, OverflowError, UnicodeError, TypeError) as error:
         raise _root(f"is not JSON: {str(error)[:MAX_SHOWN]}") from None
-
-
-def _with_discovery(context: Any) -> Any:
-    """Return a context that includes the directories' own, which descriptions with a registration need."""
-    if context is None:
-        return [DISCOVERY_URI]
-    listed = context if is_array(context) else [context]
-    return listed if DISCOVERY_URI in listed else [*listed, DISCOVERY_URI]
 
 
 def split(data: dict[str, Any]) -> tuple[dict[str, Any], Any]:

@@ -127,7 +127,9 @@ class _Explorer:
             return
         if not is_object(data):
             raise ConnectFailed(url, "its answer is not a description")
-        if _is_directory(data):
+        types: Any = data.get("@type")
+        words = cast("Sequence[Any]", types) if isinstance(types, list) else (types,)
+        if any(word in DIRECTORY_TYPES for word in words):
             await self._directory(data, source_url)
         elif links := list(_items(data)):
             await self._follow(links, source_url)
@@ -202,12 +204,6 @@ class _Explorer:
             found = attrs.evolve(found, url=url)
         assert found.id is not None
         self._found.setdefault(found.id, found)
-
-
-def _is_directory(thing: dict[str, Any]) -> bool:
-    types: Any = thing.get("@type")
-    types = cast("Sequence[Any]", types) if isinstance(types, list) else (types,)
-    return any(word in DIRECTORY_TYPES for word in types)
 
 
 def _root_of(thing: dict[str, Any], source_url: str) -> str:

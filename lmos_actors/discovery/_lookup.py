@@ -328,7 +328,7 @@ class KnownReplicas:
         raise OutcomeUnknown(replica.link.path, why)
 
     async def _watch(self) -> None:
-        """Look up at intervals which node runs the agent, while requests wait for long."""
+        """Look up every 5 s which node runs the agent, while requests wait for long."""
         try:
             while before := set(self._awaited):
                 await trio.sleep(5.0)

@@ -407,19 +407,18 @@ class Registrar:
             heapq.heapify(self._renewals)
 
     async def _renew(self, path: str, entry: _Entry) -> None:
-        if entry.registered and await self._is_renewed(entry.exhibit.thing_id):
+        is_renewed = False
+        if entry.registered:
+            try:
+                is_renewed = await self._directory.renew(entry.exhibit.thing_id)
+            except DirectoryRefused as error:
+                if _is_temporary(error):
+                    raise
+        if is_renewed:
             self._schedule_renewal(path, entry)
         else:  # refused before, forgotten by the directory, or it does not support renewal
             entry.registered = False
             await self._put(path, entry)
-
-    async def _is_renewed(self, thing_id: str) -> bool:
-        try:
-            return await self._directory.renew(thing_id)
-        except DirectoryRefused as error:
-            if _is_temporary(error):
-                raise
-            return False
 
     async def _remove(self, thing_id: str) -> None:
         try:

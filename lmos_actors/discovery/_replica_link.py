@@ -192,16 +192,15 @@ class ReplicaLink(ForwardingLink):
             text = self._key_of(key, args, kwargs)
             if text is not None:
                 return max(usable, key=lambda each: _rendezvous_weight(text, each.id))
-        return self._least_loaded(usable) if self._by == "least_loaded" else self._round_robin(usable)
+        if self._by == "least_loaded":
+            return self._least_loaded(usable)
+        place = self._next_place if self._next_place < len(usable) else 0  # round robin
+        self._next_place = place + 1
+        return usable[place]
 
     def _newest(self) -> Replica | None:
         """Return the replica with the newest epoch, for an agent that only one node runs at a time."""
         return max(self._members(), key=lambda each: each.epoch, default=None)
-
-    def _round_robin(self, usable: list[Replica]) -> Replica:
-        place = self._next_place if self._next_place < len(usable) else 0
-        self._next_place = place + 1
-        return usable[place]
 
     def _least_loaded(self, usable: list[Replica]) -> Replica:
         """Return the replica with the least load; among equals the next in turn."""
@@ -571,13 +570,14 @@ class ReplicaLink(ForwardingLink):
 
     def then(self, found: Callable[[Any], None]) -> None:
         """Call `found` with the chosen link after the next look-up, if that finds a replica."""
-        if self._known is not None:
-            self._known.on_looked_up(lambda: self._deliver(found))
 
-    def _deliver(self, found: Callable[[Any], None]) -> None:
-        replica = self._choose("", (), {}, {})
-        if replica is not None and replica.link_or_none is not None:
-            found(replica.link)
+        def deliver() -> None:
+            replica = self._choose("", (), {}, {})
+            if replica is not None and replica.link_or_none is not None:
+                found(replica.link)
+
+        if self._known is not None:
+            self._known.on_looked_up(deliver)
 
 
 def _enterer(

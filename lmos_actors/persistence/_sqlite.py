@@ -125,7 +125,12 @@ class SqliteStore:
         if self._db is not None:
             raise StoreInUse(self.name, "it is open already")
         if not self._read_only:
-            self._make_folder()
+            folder = os.path.dirname(self._path)
+            try:
+                os.makedirs(folder, mode=0o700, exist_ok=True)
+            except OSError as error:
+                why = f"its folder cannot be made: {error.filename or folder}: {error.strerror}"
+                raise StoreInaccessible(self.name, why) from None
         self._take_lock()
         try:
             self._check_file()
@@ -165,14 +170,6 @@ class SqliteStore:
             raise StoreInaccessible(self.name, why) from None
         if not free:
             raise StoreInUse(self.name, f"{self._lock.owner()} has it open")
-
-    def _make_folder(self) -> None:
-        folder = os.path.dirname(self._path)
-        try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-        except OSError as error:
-            why = f"its folder cannot be made: {error.filename or folder}: {error.strerror}"
-            raise StoreInaccessible(self.name, why) from None
 
     def _check_file(self) -> None:
         if os.path.isdir(self._path):

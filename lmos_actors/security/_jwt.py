@@ -192,19 +192,16 @@ class JwtVerifier:
         if proof is not None:
             self._verified_tokens.move_to_end(digest)
             return proof if _is_current(wall, proof.until) else None
-        proof = self._verify_signature(credentials.value, wall)
+        header = header_of(credentials.value)
+        key = None if header is None else self._key_for(header)
+        if header is None or key is None:
+            return None
+        claims = self._claims(credentials.value, key, header["alg"], wall)
+        proof = None if claims is None else self._proof(claims, key)
         if proof is None or not _is_current(wall, proof.until):
             return None
         self._verified_tokens[digest] = proof
         return proof
-
-    def _verify_signature(self, token: SecretBytes, wall: float) -> Proof | None:
-        header = header_of(token)
-        key = None if header is None else self._key_for(header)
-        if header is None or key is None:
-            return None
-        claims = self._claims(token, key, header["alg"], wall)
-        return None if claims is None else self._proof(claims, key)
 
     def _key_for(self, header: dict[str, Any]) -> _Key | None:
         """Return the key named by `kid` if it may be used with `alg`, else None.

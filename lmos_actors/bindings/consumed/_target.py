@@ -182,26 +182,23 @@ def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Ta
         why = f"this describes {description.id or description.title!r}, not {thing!r}"
         raise ConfigError(why + _links_of(description), place)
     form = next(sockets_of(description, url), None)
-    if form is None and not _is_on_web(description, url, thing):
-        why = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r}), nor for HTTP"
-        faults = description.faults
-        if faults:
-            listed = "; ".join(f"{pointer(each.place) or '/'} {each.message}" for each in faults[:SHOWN])
-            more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
-            why = f"{why}; the description is wrong: {listed}{more}"
-        raise ConfigError(why + _links_of(description), place)
+    if form is None:
+        # over HTTP; a thing that lists others has to be named
+        is_at_root = url is not None and endpoint_of(url).target in ("/", WELL_KNOWN)
+        lists_others = any(link.rel == "item" for link in description.links or ())
+        is_unnamed = thing is None and is_at_root and lists_others
+        if is_unnamed or not HttpOperations(description, url).origins():
+            why = f"no form is for LMOS over a WebSocket (subprotocol {SUBPROTOCOL!r}), nor for HTTP"
+            faults = description.faults
+            if faults:
+                listed = "; ".join(f"{pointer(each.place) or '/'} {each.message}" for each in faults[:SHOWN])
+                more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
+                why = f"{why}; the description is wrong: {listed}{more}"
+            raise ConfigError(why + _links_of(description), place)
     thing_id = description.id or url or (place if form is None else None)  # HTTP needs no id
     if thing_id is None:
         raise ConfigError("the description has no id", place)
     return Target(None if form is None else endpoint_of(form.href).url, thing_id, description, url)
-
-
-def _is_on_web(description: Description, url: str | None, thing: str | None) -> bool:
-    """Return whether a thing can be used over HTTP. One that lists others must be named."""
-    is_at_root = url is not None and endpoint_of(url).target in ("/", WELL_KNOWN)
-    if thing is None and is_at_root and any(link.rel == "item" for link in description.links or ()):
-        return False
-    return bool(HttpOperations(description, url).origins())
 
 
 def _links_of(description: Description) -> str:

@@ -131,13 +131,6 @@ def has_address(href: str) -> bool:
     return True
 
 
-def _contradicts(verb: str, owner: AnyAffordance | None) -> bool:
-    """Return whether a property forbids a verb that one of its forms may offer."""
-    if not isinstance(owner, PropertyAffordance):
-        return False
-    return bool(owner.read_only if verb == "write" else owner.write_only)
-
-
 class HttpOperations:
     """The operations of a thing over HTTP; `url` is where its description was fetched, None if it was not."""
 
@@ -166,8 +159,12 @@ class HttpOperations:
 
     def _chosen(self, verb: str, name: str, preference: Sequence[str]) -> HttpOperation | None:
         owner = self._owner(verb, name)
-        if (owner is None and verb not in _OF_THING) or _contradicts(verb, owner):
+        if owner is None and verb not in _OF_THING:
             return None
+        if isinstance(owner, PropertyAffordance):  # it may forbid what one of its forms offers
+            is_forbidden = owner.read_only if verb == "write" else owner.write_only
+            if is_forbidden:
+                return None
         forms = [form for form in effective_forms(self.description, owner) if has_address(form.href)]
         variables = {**(self.description.uri_variables or {}), **((owner and owner.uri_variables) or {})}
         for op in OPS[verb]:

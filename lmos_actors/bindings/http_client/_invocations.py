@@ -179,7 +179,13 @@ class HttpInvocation:
     def _needed(self, verb: str, name: str) -> HttpOperation | None:
         ways, path = self.server.ways, self.far.path
         way = ways.way(verb, name)
-        if way is not None and not (way.op == "writeallproperties" and not self._writes_all()):
+        if way is not None and way.op == "writeallproperties":
+            properties = ways.description.properties or {}
+            if not set(self.request.payload) >= {
+                each for each in properties if not properties[each].read_only
+            }:
+                way = None  # a form that writes all cannot write some
+        if way is not None:
             if verb != "read all":
                 self._body = self._written(way, self.request.payload)
             return way
@@ -190,10 +196,6 @@ class HttpInvocation:
         if not self._singly:
             raise NotAllowed(f"{path!r} has no properties to {singly} over HTTP")
         return None
-
-    def _writes_all(self) -> bool:
-        properties = self.server.ways.description.properties or {}
-        return set(self.request.payload) >= {name for name, each in properties.items() if not each.read_only}
 
     def _names(self) -> tuple[str, ...]:
         if self.request.verb == "write many":
@@ -388,7 +390,7 @@ class HttpInvocation:
                 raise OutcomeUnknown(self.far.path, "its server does not know the run any more") from None
             except (AgentUnavailable, OutcomeUnknown, RateLimited) as error:
                 lost += 1
-                if lost >= 5:
+                if lost >= 5:  # in a row
                     raise OutcomeUnknown(
                         self.far.path, f"its server does not answer with the status of the run: {error}"
                     ) from None

@@ -408,7 +408,9 @@ class PeerConnection:
         request = self._open.pop(outcome.pending, None)
         if request is None:
             return
-        if self._is_to_read_singly(request, outcome.error):
+        may_read_singly = request.verb == "read all" and request.names and not request.singly
+        if may_read_singly and not self.offers and refuses_whole(outcome.error):
+            # kotlin-wot answers a read of all by 404 or by 500: from now on each property is read alone
             self._singly.add(request.far.thing_id)
             self._line.queue[request] = None
             self._send_queued()
@@ -416,12 +418,6 @@ class PeerConnection:
         far = request.far
         far.unwell = means_unwell(outcome.error)
         request.fail(as_near_error(outcome.error, far.thing_id, far.path, request.seconds))
-
-    def _is_to_read_singly(self, request: PendingRequest, error: Exception) -> bool:
-        """Return whether to read each property alone: kotlin-wot answers a read of all by 404 or by 500."""
-        if request.verb != "read all" or not request.names or request.singly or self.offers:
-            return False
-        return refuses_whole(error)
 
     def _forgotten_failed(self, outcome: lmos.ForgottenFailed) -> None:
         sent: SentTell | None = outcome.pending.host

@@ -567,9 +567,11 @@ class ServerConnection:
             # not at once: a turn of an agent may be running, whose other messages are to be withdrawn
             self._giving_up = True
             self._rt.timers.call_at(trio.current_time(), self._give_up)
-        elif self.draining and not self._is_needed():
-            self.session.give_credit()  # what is then neither credited nor failed was not taken
-            self.connection.close(RESTARTING, "the node is shutting down")
+        elif self.draining:
+            counts = self.session.statistics()
+            if not (counts.open or (counts.listening and not self._context.finishing)):
+                self.session.give_credit()  # what is then neither credited nor failed was not taken
+                self.connection.close(RESTARTING, "the node is shutting down")
 
     def _charge(self, held: int) -> None:
         """Charge the bytes that the session holds, in steps: not anew with each of many open requests."""
@@ -588,7 +590,3 @@ class ServerConnection:
         if not (self._over or self._giving_up):
             self._giving_up = self._is_spent = True
             self._rt.timers.call_at(trio.current_time(), self.end)  # as in `check_end`
-
-    def _is_needed(self) -> bool:
-        counts = self.session.statistics()
-        return bool(counts.open or (counts.listening and not self._context.finishing))

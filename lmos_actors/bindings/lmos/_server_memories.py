@@ -62,15 +62,15 @@ class AnswerMemories:
 
         Answers to one principal are not shared with another, whatever `LMOS-Peer` a client sends.
         """
-        peer = _peer_name(headers)
-        if peer is None:
+        marks = [value for name, value in headers if name.lower() == PEER_HEADER]
+        if len(marks) != 1 or not _UNGUESSABLE.fullmatch(marks[0]):  # others could guess it
             memory = AnswerMemory(bound=self.bound)
             try:
                 yield memory
             finally:
                 memory.close()
             return
-        name = (principal, peer)
+        name = (principal, marks[0])
         kept = self._named.get(name)
         if kept is None:
             kept = self._named[name] = _Kept(AnswerMemory(bound=self.bound))
@@ -104,9 +104,3 @@ class AnswerMemories:
 
     def _fits(self, held: int) -> bool:
         return len(self._unused) <= self._most and held <= self._most_bytes
-
-
-def _peer_name(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """Return the mark of this client's connections, if it sends one that nobody else can guess."""
-    names = [value for name, value in headers if name.lower() == PEER_HEADER]
-    return names[0] if len(names) == 1 and _UNGUESSABLE.fullmatch(names[0]) else None
