@@ -43,7 +43,7 @@ async def read_all(tracker: HttpRequestTracker, request: HttpRequest, link: Agen
 
 def _tagged(request: HttpRequest, body: bytes) -> Response:
     tag = tag_of(body)
-    if has_tag(request.headers, "if-none-match", tag):
+    if b"if-none-match" in request.header_names and has_tag(request.headers, "if-none-match", tag):
         return Response(None, 304, {"etag": tag, **NO_CACHE, **VARY})
     return JsonResponse(body, CURRENT, (b"etag", tag.encode()))
 

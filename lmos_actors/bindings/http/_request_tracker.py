@@ -112,8 +112,6 @@ class HttpRequestTracker:
         self.descriptions = descriptions
         context = self.context = server.context
         self.rt: Runtime = context.rt
-        self.seats: Seats = context.seats
-        """The mailbox seats that far requests take, by peer."""
         self.open: dict[AgentRequest, None] = {}
         self.runs = Runs(self.rt, context.failed, context.budget, context.shown_question)
         self.prefix = urlsplit(http_of(descriptions.bases[0])).path if descriptions.bases else ""
@@ -128,7 +126,9 @@ class HttpRequestTracker:
         """Make the request for an agent. Raises AgentUnavailable while the node drains."""
         if self.context.draining:
             raise AgentUnavailable(request.parts[0], LEAVING)
-        parent, state = request.header(b"traceparent"), request.header(b"tracestate")
+        parent = state = None
+        if b"traceparent" in request.header_names:  # a `tracestate` alone counts for nothing
+            parent, state = request.header(b"traceparent"), request.header(b"tracestate")
         allows = rights_of(request.admission)
         request.ask = AgentRequest(self, request.label, request.principal, parent, state, allows=allows)
         return request.ask
@@ -154,6 +154,11 @@ class HttpRequestTracker:
             made.leave()
 
     # ---- the end
+
+    @property
+    def seats(self) -> Seats:
+        """The mailbox seats that far requests take, by peer."""
+        return self.context.seats
 
     def settled(self) -> None:
         """Take note that a request is no longer open."""

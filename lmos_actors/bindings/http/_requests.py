@@ -66,7 +66,7 @@ class HttpRequest(Request):
         client = scope.get("client")
         self.label = "" if client is None else f"{client[0]}:{client[1]}"
         self.principal = principal_of(self.admission)
-        self._header_names = dict(scope["headers"])  # for their names alone: some occur more than once
+        self.header_names = dict(scope["headers"])  # for their names alone: some occur more than once
 
     @property
     def reads(self) -> bool:
@@ -80,7 +80,7 @@ class HttpRequest(Request):
 
     def header(self, name: bytes) -> str | None:
         """Return the value of a header that occurs once, else None."""
-        if name not in self._header_names:  # most of the names that are looked up are absent
+        if name not in self.header_names:  # most of the names that are looked up are absent
             return None
         found = self.headers.getlist(name.decode())
         return found[0] if len(found) == 1 else None
@@ -122,7 +122,7 @@ class HttpRequest(Request):
 
     def remaining(self) -> float | None:
         """Return the seconds until the consumer gives up. Raises InvalidInput if it is not a number."""
-        if b"lmos-remaining" not in self._header_names:
+        if b"lmos-remaining" not in self.header_names:
             return None
         text = self.header(b"lmos-remaining")
         if text is None:
@@ -133,7 +133,7 @@ class HttpRequest(Request):
 
     def key(self) -> str | None:
         """Return the key in `Idempotency-Key`, with or without quotes (RFC 8941). Raises InvalidInput."""
-        if b"idempotency-key" not in self._header_names:
+        if b"idempotency-key" not in self.header_names:
             return None
         text = self.header(b"idempotency-key")
         if text is None:
@@ -147,7 +147,7 @@ class HttpRequest(Request):
     def preferences(self) -> dict[str, str]:
         """Return the preferences in `Prefer` (RFC 7240), names in lower case; unknown ones are left out."""
         found: dict[str, str] = {}
-        if b"prefer" not in self._header_names:
+        if b"prefer" not in self.header_names:
             return found
         for value in self.headers.getlist("prefer"):
             for part in value.split(","):

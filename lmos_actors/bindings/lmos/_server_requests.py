@@ -84,7 +84,8 @@ def check_keyed(asked: lmos.IncomingRequest, link: AgentOrPool) -> None:
 
 def operation_named(link: AgentOrPool, kind: str, key: str, name: str) -> Operation:
     """Return the operation of that key and name. Raises NotFound, NotAllowed, AgentUnavailable."""
-    one = representative(link)
+    # most are for an agent that is there
+    one = link if isinstance(link, Slot) and link.table else representative(link)
     op = one.table.get(key)
     if op is None or op.name != name or not name:
         _refuse(one, kind, name)
