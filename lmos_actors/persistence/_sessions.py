@@ -565,6 +565,6 @@ def _copy(head: SessionHead) -> SessionHead:
 
 
 def _without_content(kept: KeptTurn) -> KeptTurn:
-    """Return the record of a turn that has recorded too much: it cannot be resumed, and is found as such."""
+    """Return the record of a turn that has recorded too much: it is marked, and cannot be resumed."""
     text = kept.text[:500]
     return KeptTurn(text=text, at=kept.at, key=kept.key, id=kept.id, is_too_large=True)

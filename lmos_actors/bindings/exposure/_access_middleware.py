@@ -109,9 +109,9 @@ def guarded(app: App, guard: Guard, apart: Collection[str] = ()) -> App:
 class _Guarded:
     """An application behind a guard.
 
-    Where no credentials are asked for, and no origins of pages are named, the host names are remembered by
+    On a node that asks for no credentials and names no origins of pages, it remembers the host names by
     which clients were admitted. A request to one of them that comes from no browser page and shows no
-    credentials needs no further check: the credentials that one client shows do not count for others.
+    credentials needs no further check. The credentials that one client shows do not count for others.
     """
 
     def __init__(self, app: App, guard: Guard, apart: frozenset[str]) -> None:

@@ -134,7 +134,7 @@ class HttpRequestTracker:
         return request.ask
 
     def outcome(self, request: HttpRequest, link: AgentOrPool, key: str, *args: Any) -> Awaitable[Any]:
-        """Carry out an operation and return its value, to be awaited at once.
+        """Post an operation and return its value as an awaitable, which the caller awaits at once.
 
         Raises what `AgentRequest.send` does, AgentError.
         """

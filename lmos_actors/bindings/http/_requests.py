@@ -242,9 +242,9 @@ def _quality(kind: str, accepted: Sequence[tuple[str, float]]) -> float:
 
 
 def has_tag(headers: Headers, name: str, tag: str) -> bool:
-    """Return whether a list of entity tags, as in If-None-Match, has this one, or all.
+    """Return whether a list of entity tags, as in If-None-Match, contains this tag, or `*`.
 
-    Weak tags count as others do, but for If-Match (13.1.1).
+    Weak tags match as well, except in If-Match (13.1.1).
     """
     weak = "" if name == "if-match" else "W/"
     for each in ",".join(headers.getlist(name)).split(","):

@@ -135,7 +135,7 @@ class HttpStream:
         return not self._spoilt and http.our_state is h11.DONE and http.their_state is h11.DONE
 
     def is_stale(self, now: float) -> bool:
-        """Whether something arrived while it was idle: its end, or data that nobody asked for."""
+        """Return whether something arrived while it was idle: its end, or data that nobody asked for."""
         inner = getattr(self._stream, "transport_stream", None)
         if inner is not None and not self.used:
             # a TLS 1.3 server sends session tickets without a request: for 1 s it counts as open

@@ -574,7 +574,7 @@ class ServerConnection:
                 self.connection.close(RESTARTING, "the node is shutting down")
 
     def _charge(self, held: int) -> None:
-        """Charge the bytes that the session holds, in steps: not anew with each of many open requests."""
+        """Charge the bytes that the session holds, in steps: few of many open requests change the charge."""
         step = max(1024, held // 8)
         # the next step above the held bytes: else each further request would be charged anew
         charged = 0 if held < SMALL else (held // step + 1) * step
