@@ -318,7 +318,7 @@ class SqliteStore:
         self._check_place()
         try:
             at_commit = durability == "power"
-            if at_commit != self._synced:  # else the log is synced only when it is moved into the file
+            if at_commit != self._synced:  # NORMAL syncs the log only when it is moved into the file
                 db.execute(f"PRAGMA synchronous = {'FULL' if at_commit else 'NORMAL'}")
                 self._synced = at_commit
             db.execute("BEGIN IMMEDIATE")
