@@ -28,7 +28,7 @@ from .messages._request_keys import KEPT_ANSWERS, KEPT_BYTES, KEPT_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .declaration._affordances import ActionOptions, Event, Property
+    from .declaration._affordances import Event, Property
     from .declaration._contract import Contract
     from .messages._operation import Operation, Parameter
     from .values import Shape
@@ -58,6 +58,9 @@ def describe(cls: type[Agent], *, id: str | None = None) -> Description:
     """
     contract = _contract_of(cls)
     about, tool = contract.options.about, bool(contract.options.tool)
+    # the class's own docstring, or else that of the nearest base that is an agent class
+    docs = (vars(part).get("__doc__") for part in cls.__mro__[: cls.__mro__.index(Agent)])
+    description = next((inspect.cleandoc(doc) for doc in docs if doc), None)
     affordances = {
         "properties": {name: _property(contract, name) for name in contract.properties},
         "actions": {name: _action(cls, contract, name) for name in contract.actions},
@@ -68,7 +71,7 @@ def describe(cls: type[Agent], *, id: str | None = None) -> Description:
             **(about.members() if about is not None else {}),
             "@context": default_context(),
             "@type": _types(TOOL_TYPE if tool else AGENT_TYPE, about.types if about is not None else ()),
-            **_said(id=id, title=contract.title, description=_doc(cls)),
+            **_said(id=id, title=contract.title, description=description),
             **_extensions(contract),
             "securityDefinitions": {NO_SECURITY: {"scheme": "nosec"}},
             "security": NO_SECURITY,
@@ -104,12 +107,6 @@ def _said(**members: Any) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _doc(cls: type[Agent]) -> str | None:
-    """Return the docstring of a class, or else that of the nearest base that is an agent's."""
-    docs = (vars(part).get("__doc__") for part in cls.__mro__[: cls.__mro__.index(Agent)])
-    return next((inspect.cleandoc(doc) for doc in docs if doc), None)
-
-
 # ---- affordances
 
 
@@ -128,25 +125,25 @@ def _property(contract: Contract, name: str) -> dict[str, Any]:
 def _event(made: Event[Any]) -> dict[str, Any]:
     shape = made.shape
     assert shape is not None
-    return {**_said(description=made.doc or _annotated(shape.type)), "data": shape.schema}
-
-
-def _annotated(hint: Any) -> str | None:
-    """Return the description in the `Meta` of the outermost type, not that of its class."""
-    metadata = hint.__metadata__ if get_origin(hint) is Annotated else ()
+    # the description in the `Meta` of the outermost type, not that of its class
+    metadata = shape.type.__metadata__ if get_origin(shape.type) is Annotated else ()
     metas = (word.description for word in metadata if isinstance(word, msgspec.Meta))
-    return next((description for description in metas if description), None)
+    annotated = next((description for description in metas if description), None)
+    return {**_said(description=made.doc or annotated), "data": shape.schema}
 
 
 def _action(cls: type[Agent], contract: Contract, name: str) -> dict[str, Any]:
     op, options = contract.table[name], contract.actions[name].options
+    synchronous = options.synchronous
+    if synchronous is None and op.kind in (TURN, GATED) and not op.postpone:
+        synchronous = True  # a turn that need not wait: its answer is the result
     return {
         **_said(description=_action_doc(cls, contract.actions[name])),
         **_said(input=_input(op)),
         **_output(op),
         "safe": options.safe,
         "idempotent": options.idempotent,
-        **_said(synchronous=_synchronous(op, options)),
+        **_said(synchronous=synchronous),
     }
 
 
@@ -155,19 +152,13 @@ def _action_doc(cls: type[Agent], handle: Any) -> str | None:
     name = handle.__wrapped__.__name__
     overridden = (vars(part).get(name) for part in cls.__mro__)
     # any other value, `None` among them, answers `__doc__` with the docstring of its class
-    docs = (handle.__doc__, *(fn.__doc__ for fn in overridden if _is_function(fn)))
+    functions = (
+        each
+        for each in overridden
+        if inspect.isfunction(each) or inspect.isfunction(getattr(each, "__wrapped__", None))
+    )
+    docs = (handle.__doc__, *(fn.__doc__ for fn in functions))
     return next((inspect.cleandoc(doc) for doc in docs if doc), None)
-
-
-def _is_function(value: Any) -> bool:
-    return inspect.isfunction(value) or inspect.isfunction(getattr(value, "__wrapped__", None))
-
-
-def _synchronous(op: Operation, options: ActionOptions) -> bool | None:
-    """Return whether the answer is the result: what was said, else true of a turn that need not wait."""
-    if options.synchronous is not None:
-        return options.synchronous
-    return True if op.kind in (TURN, GATED) and not op.postpone else None
 
 
 def _input(op: Operation) -> dict[str, Any] | None:

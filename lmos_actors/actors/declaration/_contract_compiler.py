@@ -30,7 +30,6 @@ from ..messages._operation import ANYTHING, GATED, MISSING, RUN, RUNS, STREAM, T
 from ..values import UNREAD, check_property_type, hidden_fields, shape_of
 from ._affordances import Action, Event, Property, StreamAction, Turn
 from ._contract import Contract, outline_of
-from ._declarations import completion_of
 from ._fields import MUTABLE
 from ._history import keep_history
 from ._options import ClassOptions, behaviours_of, check_durable
@@ -81,7 +80,13 @@ def compile_contract(
         compiler.member(name, inspect.getattr_static(cls, name))
     compiler.whole_object()
     contract.answers = _answering(cls.__name__, contract)
-    _hide_fields(cls, contract, reserved)
+    # which fields are secret, or may be as their types are unknown
+    types = types_of_class(cls)
+    contract.unread |= any(unknown_in(hint) is not None for hint in types.values())
+    contract.hidden = hidden_fields(cls, types, reserved)
+    contract.guarded = any(secrecy != UNREAD for secrecy in contract.hidden.values()) or any(
+        op.secrecies is not None for op in contract.table.values()
+    )
     keep_history(cls.__name__, contract.table.values(), options.history)
     contract.behaviours = behaviours_of(cls.__name__, contract.table, options.behaviours)
     _check_durable(cls.__name__, contract)
@@ -94,16 +99,6 @@ def compile_contract(
             f"what has to wait goes into lifespan()"
         )
     return contract
-
-
-def _hide_fields(cls: type, contract: Contract, reserved: frozenset[str]) -> None:
-    """Note which fields are secret, or may be as their types are unknown."""
-    types = types_of_class(cls)
-    contract.unread |= any(unknown_in(hint) is not None for hint in types.values())
-    contract.hidden = hidden_fields(cls, types, reserved)
-    contract.guarded = any(secrecy != UNREAD for secrecy in contract.hidden.values()) or any(
-        op.secrecies is not None for op in contract.table.values()
-    )
 
 
 def _answering(title: str, contract: Contract) -> str | None:
@@ -323,7 +318,7 @@ class _Compiler:
             postpone=handle.options.postpone,
             repeatable=handle.options.safe or handle.options.idempotent,
         )
-        made.fill = completion_of(fn)
+        made.fill = getattr(fn, "completed_by", None)  # from the decorator of that name
 
     def _parameters(
         self, fn: Any, hints: dict[str, Any], name: str
@@ -351,24 +346,23 @@ class _Compiler:
             )
         if p.name not in hints:
             raise TypeError(f"{where}: parameter {p.name!r} needs a type, as its consumers need a schema")
+        keyword_only = p.kind is inspect.Parameter.KEYWORD_ONLY
         item = streamed_item(hints[p.name])
         if item is not None:
-            return self._input_stream(p, self._shape(item, name), where, whole=whole)
+            shape = self._shape(item, name)
+            if whole:
+                raise TypeError(f"{where}: the input stream {p.name!r} needs its name; take the / away")
+            if p.default is not inspect.Parameter.empty:
+                raise TypeError(
+                    f"{where}: the input stream {p.name!r} has no default: its caller gives a source"
+                )
+            wire = self.wire(p.name, None)
+            return Parameter(p.name, wire, shape, MISSING, keyword_only=keyword_only, is_stream=True)
         default: object = MISSING
         shape = self._shape(hints[p.name], name)
         if p.default is not inspect.Parameter.empty:
             default = self._default(shape, p, where)
-        keyword_only = p.kind is inspect.Parameter.KEYWORD_ONLY
         return Parameter(p.name, self.wire(p.name, None), shape, default, keyword_only=keyword_only)
-
-    def _input_stream(self, p: inspect.Parameter, shape: Shape[Any], where: str, *, whole: bool) -> Parameter:
-        if whole:
-            raise TypeError(f"{where}: the input stream {p.name!r} needs its name; take the / away")
-        if p.default is not inspect.Parameter.empty:
-            raise TypeError(f"{where}: the input stream {p.name!r} has no default: its caller gives a source")
-        keyword_only = p.kind is inspect.Parameter.KEYWORD_ONLY
-        wire = self.wire(p.name, None)
-        return Parameter(p.name, wire, shape, MISSING, keyword_only=keyword_only, is_stream=True)
 
     def _default(self, shape: Shape[Any], p: inspect.Parameter, where: str) -> object:
         if isinstance(p.default, MUTABLE):

@@ -13,7 +13,6 @@ from typing import (
     ParamSpec,
     Protocol,
     TypeVar,
-    cast,
     overload,
 )
 
@@ -113,12 +112,6 @@ def completed_by(complete: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Call
         return fn
 
     return mark
-
-
-def completion_of(fn: Any) -> Callable[[tuple[Any, ...]], tuple[Any, ...]] | None:
-    """Return what `completed_by` has left at a function."""
-    found: Any = getattr(fn, "completed_by", None)
-    return cast("Callable[[tuple[Any, ...]], tuple[Any, ...]] | None", found)
 
 
 class _ActionDecorator(Protocol):

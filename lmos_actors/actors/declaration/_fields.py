@@ -83,10 +83,15 @@ def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
         value = vars(cls).get(name, NOTHING)
         if name in reserved:
             raise TypeError(f"{cls.__name__}.{name}: the name is the agent's own, choose another")
-        if _is_class_variable(hint) or isinstance(value, Event):
+        is_class_variable = (get_origin(hint) or hint) is ClassVar or _outermost(hint) == "ClassVar"
+        if is_class_variable or isinstance(value, Event):
             continue
         if isinstance(value, Property):
-            fields[name] = _property_field(value, name)  # pyright: ignore[reportUnknownArgumentType]
+            made: Property[Any] = value
+            if made.factory is not None:
+                fields[name] = attrs.field(factory=made.factory, alias=name)
+            else:
+                fields[name] = attrs.field(default=made.default, alias=name)
         elif isinstance(value, _CountingAttr):
             fields[name] = value
         else:
@@ -115,10 +120,6 @@ def name_nearest_field(error: BaseException, cls: Any) -> None:
     error.args = (f"{found[0]} got an unexpected keyword argument '{found[1]}'{hint}",)
 
 
-def _is_class_variable(hint: Any) -> bool:
-    return get_origin(hint) is ClassVar or hint is ClassVar or _outermost(hint) == "ClassVar"
-
-
 def _outermost(hint: Any) -> str:
     """Return the name that an annotation kept as text begins with, without its module; none: ""."""
     return _text(hint).strip("'\"").partition("[")[0].rpartition(".")[2]
@@ -128,23 +129,14 @@ def _text(hint: Any) -> str:
     return hint if isinstance(hint, str) else getattr(hint, "__forward_arg__", "")
 
 
-def _is_foreign(hint: Any) -> bool:
-    """Return whether an annotation kept as text is one of others, without a type of values: `trio.Event`."""
-    return "." in _text(hint) and "[" not in _text(hint)
-
-
 def _maker_of(hint: Any) -> str | None:
     """Return what an annotation of an affordance has to be followed by, None for plain state."""
-    text = "" if _is_foreign(hint) else _outermost(hint)
+    text = _text(hint)
+    is_foreign = "." in text and "[" not in text  # as `trio.Event`, kept as text and without a type of values
+    text = "" if is_foreign else _outermost(hint)
     if get_origin(hint) is Property or text == "Property":
         return "prop(default=...)"
     return "event()" if get_origin(hint) is Event or text == "Event" else None
-
-
-def _property_field(made: Property[Any], name: str) -> Any:
-    if made.factory is not None:
-        return attrs.field(factory=made.factory, alias=name)
-    return attrs.field(default=made.default, alias=name)
 
 
 def mentions(things: Iterable[object], names: frozenset[str]) -> bool:
