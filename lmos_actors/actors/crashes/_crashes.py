@@ -101,7 +101,8 @@ def shown_message(place: Any, affordance: str, message: Any) -> Any:
         op = _operation(getattr(slot, "table", None), affordance)
         if op is not None:
             return conceal_all(args, op.secrecies)
-        op = _operation(_table_of(slot), affordance)
+        contract = outline_of(class_made_by(getattr(getattr(slot, "spec", None), "factory", None)))
+        op = _operation(contract.table if contract is not None else None, affordance)
         if op is not None:
             return tuple(map(_shown_unchecked, args, op.secrecies or (0,) * len(args)))
     return HIDDEN
@@ -110,12 +111,6 @@ def shown_message(place: Any, affordance: str, message: Any) -> Any:
 def _operation(table: dict[str, Any] | None, affordance: str) -> Any:
     keys = (affordance, f"={affordance}", affordance.replace("*", "="))
     return next((table[key] for key in keys if key in table), None) if table else None
-
-
-def _table_of(slot: Any) -> dict[str, Any]:
-    spec = getattr(slot, "spec", None)
-    contract = outline_of(class_made_by(getattr(spec, "factory", None)))
-    return contract.table if contract is not None else {}
 
 
 def _shown_unchecked(value: Any, secrecy: Any) -> Any:

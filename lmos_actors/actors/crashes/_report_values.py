@@ -41,17 +41,17 @@ def fields_of(cls: type | None, values: Mapping[str, Any]) -> Values:
 
 def _fields_in(cls: type | None, values: Mapping[str, Any]) -> Values:
     hidden = _hidden_of(cls)
-    names = {name: _shown_name(name) for name in values if name not in _UNSHOWN}
+    names = {
+        name: "behaviour" if name == "_behaviour" else name.removeprefix("_prop_")
+        for name in values
+        if name not in _UNSHOWN
+    }
     return {shown: (values[name], hidden.get(shown, 0)) for name, shown in names.items()}
 
 
 def _hidden_of(cls: type | None) -> dict[str, int]:
     contract = outline_of(cls)
     return contract.hidden if contract is not None else {}
-
-
-def _shown_name(name: str) -> str:
-    return "behaviour" if name == "_behaviour" else name.removeprefix("_prop_")
 
 
 def class_made_by(factory: Any) -> Any:

@@ -80,15 +80,14 @@ class CrashReport:
             agent.__dict__.copy() if agent is not None and slot.extra else None
         )
         cls = self._class
-        self._guarded: bool = cls.__contract__.guarded if cls is not None else self._makes_secrets()
+        if cls is not None:
+            self._guarded: bool = cls.__contract__.guarded
+        else:  # whether an agent that its factory did not make would have had secrets
+            contract = outline_of(self.agent_class)
+            given = fields_given(slot.spec.factory).values()
+            self._guarded = contract.guarded if contract is not None else any(secret for _, secret in given)
         if self._guarded:  # others that crash of it do not know what is secret
             error.__dict__.setdefault(_MARK, self)
-
-    def _makes_secrets(self) -> bool:
-        """Return whether an agent that its factory did not make would have had secrets."""
-        contract = outline_of(self.agent_class)
-        given = fields_given(self._slot.spec.factory)
-        return contract.guarded if contract is not None else any(secret for _, secret in given.values())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return str, (str(self),)  # wherever it is sent, with an exception or alone, it is its text

@@ -217,17 +217,13 @@ def _named(value: Any, room: int) -> str:
         return f"{kind.__name__}.{object.__getattribute__(value, '_name_')}"
     for base in _BASES:
         if issubclass(kind, base) and write is base.__repr__:
-            return _of_base(value, base, room)
+            if base is int:
+                bits = int.bit_length(value)
+                return int.__repr__(value) if bits <= BITS else f"<int of {bits} bits>"
+            return str(base.__repr__(value if base is float else base.__getitem__(value, slice(room))))
     for base in _CONTAINERS:
         if issubclass(kind, base) and write is base.__repr__:
             return f"<{kind.__name__} of {base.__len__(value)}>"
     if str(getattr(write, "__module__", "")).startswith(_OURS):
         return repr(value)[:room]
     return f"<{kind.__name__}>"
-
-
-def _of_base(value: Any, base: Any, room: int) -> str:
-    if base is int:
-        bits = int.bit_length(value)
-        return int.__repr__(value) if bits <= BITS else f"<int of {bits} bits>"
-    return str(base.__repr__(value if base is float else base.__getitem__(value, slice(room))))

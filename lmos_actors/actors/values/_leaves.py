@@ -242,20 +242,17 @@ def _take_decimal(value: object, path: str = "$", /) -> Decimal:
         raise wrong("decimal", value, path)
     if isinstance(value, str) and not is_number(value):
         raise InvalidInput(f"Expected a number in decimal digits, got {shown(value)}", path)
-    number: Decimal = convert(_as_number(value, path), Decimal, path)
+    takers: dict[type, AnyTake] = {str: take_str, int: _take_int, float: _take_float}
+    take = takers.get(type(value))
+    if take is None and type(value) is not Decimal:
+        raise wrong("decimal", value, path)
+    plain = value if take is None else take(value, path)
+    number: Decimal = convert(plain, Decimal, path)
     if not number.is_finite():
         raise InvalidInput("Number is not finite", path)
     if len(number.as_tuple().digits) > 1000:
         raise InvalidInput("Number of more than 1,000 digits", path)
     return number
-
-
-def _as_number(value: Decimal | str | float, path: str) -> object:
-    takers: dict[type, AnyTake] = {str: take_str, int: _take_int, float: _take_float}
-    take = takers.get(type(value))
-    if take is None and type(value) is not Decimal:
-        raise wrong("decimal", value, path)
-    return value if take is None else take(value, path)
 
 
 def _decimal(tree: types.Type) -> Part:
