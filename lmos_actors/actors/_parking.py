@@ -151,9 +151,3 @@ class ReadyWaits:
 def _is_cancel(error: BaseException) -> bool:
     group = group_of(error)
     return isinstance(error, trio.Cancelled) if group is None else group.split(trio.Cancelled)[1] is None
-
-
-def waiting_for(link: Any) -> ReadyWait:
-    """Return the record of a wait of this task for the agent of a link, which is kept while it is entered."""
-    waits: ReadyWaits = link.rt.ready_waits
-    return ReadyWait(waits, link)

@@ -52,7 +52,12 @@ def release(ref: Ref[Any]) -> None:
     if pace.holds:
         return
     if slot.state in (RUNNING, DRAINING):
-        _begin_pending_runs(slot)
+        extra = slot.ensure_extra()
+        for op, line in tuple(extra.pending.items()):  # the runs that could have begun meanwhile
+            while line and extra.active.get(op, 0) < op.concurrency:
+                if not slot.begin_next(line):
+                    break
+        slot.admit()
     if slot.gate == PAUSED:
         if slot.turns.slot is slot:  # it was held in the turn that runs now
             slot.gate = BUSY
@@ -133,13 +138,3 @@ def _leave_ready_queue(slot: Slot) -> None:
     elif slot.gate == BUSY:
         with suppress(ValueError):
             slot.rt.ready.remove(slot)
-
-
-def _begin_pending_runs(slot: Slot) -> None:
-    """Begin the runs that could have begun while the agent was held."""
-    extra = slot.ensure_extra()
-    for op, line in tuple(extra.pending.items()):
-        while line and extra.active.get(op, 0) < op.concurrency:
-            if not slot.begin_next(line):
-                break
-    slot.admit()

@@ -43,7 +43,6 @@ BY: Final[tuple[str, ...]] = get_args(By)
 _PROPERTIES: Final = "?="  # how the keys of reading and writing begin
 _encode: Final = json.Encoder(order="deterministic").encode
 _MASK: Final = (1 << 64) - 1
-_FACTOR: Final = 2862933555777941757  # of a linear congruential generator of full period
 
 
 def key_text(key: object) -> bytes:
@@ -64,7 +63,7 @@ def place_of(key: object, size: int) -> int:
     place, following = 0, 0
     while following < size:
         place = following
-        state = (state * _FACTOR + 1) & _MASK
+        state = (state * 2862933555777941757 + 1) & _MASK  # a linear congruential generator of full period
         following = int((place + 1) * ((1 << 31) / ((state >> 33) + 1)))
     return place
 
@@ -311,10 +310,8 @@ class PoolLink(ForwardingLink):
         except IndexError:  # the pool has not begun to start
             raise self.no_member() from None
         self._next = place + 1
-        return member if member.state == RUNNING else self._next_running(place)
-
-    def _next_running(self, place: int) -> Slot:
-        members = self.members
+        if member.state == RUNNING:
+            return member
         for step in range(1, len(members)):
             there = (place + step) % len(members)
             if members[there].state == RUNNING:

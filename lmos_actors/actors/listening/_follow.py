@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ..messages._mailbox import Mark
     from ..slot._slot import Slot
 
-FOLLOW_SIZE: Final = 64
 NOTHING: Final[Any] = ()
 
 
@@ -89,11 +88,13 @@ class Following(InternalTurn):
         """Take one value."""
         buffer = self._buffer
         follower = self._follower
-        if follower.traced:
-            value = _with_mark(value, current_mark(follower.rt))
+        if follower.traced and type(value) is not Gap:
+            mark = current_mark(follower.rt)
+            if mark is not None:
+                value = _Marked(value, mark)
         if not buffer:
             if self._on_gap is None:  # nearly always one waits, and a list is a seventh of a deque
-                self._buffer = [value] if self._size <= FOLLOW_SIZE else deque((value,))
+                self._buffer = [value] if self._size <= 64 else deque((value,))
             else:
                 self._buffer = Backlog(self._size)
                 self._buffer.append(value)
@@ -184,10 +185,6 @@ class _Marked:
         self.mark = mark
 
 
-def _with_mark(value: Any, mark: Mark | None) -> Any:
-    return value if mark is None or type(value) is Gap else _Marked(value, mark)
-
-
 def _nothing() -> None:
     pass
 
@@ -271,7 +268,10 @@ def _follow_agent(rt: Runtime, link: Any, handle: EventHandle[Any, Any], followi
     if isinstance(link, LookupLink):
         found = link.look()
         if found is None or getattr(found, "is_settled", True) is False:
-            _check_event(link.wanted.cls, handle)
+            cls: Any = link.wanted.cls
+            contract = getattr(cls, "__contract__", None)
+            if contract is not None and handle.key not in contract.table:  # never wait for such an agent
+                raise NotFound("event", handle.name, where=cls.__name__, known=contract.events)
             if rt.absent is None:
                 rt.absent = Absent(rt)
             rt.absent.add(link, following, event_key(handle.name))
@@ -292,13 +292,6 @@ def _listen(link: Any, following: Following, key: str) -> None:
     sinks, key = link.sinks(), sys.intern(key)  # one text for all its followers
     following.bind(sinks, key)
     sinks.add(key, following)
-
-
-def _check_event(cls: Any, handle: EventHandle[Any, Any]) -> None:
-    """Refuse to wait for an agent that will not have the event."""
-    contract = getattr(cls, "__contract__", None)
-    if contract is not None and handle.key not in contract.table:
-        raise NotFound("event", handle.name, where=cls.__name__, known=contract.events)
 
 
 def _is_wanted(slot: Slot, wanted: AgentQuery) -> bool:

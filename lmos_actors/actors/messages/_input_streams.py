@@ -320,7 +320,7 @@ class Source:
                     await self._carry_items()
         except BaseException as exc:
             if not _is_cancel(exc):
-                self.target.break_off(_reason_of(exc))
+                self.target.break_off(f"{type(exc).__name__}: {text_of(exc)}")
             raise
         finally:
             self._scope = self.task = None
@@ -358,10 +358,6 @@ class Source:
                 return Abort.SUCCEEDED
 
             await wait_task_rescheduled(abort)
-
-
-def _reason_of(error: BaseException) -> str:
-    return f"{type(error).__name__}: {text_of(error)}"
 
 
 class CallSources:

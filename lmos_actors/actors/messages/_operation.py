@@ -103,13 +103,6 @@ class _Anything:
 ANYTHING: Final[Any] = Parameter("it", "it", _Anything(), MISSING, keyword_only=False)  # type: ignore[arg-type]
 
 
-def _checks_by_place(params: tuple[Parameter, ...], whole: bool) -> tuple[list[Any], list[str]] | None:
-    """Return the checks of the arguments and their places; None where one has to be given by its name."""
-    if any(p.keyword_only for p in params):
-        return None
-    return [p.take for p in params], ["$" if whole else f"$.{p.wire_name}" for p in params]
-
-
 class Operation:
     """A function of an agent class that a message can name; made once per class."""
 
@@ -156,7 +149,10 @@ class Operation:
         # the short cuts of the hot path: the check of a lone argument, and of the result
         lone = len(params) == 1 and not params[0].keyword_only
         self.take: Callable[[Any], Any] = params[0].take if lone else _no_short_cut
-        self.checks = _checks_by_place(params, whole)
+        self.checks: tuple[list[Any], list[str]] | None = None  # none where a name has to be given
+        if not any(p.keyword_only for p in params):
+            places = ["$" if whole else f"$.{p.wire_name}" for p in params]
+            self.checks = [p.take for p in params], places
         self.defaults = tuple(p.default for p in params)
         self.needed = max((place + 1 for place, p in enumerate(params) if p.default is MISSING), default=0)
         self.inputs = [(p.wire_name, p.name, p.take) for p in params if not p.is_stream]
@@ -220,7 +216,10 @@ class Operation:
                     raise InvalidInput(f"{self.label} got {p.name!r} twice", f"$.{p.wire_name}")
                 value = kwargs.pop(p.name)
             elif value is MISSING and kwargs and p.default is MISSING:
-                self._refuse_unknown(kwargs)
+                known = {each.name for each in self.params}
+                for name in kwargs:  # a misspelt argument is named rather than the one that is missing for it
+                    if name not in known:
+                        raise self._unknown(name)
             bound.append(self._checked(p, value))
         if kwargs:
             raise self._unknown(next(iter(kwargs)))
@@ -247,13 +246,6 @@ class Operation:
     def sort(self) -> str:
         """The kind of affordance it belongs to, as errors name it."""
         return {"invoke": "an action", "subscribe": "an event"}.get(self.verb, "a property")
-
-    def _refuse_unknown(self, kwargs: Mapping[str, Any]) -> None:
-        """Name a misspelt argument rather than the one that is missing for it."""
-        known = [p.name for p in self.params]
-        for name in kwargs:
-            if name not in known:
-                raise self._unknown(name)
 
     def _unknown(self, name: str) -> InvalidInput:
         hint = hint_at(name, [p.wire_name for p in self.params])

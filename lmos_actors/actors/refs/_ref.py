@@ -28,7 +28,7 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors.errors import DeadlineExceeded
 
-from .._parking import waiting_for
+from .._parking import ReadyWait
 from ..declaration._affordances import EventHandle, PropertyHandle
 from ..messages._invocation import check_repeat, running_gate
 from ..messages._operation import named
@@ -405,7 +405,7 @@ NO_KEYWORDS: Final[dict[str, Any]] = {}
 async def _ready(link: Link, seconds: float | None) -> None:
     if not link.unready():  # most are: nothing is kept of a wait that is none
         return
-    with waiting_for(link):
+    with ReadyWait(link.rt.ready_waits, link):
         if seconds is None:
             await link.wait_running()
             return

@@ -220,7 +220,7 @@ def _repeatable(link: Any, key: str) -> bool:
         return bool(own(key))
     op = _near_operation(found, key)
     return op is not None and (
-        bool(op.repeatable) or (_is_near(found) and _is_durable(found) and not op.streams)
+        bool(op.repeatable) or (_is_near(found) and found.output_gate is not None and not op.streams)
     )
 
 
@@ -265,10 +265,6 @@ def _ask_by_key(
 def _is_near(found: Any) -> bool:
     """Return whether it is the slot of one agent of this node."""
     return hasattr(found, "output_gate")
-
-
-def _is_durable(slot: Any) -> bool:
-    return slot.output_gate is not None
 
 
 def _keeps_answers(found: Any, key: str) -> bool:
