@@ -88,9 +88,6 @@ _LIVE: Final = (
     AsyncIterator, Awaitable,
 )  # fmt: skip
 
-SNAPSHOT_EVERY: Final = 100
-"""Facts of a journal after which a snapshot is kept, unless the class sets another number."""
-
 TAG: Final = "is"
 """The member of a value of a union that names its class."""
 
@@ -465,7 +462,7 @@ def _fact_form(cls: Any, options: ClassOptions, converter: Converter) -> FactFor
     former = {name: kind for kind in kinds for name in _former_names(kind)}
     if len(classes) + sum(len(_former_names(kind)) for kind in kinds) > len({**former, **classes}):
         raise TypeError(f"{where}: two classes of its facts have one name: {', '.join((*classes, *former))}")
-    every = options.snapshot_every or SNAPSHOT_EVERY
+    every = options.snapshot_every or 100  # facts of a journal after which a snapshot is kept
     checks = {name: value_check(kind) for name, kind in classes.items()}
     return FactForm(cls.__name__, classes, former, version, migrations, converter, every, checks)
 

@@ -47,7 +47,6 @@ WHEN_FULL: Final = ("wait", "reject", "drop_oldest", "drop_newest")
 
 OWN_SEATS: Final = 64  # reserved for messages of an agent to itself, which never wait
 OUT_SEATS: Final = 1024  # messages of an agent's turns that wait for seats elsewhere, at most
-MAX_SIZE: Final = 1 << 40
 PROMPT: Final = 64  # turns of timers of no time in a row, after which messages come that wait
 ORDERED: Final = 1024  # messages among which peers take turns: a longer queue costs a batch no more than that
 
@@ -67,7 +66,7 @@ class MailboxOptions:
     when_full: WhenFull = "wait"
 
     def __attrs_post_init__(self) -> None:
-        if type(self.size) is not int or not 1 <= self.size <= MAX_SIZE:
+        if type(self.size) is not int or not 1 <= self.size <= 1 << 40:
             raise ConfigError(f"mailbox size must be a whole number of at least 1, not {self.size!r}", "size")
         if self.when_full not in WHEN_FULL:
             raise ConfigError(
