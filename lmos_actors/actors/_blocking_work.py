@@ -72,7 +72,12 @@ class Outside:
         await _wait_kept()
         pool = self._pool
         if pool is None:
-            pool = self._pool = _pool_of_run()
+            try:
+                pool = _pool.get()
+            except LookupError:
+                pool = Pool()
+                _pool.set(pool)
+            self._pool = pool
             pool.nodes += 1
         async with self.processes:
             kind, value = await pool.call(job)
@@ -212,15 +217,6 @@ class Pool:
 
 
 _pool: RunVar[Pool] = RunVar("lmos_actors.workers")
-
-
-def _pool_of_run() -> Pool:
-    try:
-        return _pool.get()
-    except LookupError:
-        pool = Pool()
-        _pool.set(pool)
-        return pool
 
 
 class _Unlimited:

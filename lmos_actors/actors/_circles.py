@@ -276,11 +276,6 @@ class Search:
             soon = self._soon[slot] = free + sum(type(item) is tuple for item in begun)
         return soon
 
-    def _in_hand(self, slot: Slot) -> list[Any]:
-        """Return what is in the queue once the turn that runs now has ended, and is not yet."""
-        left = batch_in_hand(slot)[1] if slot.turns.slot is slot else []
-        return [*left, *islice(_line(slot), self._seats_soon(slot))]
-
     # ---- what has to happen before a node goes on
 
     def _links_of(self, node: Node) -> list[Link]:
@@ -302,7 +297,10 @@ class Search:
             return iter(())  # a request to another node
         slot, *rest = node
         if not rest:
-            others: list[Node] = ways_to_a_seat(slot, self._in_hand(slot))
+            # what is in the queue once the turn that runs now has ended, and is not yet
+            left = batch_in_hand(slot)[1] if slot.turns.slot is slot else []
+            in_hand = [*left, *islice(_line(slot), self._seats_soon(slot))]
+            others: list[Node] = ways_to_a_seat(slot, in_hand)
         elif rest[0] == STASHED:
             others = [slot, *slot.ensure_extra().runs]
         else:

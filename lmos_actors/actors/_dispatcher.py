@@ -47,7 +47,6 @@ from .messages._invocation import declared_failure
 from .messages._mailbox import DONE, QUEUED, Envelope, InternalTurn, SelfEnvelope, SelfMessage, Stashed, Tell
 from .messages._operation import GATED
 from .slot._slot import NO_MAIL
-from .slot._stash import stash_turn
 from .values import conceal
 
 LIVELOCK_AFTER = 2_000  # passes with turns left after which the guard checks whether time goes on
@@ -347,18 +346,21 @@ def _take(slot: Slot, item: Any, run: Any) -> None:
             return
     slot.begun += 1
     envelope.phase = DONE
-    traced = envelope.trace is not None
-    if traced:
-        _note_delivered(slot, envelope)
-    spans = traced and slot.rt.edge is not None
+    trace = envelope.trace
+    # `Runtime.note` is written out for the two commonest records
+    if trace is not None and slot.rt.instrument is not None:
+        slot.rt.instrument.record("delivered", slot.path, {"id": trace[0], "affordance": op.name})
+    spans = trace is not None and slot.rt.edge is not None
     value = _carry_out(slot, envelope, run) if spans else run(op.fn, slot.agent, *envelope.args)
     try:
         value = op.give(value)
     except InvalidInput as exc:
         raise op.wrong_result(exc) from None
     slot.handled += 1
-    if traced:
-        _note_answered(slot, envelope, value)
+    if trace is not None and slot.rt.instrument is not None:
+        shown = conceal(value, op.result_secrecy) if op.result_secrecy else value
+        fields = {"id": trace[0], "affordance": op.name, "value": shown}
+        slot.rt.instrument.record("answered", slot.path, fields)
     if slot.output_gate is None:
         envelope.answer(value)
     else:
@@ -374,23 +376,6 @@ def _carry_out(slot: Slot, envelope: Envelope, run: Any) -> Any:
         return run(envelope.op.fn, slot.agent, *envelope.args)
     finally:
         run(edge.leave, token)
-
-
-def _note_delivered(slot: Slot, envelope: Envelope) -> None:
-    """Record that the turn of a message begins: `Runtime.note`, written out for the commonest record."""
-    instrument = slot.rt.instrument
-    if instrument is not None and envelope.trace is not None:
-        instrument.record("delivered", slot.path, {"id": envelope.trace[0], "affordance": envelope.op.name})
-
-
-def _note_answered(slot: Slot, envelope: Envelope, value: Any) -> None:
-    """Record that the turn of a message has returned `value`."""
-    instrument, op = slot.rt.instrument, envelope.op
-    if instrument is not None and envelope.trace is not None:
-        if op.result_secrecy:
-            value = conceal(value, op.result_secrecy)
-        fields: dict[str, object] = {"id": envelope.trace[0], "affordance": op.name, "value": value}
-        instrument.record("answered", slot.path, fields)
 
 
 def _refuse_coroutine(given: Any, fn: Any) -> None:
@@ -467,7 +452,11 @@ def _failed(rt: Runtime, slot: Slot, exc: BaseException, batch: list[Any], done:
     item = batch[done - 1]
     if isinstance(exc, Stashed):
         rt.turns.budget -= done
-        stash_turn(slot, item)
+        if isinstance(item, SelfMessage):
+            slot.take_own_seat()
+        if type(item) is not tuple:
+            slot.begun -= 1
+        slot.put_aside(item)
         _leave(rt, slot, batch, done)
         return
     failure: Exception | None = declared_failure(exc)

@@ -79,16 +79,15 @@ def _shown(cls: Hashable) -> Any:
 
     class Logger(base):  # type: ignore[misc]
         def _proxy_to_logger(self, method_name: str, event: Any = None, *args: Any, **fields: Any) -> Any:
-            for request in _requests_in_hand():
+            run, rt = CURRENT.get(), RUNTIME.get()
+            requests: Iterable[Any] = ()
+            if run is not None:
+                requests = requests_of(run.envelope)
+            elif rt is not None and rt.turns.slot is not None:
+                requests = requests_of(rt.turns.current)
+            for request in requests:
                 if isinstance(request, Far) and request.client is not None:
                     request.client.logged(method_name, event, fields)
             return super()._proxy_to_logger(method_name, event, *args, **fields)  # pyright: ignore
 
     return Logger  # pyright: ignore[reportUnknownVariableType]
-
-
-def _requests_in_hand() -> Iterable[Any]:
-    run, rt = CURRENT.get(), RUNTIME.get()
-    if run is not None:
-        return requests_of(run.envelope)
-    return () if rt is None or rt.turns.slot is None else requests_of(rt.turns.current)

@@ -334,16 +334,6 @@ class Turns:
 _turns: trio.lowlevel.RunVar[Turns] = trio.lowlevel.RunVar("lmos_actors.turns")
 
 
-def _turns_of_run() -> Turns:
-    """Return the turns of the present `trio.run`."""
-    try:
-        return _turns.get()
-    except LookupError:
-        turns = Turns()
-        _turns.set(turns)
-        return turns
-
-
 _INNER: Final = (os.path.dirname(os.path.dirname(__file__)) + os.sep, contextlib.__file__)
 """The files of this package, and that of the context managers that it makes."""
 
@@ -487,7 +477,11 @@ class Runtime:
         self.entropy = entropy
         self.instrument = instrument
         self.real = real
-        self.turns = _turns_of_run()
+        try:
+            self.turns = _turns.get()  # all runtimes of one `trio.run` share them
+        except LookupError:
+            self.turns = Turns()
+            _turns.set(self.turns)
         self.ready: deque[Any] = deque()  # slots with mail
         self.dispatcher: trio.lowlevel.Task | None = None
         self.deadlines = Deadlines(timers)

@@ -279,17 +279,14 @@ def emitted_trace(rt: Runtime) -> TraceMembers:
 
 def _members(rt: Runtime, mark: Mark, number: int) -> TraceMembers:
     context, origin = trace_context(rt), mark[2]
-    trace_id = context.trace_id(mark[1]) if origin is None else origin.trace_id
-    flags = "01" if origin is None else origin.flags
-    span_id = _span_of(rt, origin) if origin is not None else ""
-    parent = f"00-{trace_id}-{span_id or context.span_id(number)}-{flags}"
-    return _said(rt, parent, "" if origin is None else origin.state)
-
-
-def _span_of(rt: Runtime, origin: Origin) -> str:
-    """Return the id of the span that the code that runs now works in, empty without one."""
-    is_span = origin.span is not None or (rt.edge is not None and rt.edge.hands_on)
-    return origin.parent if is_span else ""
+    if origin is None:
+        parent = f"00-{context.trace_id(mark[1])}-{context.span_id(number)}-01"
+        return _said(rt, parent, "")
+    span_id = ""  # of the span that the code that runs now works in
+    if origin.span is not None or (rt.edge is not None and rt.edge.hands_on):
+        span_id = origin.parent
+    parent = f"00-{origin.trace_id}-{span_id or context.span_id(number)}-{origin.flags}"
+    return _said(rt, parent, origin.state)
 
 
 def _said(rt: Runtime, parent: str, others: str) -> TraceMembers:

@@ -246,7 +246,13 @@ class LifespanTask:
                 raise
             self._crash = crash = _bare(crash)
             self._slot.die(end_reason(self._slot, crash, "a task of its nursery"))
-        await self._wait_runs_and_children()
+        extra = self._slot.ensure_extra()
+        while extra.runs and not self._finished_runs:
+            await self._park()
+        if extra.child_supervisor is not None:
+            extra.child_supervisor.stop_children(self._slot.spec.shutdown)
+        while extra.child_supervisor is not None:
+            await self._park()
         self._leaving = True
         shutdown = self._slot.spec.shutdown
         if self._forced or shutdown == "brutal":
@@ -268,15 +274,6 @@ class LifespanTask:
             while self._reason is None:
                 await self._park()
             nursery.cancel_scope.cancel("the agent is ending")
-
-    async def _wait_runs_and_children(self) -> None:
-        extra = self._slot.ensure_extra()
-        while extra.runs and not self._finished_runs:
-            await self._park()
-        if extra.child_supervisor is not None:
-            extra.child_supervisor.stop_children(self._slot.spec.shutdown)
-        while extra.child_supervisor is not None:
-            await self._park()
 
     async def _park(self) -> None:
         self._parked = current_task()

@@ -52,10 +52,11 @@ def monitor_agent(slot: Slot, other: Any, turn: Callable[[Down], None]) -> Monit
     monitor = Monitor(slot, turn, other)
     if slot.state >= ENDING:  # it ends with the incarnation, which is ending
         return monitor
-    far = _far_sinks(other)
-    if far is not None:
-        monitor.begin(far)
+    far = None if isinstance(other, Slot) else getattr(other, "sinks", None)
+    if far is not None:  # an agent of another process
+        monitor.begin(far())
         return monitor
+    _check_near(other)
     if other.state != GONE:
         monitor.begin(other.sinks())
     if other.state not in (RUNNING, DRAINING, ENDING):
@@ -66,16 +67,6 @@ def monitor_agent(slot: Slot, other: Any, turn: Callable[[Down], None]) -> Monit
 def _check_near(link: Any) -> None:
     if not isinstance(link, Slot):
         raise NotAllowed(f"{link.path!r} is no agent of this process: it cannot be linked or monitored so")
-
-
-def _far_sinks(link: Any) -> SinkTable | None:
-    """Return the listeners of an agent of another process, None for one of this; NotAllowed for neither."""
-    sinks = None if isinstance(link, Slot) else getattr(link, "sinks", None)
-    if sinks is None:
-        _check_near(link)
-        return None
-    found: SinkTable = sinks()
-    return found
 
 
 class Monitor(InternalTurn):

@@ -341,7 +341,9 @@ class OutputGate:
 
         False if that ends the agent: a field has a value that is not of its type.
         """
-        if (self._open or self.state.has_changes) and not self._must_wait_for_run():
+        extra = self.slot.extra
+        waits_for_run = not self.state.is_whole_in_runs and extra is not None and bool(extra.runs)
+        if (self._open or self.state.has_changes) and not waits_for_run:
             outputs, self._open = self._open, []
             try:
                 self._seal(outputs)
@@ -350,10 +352,6 @@ class OutputGate:
                 self.slot.die(ExitReason("error", error=error))
                 return False
         return True
-
-    def _must_wait_for_run(self) -> bool:
-        extra = self.slot.extra
-        return not self.state.is_whole_in_runs and extra is not None and bool(extra.runs)
 
     def _seal(self, outputs: list[Output]) -> None:
         try:

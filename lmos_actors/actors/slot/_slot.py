@@ -1882,7 +1882,9 @@ class Slot:
         while extra.timers is not None:
             extra.timers.cancel()
         self._leave_feeds_and_groups()
-        self.end_monitors()
+        for monitor in tuple(extra.monitors or ()):
+            monitor.cancel()
+        extra.monitors = None
         if extra.lifespan_task is not None:
             extra.lifespan_task.end(reason)
 
@@ -2093,14 +2095,6 @@ class Slot:
             peer.part(self)
             self.rt.signals.append((peer, down))
         carry_signals(self.rt)
-
-    def end_monitors(self) -> None:
-        """Cancel the monitors that this incarnation has made: it is ending."""
-        extra = self.extra
-        if extra is not None and extra.monitors is not None:
-            for monitor in tuple(extra.monitors):
-                monitor.cancel()
-            extra.monitors = None
 
 
 def _copied(copy: Callable[[Any], Any], occurrence: Occurrence) -> Occurrence:

@@ -76,7 +76,8 @@ async def _start_waiting(slot: Slot, agent: Any, contract: Contract) -> None:
         except BaseException as exc:
             reason = crash_reason(slot, exc, ENTERING)
             cause = await slot.undo_start(exc)
-            if (is_cancel(exc) and not is_stray(exc)) or (cause is exc and _is_own_failure(slot, exc)):
+            own = isinstance(exc, StartFailed) and exc.path == slot.path
+            if (is_cancel(exc) and not is_stray(exc)) or (cause is exc and own):
                 raise
             slot.rt.crashes.take(slot, reason)
             raise _start_failed(slot, exc, reason) from cause
@@ -120,16 +121,11 @@ def _make(slot: Slot) -> Any:
         reason = crash_reason(slot, exc, FACTORY)
         slot.rt.crashes.take(slot, reason)
         raise _start_failed(slot, exc, reason) from exc
-    _restore_kept_state(slot, agent)
+    if slot.extra is not None and slot.extra.kept is not None:
+        kept, slot.extra.kept = slot.extra.kept, None
+        agent.__dict__.update(kept)
     slot.table = contract.table if staging is None else staging.table(slot, agent)
     return agent
-
-
-def _restore_kept_state(slot: Slot, agent: Any) -> None:
-    extra = slot.extra
-    if extra is not None and extra.kept is not None:
-        kept, extra.kept = extra.kept, None
-        agent.__dict__.update(kept)
 
 
 async def _restore(slot: Slot, agent: Any) -> bool:
@@ -234,10 +230,6 @@ def _survives_first_turn(slot: Slot, agent: Any, contract: Any) -> bool:
         turn = kept_turn(agent, getattr(agent, name))
         run_every(slot, trio.current_time() + world_seconds(slot, seconds), seconds, PeriodicTurn(turn))
     return True
-
-
-def _is_own_failure(slot: Slot, exc: BaseException) -> bool:
-    return isinstance(exc, StartFailed) and exc.path == slot.path
 
 
 def _start_failed(slot: Slot, exc: BaseException, reason: ExitReason) -> StartFailed:

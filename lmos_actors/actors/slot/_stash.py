@@ -13,12 +13,12 @@ first step is recognised (`_is_first_step`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trio.lowlevel import current_task, enable_ki_protection
 
 from ..messages._invocation import CURRENT
-from ..messages._mailbox import QUEUED, Envelope, InternalTurn, SelfMessage
+from ..messages._mailbox import QUEUED, Envelope, InternalTurn
 from ..messages._operation import STREAM
 from ._slot_timers import turn_after
 
@@ -35,7 +35,8 @@ def check_stash(slot: Slot) -> None:
     """Raise RuntimeError unless a message is in hand that may be put aside."""
     run = CURRENT.get()
     if slot.turns.slot is slot:
-        if isinstance(slot.turns.current, InternalTurn) or _is_start(slot.turns.current):
+        current = slot.turns.current
+        if isinstance(current, InternalTurn) or (isinstance(current, tuple) and current[0] is None):
             raise RuntimeError("stash() puts the message in hand aside: a timer's turn has none")
     elif run is None or run.slot is not slot or run.op.kind == STREAM or not _is_first_step(run):
         raise RuntimeError("stash() puts the message in hand aside: in its turn, or before the first wait")
@@ -76,15 +77,6 @@ def behaviour_changed(slot: Slot) -> None:
         stash.by_run = run, unstash(slot) + (count if last is run else 0)
 
 
-def stash_turn(slot: Slot, item: Any) -> None:
-    """Put the message aside whose turn the dispatcher has begun."""
-    if isinstance(item, SelfMessage):
-        slot.take_own_seat()
-    if type(item) is not tuple:
-        slot.begun -= 1
-    slot.put_aside(item)
-
-
 def state_timeout(slot: Slot, seconds: float, fn: Callable[[], None]) -> Timer:
     """Have a turn run `seconds` from now if the behaviour is still the same, replacing an earlier one."""
     stash = slot.ensure_stash()
@@ -110,7 +102,3 @@ def _end_state_timeout(slot: Slot) -> None:
 def _is_first_step(run: Run | OwnTask) -> bool:
     """Return whether the code that runs now is the run's, and nothing else has run since it began."""
     return current_task().custom_sleep_data is run  # trio empties it whenever the task is woken
-
-
-def _is_start(item: Any) -> bool:
-    return isinstance(item, tuple) and item[0] is None
