@@ -2,7 +2,7 @@
 
 A subclass becomes an attrs class whose annotated fields are the state, set by keyword in the
 constructor. `units: Property[str] = prop(...)` is state and a property, `asked: Event[str] = event()` is
-none, `questions: int = 0` is private state. Names of `Agent` cannot be names of an agent's own, but for the
+neither, `questions: int = 0` is private state. A subclass cannot reuse the names of `Agent`, except the
 four methods that are there to be overridden.
 """
 
@@ -99,8 +99,8 @@ class Agent:
     kept. `durability="process"` (the default) survives the end of the process, `"power"` a power failure
     too. `state_version = 2` in the body is the version of its fields, `state_migrations` a dict of functions
     from the state of one version to the next, `formerly=("shop:Ledger",)` the names the class once had.
-    `durable="journal"`: facts are kept instead, those of `self.record(...)`, with a snapshot of the fields
-    after every `snapshot_every` of them (100); `fact_migrations` are for them as `state_migrations`.
+    `durable="journal"`: the facts of `self.record(...)` are kept instead, with a snapshot of the fields after
+    every `snapshot_every` facts (100); `fact_migrations` migrate facts as `state_migrations` do state.
     """
 
     __contract__: ClassVar[Contract]
@@ -132,7 +132,7 @@ class Agent:
         fields = collect_fields(cls, _RESERVED)
         attrs.define(cls, these=fields, slots=False, kw_only=True, eq=False, repr=False)
         check_defaults(cls)
-        above = outline_of(cls)  # of the nearest base, as its own is made below
+        above = outline_of(cls)  # the nearest base's, as the class's own is made below
         options = options.over(above.options if above is not None else None)
         frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # documented by CPython
         contract = contract_of_class(cls, vars(Agent), _RESERVED, rename, options, frame)
@@ -154,7 +154,7 @@ class Agent:
     def on_exit(self, down: Down) -> None:
         """The turn for the end of a linked agent or task; for classes with `trap_exits=True`.
 
-        It has a seat of its own. `down.agent` is the path of the agent; of a task it is `task ...` or
+        It has a seat of its own. `down.agent` is the path of the agent; for a task it is `task ...` or
         `run ... of ...`, and `down.incarnation` is 0.
         """
 
@@ -162,7 +162,7 @@ class Agent:
         """Return a SupervisorSpec: the children the agent always has, and how its children are restarted.
 
         Called once for each incarnation, when the lifespan has been entered. The children start before
-        `started()`; one that cannot is a failed start of the agent. Of the spec only `children`,
+        `started()`; if one cannot, the start of the agent fails. Of the spec only `children`,
         `strategy`, `max_restarts`, `max_seconds` and `auto_shutdown` count.
         """
 
@@ -190,10 +190,10 @@ class Agent:
         return self._place().path
 
     def record(self, fact: object, /) -> None:
-        """Apply a fact, and keep it: what is put out from now on leaves once it is kept.
+        """Apply a fact and keep it: later output leaves once the fact is kept.
 
         For classes with `durable="journal"`, whose method `apply(self, fact)` names the types of facts and
-        changes the fields by a fact. It is called again for each kept fact when an incarnation starts,
+        changes the fields by a fact. It runs again for each kept fact when an incarnation starts,
         before `started()`, so it must do nothing else. Raises TypeError for a fact that it does not take.
         """
         form = type(self).__contract__.state
@@ -241,10 +241,10 @@ class Agent:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Send one way, from a turn: what finds no seat waits in order, and this agent takes no further turn.
+        """Send one way, from a turn. Without a seat it waits in order, and this agent takes no further turn.
 
         Raises MailboxFull past 1,024 such messages (64 to itself), if the other side rejects, or if to wait
-        would be a deadlock; InvalidInput, NotFound. What reaches no running agent is a dead letter.
+        would be a deadlock; InvalidInput, NotFound. A message that reaches no running agent is a dead letter.
         """
         try:
             link = ref._link  # pyright: ignore[reportPrivateUsage] # every send passes here: no call between
@@ -309,7 +309,7 @@ class Agent:
     def follow(self, source: Any, /, *rest: Any, size: int = 64, on_gap: Any = None) -> Following:
         """Have another agent's events, or a topic's values, arrive as turns of this incarnation.
 
-        Needs no task. Past `size` waiting ones the oldest is dropped and counted in `missed`; `on_gap` is
+        Needs no task. If more than `size` wait, the oldest is dropped and counted in `missed`; `on_gap` is
         a turn that is called where values are missing. An agent that `find` does not know yet is
         followed from its start on. A restart of the agent that is followed does not end it.
         """
@@ -335,7 +335,7 @@ class Agent:
         join(self._place(), name)
 
     def leave_group(self, name: str, /) -> bool:
-        """Undo one joining; False where this agent was no member."""
+        """Undo one joining; return False if this agent was no member."""
         return leave(self._place(), name)
 
     @overload
@@ -347,7 +347,7 @@ class Agent:
         self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs
     ) -> Timer: ...
     def after(self, seconds: float, turn: Callable[..., None], /, *args: Any, **kwargs: Any) -> Any:
-        """Have a turn run `seconds` from now; it ends with the incarnation, or by `cancel()` of the timer.
+        """Run a turn `seconds` from now; the timer ends with the incarnation, or by its `cancel()`.
 
         At 0 it comes before all messages not taken yet. With `durable=True`, in a durable class, it is kept,
         and so is its `cancel()`: it runs in this or a later incarnation, once, late rather than never. The
@@ -367,7 +367,7 @@ class Agent:
     def durable_timers(self) -> tuple[DurableTimer, ...]:
         """The durable timers of this agent that have neither fired nor been cancelled, the next one first.
 
-        Those that an earlier incarnation has set are among them. TypeError if its class is not durable.
+        They include those that an earlier incarnation set. Raises TypeError if its class is not durable.
         """
         return timers_of_agent(self).pending
 
@@ -395,7 +395,7 @@ class Agent:
         link_agents(place, neighbour_of(place, ref))
 
     def unlink(self, ref: Ref[Any]) -> None:
-        """Take a link away; nothing if there is none, or no such agent any more.
+        """Remove a link; do nothing if there is none, or if the agent is gone.
 
         A turn of `on_exit` may be on its way already. Raises NotAllowed for what cannot be linked.
         """
@@ -407,11 +407,11 @@ class Agent:
         unlink_agents(place, other)
 
     def monitor(self, ref: Ref[Any], turn: Callable[[Down], None], /) -> Monitor:
-        """Have a turn run with a `Down` for every incarnation of another agent that ends.
+        """Run a turn with a `Down` for every incarnation of another agent that ends.
 
         Lasts for this incarnation's life, needs no task and affects neither side. Where that agent does not
         run now, a `Down` comes at once, with the reason `shutdown` and the detail `not running`. Ends when
-        the agent is gone for good, or by `cancel()` of what is returned. Raises NotFound for a name that
+        the agent is gone for good, or by `cancel()` of the returned monitor. Raises NotFound for a name that
         was never found.
         """
         if iscoroutinefunction(turn):
@@ -423,11 +423,11 @@ class Agent:
 
     @property
     def behaviour(self) -> str:
-        """The behaviour it has now: that of the last `become`, or the first its class declares."""
+        """The present behaviour: set by the last `become`, else the first that the class declares."""
         return self._behaviour
 
     def become(self, behaviour: str, /) -> None:
-        """Have another behaviour from now on: it decides which actions with `when` are taken.
+        """Change the behaviour, which decides which actions with `when` are taken.
 
         What was postponed or stashed comes next, in order; the timer of `state_timeout` ends. Nothing
         happens if it is the present one. Raises ValueError for a behaviour that the class does not have.
@@ -450,14 +450,14 @@ class Agent:
     def stash(self) -> NoReturn:
         """Put the message in hand aside and end this turn here; it keeps its seat and its asker waits on.
 
-        It comes again after `unstash_all` or the next change of behaviour. In an `async def` action only
-        before its first wait. Raises RuntimeError where there is no message to put aside.
+        It comes again after `unstash_all` or the next change of behaviour. An `async def` action may call it
+        only before its first wait. Raises RuntimeError where there is no message to put aside.
         """
         check_stash(self._place())
         raise Stashed
 
     def unstash_all(self) -> None:
-        """Take what was stashed or postponed next, in order, before all that came later."""
+        """Take all stashed and postponed messages next, in order, before all that came later."""
         unstash(self._place())
 
     @property
@@ -504,7 +504,7 @@ class Agent:
         """Wait until a person has approved or refused something; return whether it is approved.
 
         `text` says what, `data` is plain data beside it. `key` names the question among those of this agent:
-        asked again, as after a crash, it goes on waiting. It is in the node's store, in memory without one.
+        asked again, as after a crash, it goes on waiting. It is kept in the store, or else in memory.
         `expires` seconds after it was first asked it is refused. A cancel leaves it waiting. The answer is
         for one run, which is kept before this returns: that run gets it again, and so does the next life of
         a request with a key; others wait for its end, and ask anew. With `reuse` it is for all, unless late.
@@ -519,7 +519,7 @@ class Agent:
     def ask_client(
         self, name: str, arguments: Mapping[str, Any] | None = None, /
     ) -> Coroutine[Any, Any, Any]:
-        """Have the client that waits for this carry out something of its own; return the result.
+        """Have the client that waits for this request carry out something itself; return the result.
 
         Clients of MCP have `elicitation/create`, a form, and `sampling/createMessage`, a model, as in the
         protocol. Raises ActionFailed (CLIENT_FAILED) if it cannot, or refuses; RuntimeError in a `def` turn.

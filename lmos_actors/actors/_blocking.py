@@ -1,4 +1,4 @@
-"""Circles of waits: what is done about them, once something that waits has closed one.
+"""Circles of waits: what happens once a new wait has closed one.
 
 There are two kinds, looked for by one search (`_circles.py`), where something begins to wait behind something
 else. A request that is taken at once closes none: its run is newer than all that could wait for it.
@@ -69,13 +69,13 @@ FIRST: Final = 1.0
 """Seconds after which a circle that another task may still end is looked at again; then twice as many."""
 
 TIMES: Final = 6
-"""Looks after which it is taken for what it seems to be, in real time: it has stood for about a minute."""
+"""Looks after which, in real time, the circle counts as certain: it has stood for about a minute."""
 
 SAID: Final = 1000
-"""Circles of different lines that a node warns of at most."""
+"""The most circles, at different lines, that a node warns of."""
 
 _ALL: Final = object()
-"""In the place of a change: one that any message may have counted on that waits for a seat."""
+"""Stands for a change that any message waiting for a seat may have counted on."""
 
 
 class CircleSearch:
@@ -144,7 +144,7 @@ class CircleSearch:
         return True
 
     def closed_since(self, changed: Any) -> tuple[Envelope, tuple[str, ...]] | None:
-        """Return a message whose wait for a seat a change has made part of a deadlock, and that; or None."""
+        """Return a message whose wait for a seat a change has put into a deadlock, with that; or None."""
         found: list[Wait] = []
         stuck = {} if changed is _ALL else Search(None).stuck_from(starts_of(changed))
         if stuck:
@@ -175,7 +175,7 @@ class CircleSearch:
             self._may_end(request, _told(circle), {wait.end for wait in circle}, times)
 
     def _may_end(self, request: Any, steps: list[Step], ends: set[EndOfWait | None], times: int) -> None:
-        """Note a circle that may still end, and look again where that is for another task to do."""
+        """Note a circle that may still end; look again if only another task can end it."""
         known = sorted(filter(None, ends))
         if not times:
             self._note(request, steps, known[0] if known else "task")
@@ -193,7 +193,7 @@ class CircleSearch:
     def deadlocked(self, request: Any, steps: list[Step], own: Any = None) -> None:
         """Report a circle that nothing in it ends: by a warning, or an error, as this node has it.
 
-        `own` is what the task has asked for whose wait has closed it, where another stands in the mailbox.
+        `own` is the request of the task that closed the circle, where another stands for it in the mailbox.
         """
         self._note(request, steps, None)
         texts = _shown([step.text for step in steps])
@@ -231,7 +231,7 @@ class CircleSearch:
     def describe(
         self, request: Any, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None], *, shows: bool
     ) -> None:
-        """Answer another node: what its request waits for, the last of `asked`, the ids on the way here."""
+        """Tell another node what its request waits for: the last of `asked`, the ids on the way here."""
         search = Search(None, looks_on=True)
         starts = starts_of(request)
         graph = graph_of(search, search.reach(starts), self._labels, shows=shows)
@@ -302,7 +302,7 @@ class CircleSearch:
 
 
 def _is_request_of_agent(changed: Any) -> bool:
-    """Return whether a change is that code of an agent waits for an answer, or may: of another node."""
+    """Return whether a change is a wait for an answer by agent code of this node, or maybe of another."""
     if not isinstance(changed, Envelope) or not changed.waits_for_answer:
         return False
     return changed.sender is not None or changed.peer is not None
@@ -326,7 +326,7 @@ def _may_end(node: Node) -> bool:
 
 
 def _circle_through(envelope: Envelope, stuck: dict[Node, list[Link]]) -> list[Wait]:
-    """Return the waits of a circle that the wait for a request is part of, that first; none without one."""
+    """Return the waits of a circle through the wait for a request, beginning with it; none without one."""
     for node, links in stuck.items():
         for other, wait in links:
             if wait is not None and wait.envelope is envelope:
@@ -337,7 +337,7 @@ def _circle_through(envelope: Envelope, stuck: dict[Node, list[Link]]) -> list[W
 
 
 def _told(circle: list[Wait]) -> list[Step]:
-    """Return the waits of a circle in words, from the agent on that started first."""
+    """Return the waits of a circle in words, beginning with the agent that started first."""
 
     def started(place: int) -> float:
         waiter = circle[place].waiter
@@ -355,9 +355,9 @@ def _text_of(steps: list[Step]) -> str:
 
 
 def _circle_among(stuck: dict[Node, list[Link]], changed: Any) -> list[Wait]:
-    """Return the waits of a circle of which one is for a seat, that first; none if there is none.
+    """Return the waits of a circle with a wait for a seat, beginning with that; none without a circle.
 
-    The one that has changed is the first choice, and messages of turns are the last: they are dead letters.
+    The changed message is the first choice, messages of turns are the last: they become dead letters.
     """
     waits = [
         (wait, node, other)

@@ -152,12 +152,12 @@ class Pool:
     """The worker processes of one trio run, as far as agents use them."""
 
     def __init__(self) -> None:
-        self.nodes = 0  # that use it
+        self.nodes = 0  # how many nodes use it
         self._idle: dict[int, None] = {}
         self._numbers = count(1)
 
     async def call(self, job: bytes) -> tuple[int, Any]:
-        """Have a job done; return what kind of answer there was, and the answer. Raises WorkerDied."""
+        """Carry out a job; return the kind of the answer, and the answer. Raises WorkerDied."""
         from anyio import BrokenWorkerProcess, to_process
 
         worker = await self._worker()
@@ -220,7 +220,7 @@ _pool: RunVar[Pool] = RunVar("lmos_actors.workers")
 
 
 class _Unlimited:
-    """In the place of anyio's limiter: the node's own has let the call pass, and nothing may wait here."""
+    """A stand-in for anyio's limiter: the node's own has let the call pass, and nothing may wait here."""
 
     async def __aenter__(self) -> None:
         pass

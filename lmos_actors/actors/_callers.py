@@ -1,6 +1,6 @@
-"""The runs and the requests from afar that wait for a run, over calls among the agents of a node.
+"""The runs and the requests from afar that wait for a run, through calls among the agents of a node.
 
-Who waits is found when it is asked for, as in the waiting graph (`_waiting.py`): nothing is kept while agents
+Waiters are looked up on demand, as in the waiting graph (`_waiting.py`): nothing is kept while agents
 work.
 """
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     import trio
 
 MOST: Final = 1_000
-"""Runs that are looked at for one."""
+"""The most runs that are looked at for one run."""
 
 
 class Awaited(Protocol):
     """A request, near or far, that tasks wait for."""
 
     def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
-        """Return the tasks that are parked until something happens to it."""
+        """Return the tasks that are parked until something happens to the request."""
         ...
 
 
@@ -41,14 +41,14 @@ def runs_awaiting(request: Awaited) -> Iterator[Run | OwnTask]:
 
 
 def is_cut_off(request: Any) -> bool:
-    """Return whether the caller of a request, who leaves, asks it again."""
+    """Return whether the caller of a request, who leaves, will ask again."""
     return request.is_cut_off if isinstance(request, Far) else any(map(comes_back, runs_awaiting(request)))
 
 
 def callers_of(
     runs: Iterable[Run | OwnTask], whole: Callable[[str], Run | OwnTask | None]
 ) -> tuple[list[Run | OwnTask], list[Any]]:
-    """Return these runs with all that wait for them, and their requests, near ones and those from afar.
+    """Return these runs with all that wait for them, and their requests, near and from afar.
 
     `whole` returns the run that the work of the agent at a path is a part of, None where it is none.
     """

@@ -79,12 +79,12 @@ class FarRequest(Protocol):
 
     @property
     def path(self) -> str:
-        """The path of the agent that it is for."""
+        """The path of the agent it goes to."""
         ...
 
     @property
     def affordance(self) -> str:
-        """The name of what it uses."""
+        """The name of the affordance it uses."""
         ...
 
     @property
@@ -103,17 +103,17 @@ class FarRequest(Protocol):
         ...
 
     def here(self) -> Envelope | None:
-        """Return it as it stands at its agent, where that is on a simulated node of this one."""
+        """Return the request as its agent has it, if the agent is on a simulated node of this one."""
         ...
 
     def follow(self, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]) -> None:
-        """Ask its node what it waits for; `then` is called once, with nothing where that is not known."""
+        """Ask its node what it waits for; `then` is called once, with an empty graph if that is unknown."""
         ...
 
 
 @attrs.define(eq=False)
 class Wait:
-    """One wait: who cannot go on before what."""
+    """One wait: a waiter, and what has to happen before it can go on."""
 
     waiter: Node
     envelope: Any  # an `Envelope` or a `FarRequest`
@@ -122,12 +122,12 @@ class Wait:
     target: Slot | None = None  # None: the agent of the envelope
     why: str = ""
     own: Any = None
-    """The request that the task has made, where one of its key stands in the mailbox for it."""
+    """The task's own request, where another with its key stands in the mailbox for it."""
     end: EndOfWait | None = None
-    """What may end it besides an answer, where that was looked for."""
+    """What may end the wait besides an answer, if that was looked for."""
 
     def shown(self, *, placed: bool = False) -> Waiting:
-        """Return it as the waiting graph shows it; `placed`: with the line of the task that waits."""
+        """Return the wait as the waiting graph shows it; `placed`: with the line of the waiting task."""
         path, name, _ = named(self)
         edge = Waiting(None, path, self.kind, name, why=self.why)
         if self.task is None:
@@ -152,7 +152,7 @@ Link: TypeAlias = "tuple[Node, Wait | None]"
 
 
 def frees_seats(slot: Slot) -> bool:
-    """Return whether it is seen at a glance that a seat of the agent comes free."""
+    """Return whether a glance shows that a seat of the agent comes free."""
     extra = slot.extra
     if slot.queue and _takes_turns(slot) and slot.turns.slot is not slot and holds_seat(slot.queue[0]):
         return True
@@ -166,19 +166,19 @@ def _takes_turns(slot: Slot) -> bool:
 
 
 def _ends_serially(slot: Slot) -> bool:
-    """Return whether it is seen at a glance that the run of a serial agent goes on, which is all it needs."""
+    """Return whether a glance shows that the run of a serial agent goes on, which is all it needs."""
     extra = slot.extra
     return extra is not None and not extra.out and slot.gate == SERIAL and all(map(_goes_on, extra.runs))
 
 
 def _ends_a_run(slot: Slot, op: Operation) -> bool:
-    """Return whether it is seen at a glance that a run of an action goes on."""
+    """Return whether a glance shows that a run of an action goes on."""
     runs = runs_before(slot, op)
     return not runs or _goes_on(runs[0])
 
 
 def _goes_on(run: Run) -> bool:
-    """Return whether a run waits for no agent. One whose code runs now may be about to."""
+    """Return whether a run waits for no agent. A run whose code runs now may be about to wait."""
     task = None if run.runner is None else run.runner.home
     if task is None:
         return True
@@ -187,7 +187,7 @@ def _goes_on(run: Run) -> bool:
 
 
 def seems_open(changed: Any) -> bool:
-    """Return whether it is seen at a glance that a change has closed no circle."""
+    """Return whether a glance shows that a change has closed no circle."""
     if isinstance(changed, Slot):
         aside = changed.extra is not None and changed.extra.stash is not None
         return frees_seats(changed) and (not aside or _takes_turns(changed))
@@ -202,7 +202,7 @@ def seems_open(changed: Any) -> bool:
 
 
 def starts_of(changed: Any) -> list[Node]:
-    """Return the nodes from which all waits are reached that a change may have closed to a circle."""
+    """Return the nodes that lead to every wait that a change may have closed into a circle."""
     if isinstance(changed, Slot):
         return [(changed,), (changed, STASHED)]
     envelope = in_mailbox(changed)
@@ -214,7 +214,7 @@ def starts_of(changed: Any) -> list[Node]:
 
 
 def in_mailbox(envelope: Envelope) -> Envelope:
-    """Return the envelope that stands for one, of those that have a key, and for others like it."""
+    """Return the envelope in the mailbox; with a key, the one that stands for all callers of the key."""
     if envelope.phase != ATTACHED:
         return envelope
     found: Envelope = envelope.slot.output_gate.state.requests.request_of(envelope)
@@ -228,7 +228,7 @@ class Search:
         self._new = new  # it waits for a seat as soon as nothing speaks against it
         self._looks_on = looks_on  # at what may end waits besides, and at requests to other nodes
         self.loose: dict[Node, None] = {}
-        """The runs that may go on without what they wait for: a task of theirs can, or a scope may end."""
+        """The runs that may go on without what they wait for: one of their tasks can, or a scope may end."""
         self.far: dict[FarRequest, None] = {}
         """The requests to other nodes that are reached; they have no links here."""
         self._by_turn = isinstance(new, OutgoingTell)
@@ -395,7 +395,7 @@ class Search:
 
 
 def _is_before(wait: Wait, other: Wait) -> bool:
-    """Return whether of two waits for one thing this is the one that is shown, or refused."""
+    """Return whether `wait`, of two waits for one thing, is the one to show or to refuse."""
     one, two = wait.envelope, other.envelope
     if wait.kind == other.kind == "seat" and one.slot is two.slot and one.phase == two.phase == PARKED:
         return next(each for each in one.slot.extra.parked if each is one or each is two) is one
@@ -418,7 +418,7 @@ def far_request_of(task: trio.lowlevel.Task) -> FarRequest | None:
 
 
 def _of_item(node: Node, task: trio.lowlevel.Task, stream: InputStream) -> Iterator[tuple[Node, Wait]]:
-    """Return what the handler waits for that takes an item of a caller in this node."""
+    """Return what a handler waits for when it takes an item from a caller in this node."""
     call = stream.call
     if call is None or call.sources is None:
         return

@@ -49,10 +49,10 @@ HOPS: Final = 16
 PATIENCE: Final = 5.0
 PAUSE: Final = 1.0
 MOST: Final = 500
-"""Nodes of a graph that goes to another node at most."""
+"""The most nodes of a graph that goes to another node."""
 
 LENGTH: Final = 500
-"""Characters of a text that another node has written."""
+"""The most characters kept of a text that another node has written."""
 
 
 @attrs.frozen
@@ -65,7 +65,7 @@ class Step:
 
 
 class FarLink(Struct, array_like=True, frozen=True):
-    """A way to another node of the graph; with a wait of it, in words, if that is one."""
+    """A way to another node of the graph; with the wait in words, if the way is a wait."""
 
     to: str
     waiter: str = ""
@@ -77,7 +77,7 @@ class FarLink(Struct, array_like=True, frozen=True):
 
 
 class FarNode(Struct, array_like=True, frozen=True):
-    """A node of the graph, as `Search` has it; `is_loose`, it may go on without what its links lead to."""
+    """A node of the graph, as in `Search`; `is_loose`: it may go on without what its links lead to."""
 
     kind: Literal["ways", "run", "turns"]
     is_loose: bool
@@ -122,7 +122,7 @@ class Labels:
 def graph_of(
     search: Search, reached: dict[Node, list[Link]], labels: Labels, *, shows: bool
 ) -> dict[str, FarNode]:
-    """Return what a search has reached as plain data; `shows`: with who waits, in words, and its line."""
+    """Return the nodes that a search has reached as plain data; `shows`: with waiters, texts and lines."""
     graph: dict[str, FarNode] = {}
     for node, links in reached.items():
         if node in search.far:
@@ -145,7 +145,7 @@ def _link_of(label: str, wait: Wait | None, *, shows: bool) -> FarLink:
 class Walk:
     """One walk over other nodes: what is known so far, and the nodes that have not answered.
 
-    `then` is called once, with all that is known, when the last has; maybe before this returns.
+    `then` is called once, with all that is known, when the last has answered; maybe before this returns.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Walk:
 
 
 def _read(answer: dict[str, Any], place: str) -> dict[str, FarNode]:
-    """Return the answer of the node at an address, nothing if it is none that can be read."""
+    """Return the graph that the node at an address answered with; empty if it cannot be read."""
     try:
         graph = msgspec.convert(answer, dict[str, FarNode])
     except msgspec.ValidationError:
@@ -209,22 +209,22 @@ def _bounded(place: str, link: FarLink) -> FarLink:
 
 
 def plain_of(graph: dict[str, FarNode]) -> dict[str, Any]:
-    """Return a graph as it goes to another node: nothing if it is too large, as if nothing were known."""
+    """Return a graph in its form for another node: empty if it is too large, as if nothing were known."""
     plain: dict[str, Any] = msgspec.to_builtins(graph if len(graph) <= MOST else {})
     return plain
 
 
 def step_of(link: FarLink) -> Step:
-    """Return a wait as it is told, with the node that it is on if that is another."""
+    """Return a wait for the report, with its node if that is another one."""
     if not link.node:
         return Step(link.waiter, link.text, link.place)
     return Step(f"{link.waiter} of {link.node}", f"{link.node}: {link.text}", link.place)
 
 
 def circle_at(start: str, graph: dict[str, FarNode], *, certain: bool) -> list[FarLink]:
-    """Return the links of a circle through a node from there on, none if there is none.
+    """Return the links of a circle through a node, beginning there; none if there is no circle.
 
-    `certain`: that no deadline, scope or other task may end.
+    `certain`: only a circle that no deadline, scope or other task may end.
     """
     links = {name: [(link.to, link) for link in node.links] for name, node in graph.items()}
     kinds = ("ways", "run") if certain else ("ways",)

@@ -28,7 +28,7 @@ def contract_of_class(
 ) -> Contract:
     """Set the `__contract__` of a class and return it; its outline while some types are unknown.
 
-    `frame` runs the class statement, whose names the annotations see. Raises TypeError: `compile_contract`.
+    `frame` runs the class statement, whose names the annotations see. Raises as `compile_contract` does.
     """
     remember_names(cls, frame)
     read = partial(_read, cls, bases, reserved, rename, options)

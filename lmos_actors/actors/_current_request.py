@@ -27,7 +27,7 @@ def is_agents_code() -> bool:
 def paths_of_request() -> tuple[str | None, str | None]:
     """Return the paths of the agent whose run this code belongs to, and of the agent that asked for it.
 
-    None for what is no agent of this node: no run, code outside agents, a client.
+    None stands for anything but an agent of this node: no run, code outside agents, a client.
     """
     run = CURRENT.get()
     if run is None:
@@ -38,11 +38,11 @@ def paths_of_request() -> tuple[str | None, str | None]:
 
 
 def on_caller_left(callback: Callable[[], object]) -> None:
-    """Have a function called at the instant at which the caller of the run that runs now leaves.
+    """Call a function at the instant at which the caller of the current run leaves.
 
     That is when the run is cancelled for its caller, who is gone or waits no longer; never by the end of its
     incarnation, nor by a caller who leaves after that. The last function counts. It must not block or raise.
-    Nothing outside runs.
+    Outside runs, do nothing.
     """
     run = CURRENT.get()
     if run is not None and not isinstance(run, OwnTask):
@@ -55,7 +55,7 @@ def current_run() -> Run | OwnTask | None:
 
 
 def on_run_ended(run: Run | OwnTask, callback: Callable[[], object]) -> None:
-    """Have a function called when a run, or a task of an agent's own, has ended, however that was.
+    """Call a function when a run, or an agent's own task, has ended in any way.
 
     The last function counts. It must not block or raise.
     """
@@ -63,13 +63,13 @@ def on_run_ended(run: Run | OwnTask, callback: Callable[[], object]) -> None:
 
 
 def key_of_request(run: Run | OwnTask) -> str | None:
-    """Return the name of the request key of a run: the same in the agent's next life. None without one."""
+    """Return the name of a run's request key, the same in the agent's next life; None without a key."""
     envelope = run.envelope
     return envelope.key.name if isinstance(envelope, KeyedRequest) else None
 
 
 def current_request() -> Request:
-    """Return what the code that runs now was asked for, and by whom.
+    """Return the request that the current code carries out: what was asked, and by whom.
 
     Raises LookupError outside an agent's turns and runs.
     """

@@ -38,17 +38,17 @@ NO_SECURITY: Final = "nosec_sc"
 
 
 def check_id(id: object) -> str | None:
-    """Return why that cannot be the id of an agent, None if it can: it has to be a URI."""
+    """Return why a text cannot be the id of an agent, which has to be a URI; None if it can."""
     if isinstance(id, str) and is_uri(id):
         return None
     return f"must be a URI, such as urn:uuid:1f0c2f3e-6f0c-4b06-8d5b-2d5f3c1c9d10, not {id!r}"
 
 
 def describe(cls: type[Agent], *, id: str | None = None) -> Description:
-    """Return the description of an agent class: a tool's for one with `tool=True`. It has no forms.
+    """Return the Agent Description of a class, or its Tool Description with `tool=True`. It has no forms.
 
-    The title is the name of the class; descriptions are docstrings, `doc=` and that of `Meta`. Types are TD
-    data schemas, the names are those on the wire. `id` is the URI of the thing, if it is known. Security is
+    The title is the name of the class; descriptions come from docstrings, `doc=` and `Meta`. Types are TD
+    data schemas, names are the wire names. `id` is the URI of the thing, if it is known. Security is
     `nosec`: a server that asks for credentials says so in what it serves. Defaults that are secret are left
     out. (LMOS Agent Description Format; Thing Description 1.1.)
 
@@ -58,7 +58,7 @@ def describe(cls: type[Agent], *, id: str | None = None) -> Description:
     """
     contract = _contract_of(cls)
     about, tool = contract.options.about, bool(contract.options.tool)
-    # the class's own docstring, or else that of the nearest base that is an agent class
+    # the class's own docstring, or else the docstring of the nearest base that is an agent class
     docs = (vars(part).get("__doc__") for part in cls.__mro__[: cls.__mro__.index(Agent)])
     description = next((inspect.cleandoc(doc) for doc in docs if doc), None)
     affordances = {
@@ -92,7 +92,7 @@ def _types(kind: str, more: Iterable[str]) -> str | list[str]:
 
 
 def _extensions(contract: Contract) -> dict[str, Any]:
-    """Return our own members. They stand at the thing: kotlin-wot refuses actions with unknown members."""
+    """Return our own members. They stand at the thing, as kotlin-wot refuses actions with unknown members."""
     table = {name: contract.table[name] for name in contract.actions}
     streams = {name: flows for name, op in table.items() if (flows := _flows(op))}
     progress = {name: op.progress.schema for name, op in table.items() if op.progress is not None}
@@ -125,7 +125,7 @@ def _property(contract: Contract, name: str) -> dict[str, Any]:
 def _event(made: Event[Any]) -> dict[str, Any]:
     shape = made.shape
     assert shape is not None
-    # the description in the `Meta` of the outermost type, not that of its class
+    # the `Meta` of the outermost type counts, not the one of its class
     metadata = shape.type.__metadata__ if get_origin(shape.type) is Annotated else ()
     metas = (word.description for word in metadata if isinstance(word, msgspec.Meta))
     annotated = next((description for description in metas if description), None)
@@ -148,7 +148,7 @@ def _action(cls: type[Agent], contract: Contract, name: str) -> dict[str, Any]:
 
 
 def _action_doc(cls: type[Agent], handle: Any) -> str | None:
-    """Return the docstring of an action, or else that of the nearest function that it overrides."""
+    """Return the docstring of an action, or else of the nearest function that it overrides."""
     name = handle.__wrapped__.__name__
     overridden = (vars(part).get(name) for part in cls.__mro__)
     # any other value, `None` among them, answers `__doc__` with the docstring of its class

@@ -215,7 +215,7 @@ def run_batch(rt: Runtime, slot: Slot, batch: list[Any]) -> None:
 
 
 def run_next(rt: Runtime, slot: Slot, take: Callable[[], list[Any]]) -> None:
-    """Run what `take` returns: of a durable agent one turn, whose outputs leave once its state is kept."""
+    """Run the item of `take`: one turn of a durable agent, whose outputs leave once its state is kept."""
     gate = slot.output_gate
     if gate is None:
         run_batch(rt, slot, take())
@@ -231,7 +231,7 @@ def run_next(rt: Runtime, slot: Slot, take: Callable[[], list[Any]]) -> None:
 def run_worked(rt: Runtime, slot: Slot, pace: Pacing) -> None:
     """Run the turn of the message that an agent has worked on.
 
-    As `run_batch`, `_take` and what follows them, of one message, without the calls that a batch takes: in a
+    It does for one message what `run_batch` and `_take` do, without the calls that a batch takes: in a
     simulation with service times this is the hot path.
     """
     item: Any = pace.item
@@ -416,7 +416,7 @@ def _begin(slot: Slot, envelope: Envelope) -> None:
 def batch_in_hand(slot: Slot) -> tuple[list[Any], list[Any]]:
     """Return the messages of the batch in hand whose turns have begun, and those that are left.
 
-    Both are empty where no batch of that agent is run now. Only the frame of `run_batch` knows it: to keep it
+    Both are empty where no batch of that agent runs now. Only the frame of `run_batch` knows it: to keep it
     anywhere else would cost each batch something.
     """
     frame: FrameType | None = sys._getframe()  # pyright: ignore[reportPrivateUsage] # documented by CPython

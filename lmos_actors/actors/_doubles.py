@@ -101,11 +101,11 @@ class DoubleRequest:
 
     @property
     def shown_args(self) -> tuple[Any, ...]:
-        """The arguments without what is secret in them."""
+        """The arguments without their secrets."""
         return conceal_all(self.args, self.op.secrecies)
 
     def input(self, args: tuple[Any, ...]) -> Any:
-        """Return arguments, all or as they may be shown, as plain data: as a caller would write them."""
+        """Return arguments, whole or without secrets, as the plain data that a caller would write."""
         if not args:
             return {}
         if self.op.whole or self.op.internal:
@@ -158,7 +158,7 @@ def answered_in_turn(
 
 
 class NoValue(NotAllowed, AttributeError):
-    """A property of a double was read that has no value."""
+    """Raised for a read of a double's property that has no value."""
 
 
 class _Double:
@@ -172,7 +172,7 @@ class _Double:
         """Compile nothing: the contract is the original's but for its table."""
 
     def __init__(self, *_: object, **given: object) -> None:
-        """Accept what the original accepts, and use the values of properties among it."""
+        """Accept the original's arguments, and use the values of properties among them."""
         for made in self.__contract__.properties.values():
             name = made.attribute
             value = self.double_values.get(name, given.get(name, NOTHING))
@@ -197,7 +197,7 @@ def double_of(
     """Make a class that stands for an agent class.
 
     `alter` takes each key of the table with its operation, and returns the operation for its place. `values`
-    are those of properties, by attribute.
+    are the values of properties, by attribute.
     """
     contract = copy(cls.__contract__)
     contract.table = {key: alter(key, _ungated(op)) for key, op in contract.table.items()}

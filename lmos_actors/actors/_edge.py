@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 RequestKind: TypeAlias = tuple[str, str, str, str]
-"""What a request is counted as: class, affordance, verb, way."""
+"""The kind under which a request is counted: class, affordance, verb, way."""
 
 
 class TraceMembers(TypedDict, total=False):
@@ -71,7 +71,7 @@ class Inquiry(Protocol):
     def ended(
         self, outcome: str, amounts: Mapping[str, int], attributes: Mapping[str, Any], *, failed: bool
     ) -> None:
-        """Note its end: in a word, with what it took by kind, and attributes of the span. Only once."""
+        """Note its end, once: the outcome in a word, the amounts it took by kind, attributes of the span."""
         ...
 
 
@@ -94,7 +94,7 @@ class Edge(Protocol):
     ) -> Watch:
         """Look at a request that is about to be posted; it gets its mark (see `incoming_trace`).
 
-        `attributes` are more of its span.
+        `attributes` are further attributes of its span.
         """
         ...
 
@@ -109,34 +109,34 @@ class Edge(Protocol):
     ) -> Going:
         """Look at a message of others that this node passes on, with the trace that it came with.
 
-        The other arguments are those of `calls`.
+        The other arguments are as in `calls`.
         """
         ...
 
     def refused(self, way: str, verb: str, error: BaseException, /) -> None:
-        """Note a request that was answered before it was known whom it is for."""
+        """Note a request that was answered before its target was known."""
         ...
 
     def goes(self, op: Operation, path: str, way: str, /) -> Going:
-        """Look at a request that the code that runs now sends to an agent."""
+        """Look at a request that the current code sends to an agent."""
         ...
 
     def calls(self, kind: RequestKind, name: str, attributes: Mapping[str, Any], /) -> Going:
-        """Look at a request that the code that runs now sends to what is no agent known here.
+        """Look at a request that the current code sends to something that is no agent known here.
 
         `kind` is what it is counted as, `name` and `attributes` are those of its span.
         """
         ...
 
     def asks(self, model: str, name: str, attributes: Mapping[str, Any], /) -> Inquiry:
-        """Look at a request that the code that runs now sends to a language model.
+        """Look at a request that the current code sends to a language model.
 
         `model` is what it is counted as, `name` and `attributes` are those of its span.
         """
         ...
 
     def mark(self, mark: Mark | None, /) -> Mark | None:
-        """Return the mark of what the current code sends near; the argument is its `current_mark`."""
+        """Return the mark of a message that the current code sends near; `mark` is its `current_mark`."""
         ...
 
     def gone(self, slot: Any, /) -> None:
@@ -144,7 +144,7 @@ class Edge(Protocol):
         ...
 
     def enter(self, envelope: Envelope, /) -> Any:
-        """Let what is called from here on run in the span of a request; for the context that is set."""
+        """Run the calls from here on, in the present context, in the span of a request."""
         ...
 
     def leave(self, token: Any, /) -> None:

@@ -15,8 +15,8 @@ nothing in the loop can say so. Hence a thread:
 - It is said at once, from the thread, as the code may never end: which agent, and in which line. The agent is
   the first `self` in the calls that is one.
 
-One of these looks on for all nodes of a process. Real time only: a simulated world has no threads. Turns of a
-`def` that are shorter are named by `_watchdog.py`, after they have ended.
+One watch serves all nodes of a process. Real time only: a simulated world has no threads. Shorter turns of a
+`def` are named by `_watchdog.py`, after they have ended.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOOK: Final = 0.2
 """Seconds between two looks at a loop that works."""
 
 LOOKS: Final = 3
-"""Looks that find it in the same call before that is named."""
+"""Looks that find the loop in the same call before that call is named."""
 
 QUIET: Final = 5
 """Looks in a row that find it waiting before the thread sleeps."""
@@ -69,7 +69,7 @@ class LoopWatch(trio.abc.Instrument):
 
     @staticmethod
     def join() -> LoopWatch:
-        """Return the one of this run, for one more node, which calls `leave` at its end."""
+        """Return the watch of this run for one more node, which calls `leave` at its end."""
         found = _RUN.get()
         if found is None:
             found = LoopWatch()
@@ -142,7 +142,7 @@ class LoopWatch(trio.abc.Instrument):
 
 
 def _step_of(ident: int) -> FrameType | None:
-    """Return the outermost call of the task that runs, another for each task; None while none runs."""
+    """Return the outermost call of the running task, a different one for each; None while none runs."""
     found = None
     with uncollected():
         frame = sys._current_frames().get(ident)  # pyright: ignore[reportPrivateUsage] # documented by CPython
@@ -154,7 +154,7 @@ def _step_of(ident: int) -> FrameType | None:
 
 
 def _say(ident: int, said: dict[Any, Any]) -> None:
-    """Warn from this thread, as the loop's own is held up; of one place once, by Python's default filter."""
+    """Warn from this thread, as the loop's is held up; once for each place, by Python's default filter."""
     with uncollected():
         innermost = sys._current_frames().get(ident)  # pyright: ignore[reportPrivateUsage] # documented by CPython
         if innermost is None:

@@ -25,7 +25,7 @@ SILENT: Final = 1.0
 """Seconds that a `ready()` waits before the log names what it waits for."""
 
 LINES: Final = 10
-"""Lines of the log that are written at one time at most."""
+"""The most lines of the log that are written at one time."""
 
 
 @enable_ki_protection
@@ -48,7 +48,7 @@ async def park_among(waiting: list[trio.lowlevel.Task], call: Any = None) -> Non
 
 
 def note_wait(task: trio.lowlevel.Task, call: Any) -> None:
-    """Note which near call a task waits for, which is about to park; see `_circles.py`."""
+    """Note which near call a task, which is about to park, waits for; see `_circles.py`."""
     task.custom_sleep_data = call  # trio empties it when it wakes the task
     rt = call.slot.rt
     if rt.full_slots or rt.is_in_line:

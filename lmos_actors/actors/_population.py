@@ -17,7 +17,7 @@ SPREADS: Final[tuple[str, ...]] = get_args(Spread)
 
 @attrs.frozen
 class AgentQuery:
-    """Which agents are looked for: those that all that is given here is true of."""
+    """A query for agents: it finds those that match everything given here."""
 
     cls: type | None = None
     name: str | None = None
@@ -26,11 +26,11 @@ class AgentQuery:
     capability: str | None = None
     affordance: str | None = None
     is_place: bool = False
-    """Whether the name is a path from the root: what is there is meant, and nothing elsewhere."""
+    """Whether the name is a path from the root, and means only the agent at that place."""
     node: str | None = None
-    """The node of a simulated network that they are on, where there is one."""
+    """The node of a simulated network on which the agents are, where there is one."""
     id: str | None = None
-    """The key of the agent (`ChildSpec.key`), of which one node at a time runs it."""
+    """The key of the agent (`ChildSpec.key`), which one node at a time runs."""
 
     def __attrs_post_init__(self) -> None:
         for word in ("name", "title", "type", "capability", "affordance", "id"):
@@ -55,12 +55,12 @@ class AgentQuery:
 
     @property
     def _first(self) -> str:
-        """The name, or that of the class; empty where neither is looked for."""
+        """The name, or else the name of the class; empty where neither is looked for."""
         return self.name or (self.cls.__name__ if self.cls is not None else "")
 
     @property
     def _criteria(self) -> str:
-        """Criteria beside the name, in words; the class is one of them where there are others."""
+        """The criteria besides the name, in words; the class is among them if there are others."""
         said = {"title": self.title, "type": self.type, "capability": self.capability}
         said |= {"affordance": self.affordance, "id": self.id}
         words = [f"{word} {each!r}" for word, each in said.items() if each is not None]
@@ -92,7 +92,7 @@ class Resolver(Protocol):
         ...
 
     def every(self, cls: type | None, name: str | None) -> Iterator[tuple[Any, type | None]]:
-        """Return all of them in start order, with their classes; of a pool the pool alone."""
+        """Return all matching agents in start order, with their classes; a pool without its members."""
         ...
 
 
@@ -100,7 +100,7 @@ class RemoteLookup(Protocol):
     """The lookup of agents in other nodes; set by a node that searches directories."""
 
     def beyond(self, sought: AgentQuery, /) -> Any:
-        """Return a link to whichever agent elsewhere is wanted."""
+        """Return a link to the wanted agent, which is elsewhere."""
         ...
 
 
@@ -116,7 +116,7 @@ class Spreading(Protocol):
     """Makes the link to all agents that a query finds; the link chooses one for each request."""
 
     def __call__(self, wanted: AgentQuery, by: Spread, key: str | None, /) -> Any:
-        """Make it."""
+        """Make the link."""
         ...
 
 

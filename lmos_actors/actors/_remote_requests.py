@@ -47,11 +47,11 @@ class RequestClient(Protocol):
 
     @property
     def offer(self) -> Any:
-        """The way of a question to its user, as an `Offer` of approvals; None where it has no way to one."""
+        """The way to put a question to its user, as an `Offer` of approvals; None without a way."""
         ...
 
     async def carry_out(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """Have it carry out something of its own; return the result. Raises ToolFailed."""
+        """Have the client carry out something itself; return the result. Raises ToolFailed."""
         ...
 
     def logged(self, level: str, event: Any, fields: Mapping[str, Any]) -> None:
@@ -93,7 +93,7 @@ class Asker(Protocol):
         ...
 
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
-        """Report the question to a person that the run waits for: id, key, expiry; None: no longer."""
+        """Report the question to a person that the run waits for: id, key, expiry; None: no more."""
         ...
 
     def reported(self, far: Far, value: Any) -> None:
@@ -176,9 +176,9 @@ class _SlotSeats:
         return len(self.groups.get(peer[0], NO_PEERS).get(peer, ()))
 
     def loser(self, peer: Peer) -> Any:
-        """Return the request that is to give its seat to one of this peer, None if there is none.
+        """Return the request that has to give its seat to a request of this peer, None if there is none.
 
-        It is the newest of a peer that has two more at least, so that both have at most as many after it.
+        It is the newest request of a peer with at least two more, which has at least as many afterwards.
         """
         group, totals = peer[0], self.totals
         if totals[group] * len(totals) < totals.total():  # below the average, so another is above
@@ -302,7 +302,7 @@ class Far(Ask):
         self.error = None
         self.bucket = None
         self.peer: Peer | None = None
-        self.seats: Seats | None = None  # where those of its peer are counted
+        self.seats: Seats | None = None  # where the seats of its peer are counted
         self.is_seated = False
         self.is_cut_off = False  # its caller has left as the connection has ended, and may come back
         self.was_stashed = False
@@ -433,7 +433,7 @@ class Far(Ask):
 
 
 class OneWay(Far):
-    """A one-way message from afar: it waits for a seat as that of a near sender does."""
+    """A one-way message from afar: it waits for a seat as a near sender's message does."""
 
     __slots__ = ("teller",)
 

@@ -46,7 +46,7 @@ def _none(_: str) -> None:
 
 
 async def answer_of_client(name: str, arguments: Mapping[str, Any]) -> Any:
-    """Return what the client answers. Raises ActionFailed: it may have caused that, so it ends no agent."""
+    """Return the client's answer. Raises ActionFailed, which ends no agent: the client may have caused it."""
     try:
         return await ask_client(name, arguments)
     except ToolFailed as error:
@@ -54,7 +54,7 @@ async def answer_of_client(name: str, arguments: Mapping[str, Any]) -> Any:
 
 
 async def ask_client(name: str, arguments: Mapping[str, Any]) -> Any:
-    """Have the client of the run whose code runs now carry out something. Raises ToolFailed."""
+    """Have the client of the current run carry out something. Raises ToolFailed."""
     client = client_of(CURRENT.get())
     if client is None:
         raise ToolFailed(name, "the client carries out no tools")

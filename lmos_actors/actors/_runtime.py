@@ -73,15 +73,15 @@ class Owner(Protocol):
 
     @property
     def lives(self) -> str:
-        """Which lives of the agents above it it belongs to."""
+        """The lives of the agents above it to which it belongs."""
         ...
 
     def exited(self, child: Any, reason: ExitReason) -> None:
-        """An incarnation has ended and everything of it has unwound; never drops, never blocks."""
+        """Take note that an incarnation has ended and has unwound; never drops, never blocks."""
         ...
 
     def raised_at_end(self, child: Any, error: BaseException) -> None:
-        """An incarnation that was being stopped raised while it ended."""
+        """Take note that an incarnation that was being stopped raised while it ended."""
         ...
 
     def start_task(self, async_fn: Callable[..., Any], *args: Any, name: str, context: Context) -> None:
@@ -89,7 +89,7 @@ class Owner(Protocol):
         ...
 
     async def start_again(self, child: Any) -> None:
-        """Start a child that was suspended; nothing if it is being stopped. Raises WrongState."""
+        """Start a child that was suspended, unless it is being stopped. Raises WrongState."""
         ...
 
     @property
@@ -110,7 +110,7 @@ class Staging(Protocol):
     """Doubles of a test for agents and for the effects of messages; filled in by testing."""
 
     def make(self, slot: Any) -> Any:
-        """Make the agent object of a slot. Raises what its start is to fail with."""
+        """Make the agent object of a slot. Raises the error with which its start has to fail."""
         ...
 
     def table(self, slot: Any, agent: Any) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class StateKeeping(Protocol):
     """The states of durable agents in the store of the node; filled in by persistence."""
 
     writer: Any
-    """The `StoreWriter` of the node, for what else is kept in its store."""
+    """The `StoreWriter` of the node, for all else that is kept in its store."""
 
     @property
     def retry_in(self) -> float | None:
@@ -148,7 +148,7 @@ class StateKeeping(Protocol):
     async def read_ahead(self, keys: Mapping[str, bool]) -> None:
         """Read the states of agents that are about to start in one call of the store, for `restore`.
 
-        Each key is with whether it is one of the agent's own; then its lease is granted, too.
+        Each key comes with whether it is the agent's own key; if so, its lease is granted, too.
         """
         ...
 
@@ -180,10 +180,10 @@ class Approver(Protocol):
         ...
 
     def heard(self, request: Any, standing: Any, question: dict[str, Any] | None, *, heeds: bool) -> Any:
-        """Take what the node of a request says: its run waits for the answer of a person; None: no longer.
+        """Take the news from a request's node that its run waits for a person's answer; None: no longer.
 
-        Return what stands for that question from now on, None if none does; `standing` is what this returned
-        last. With `heeds` the clocks of the work that waits for the request stand still meanwhile.
+        Return the record of that question from now on, or None; `standing` is what this returned last. With
+        `heeds` the clocks of the work that waits for the request stand still meanwhile.
         """
         ...
 
@@ -269,7 +269,7 @@ class Starter(Protocol):
     """The maker of the supervisor under an agent, at its first use; filled in by the node."""
 
     def __call__(self, slot: Any, /) -> AgentSupervisor:
-        """Make it and begin; it tells the slot's `children_ended` when it has ended."""
+        """Make the supervisor and begin; it calls the slot's `children_ended` when it has ended."""
         ...
 
 
@@ -288,7 +288,7 @@ class DeadLetter:
 
 @disable_ki_protection
 def interruptible(fn: Callable[[], Any]) -> Any:
-    """Call what the user wrote: Ctrl-C may end it, unlike the code of the runtime around it."""
+    """Call user code: Ctrl-C may end it, unlike the code of the runtime around it."""
     return fn()
 
 
@@ -335,7 +335,7 @@ _turns: trio.lowlevel.RunVar[Turns] = trio.lowlevel.RunVar("lmos_actors.turns")
 
 
 _INNER: Final = (os.path.dirname(os.path.dirname(__file__)) + os.sep, contextlib.__file__)
-"""The files of this package, and that of the context managers that it makes."""
+"""The files of this package, and the file of the context managers that it makes."""
 
 
 def title_of(current: Any) -> str:
@@ -447,9 +447,9 @@ class Runtime:
 
     edge: Edge | None = None  # measures and traces requests from and to other nodes
     seeker: RemoteLookup | None = None
-    relays: tuple[RelayLookup, ...] = ()  # those whose agents refs lead to
+    relays: tuple[RelayLookup, ...] = ()  # the relays to whose agents refs lead
     remote_ref: Callable[[type[Any], str, str], Any] | None = None
-    """Returns a ref to an agent of another node, by the address of that and the agent's id there."""
+    """Returns a ref to an agent of another node, by that node's address and the agent's id there."""
     spread: Spreading | None = None
     keeping: StateKeeping | None = None  # of nodes with a store
     approvals: Approver | None = None

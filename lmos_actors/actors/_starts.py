@@ -22,11 +22,11 @@ class Starts:
         self._told = trio.lowlevel.ParkingLot()
 
     def tell(self) -> None:
-        """Wake what waits for a change of what is down."""
+        """Wake the tasks that wait for a change in what is down."""
         self._told.unpark_all()
 
     async def change(self) -> None:
-        """Wait until what is down may have changed: something begins to be started again, or is there."""
+        """Wait until what is down may have changed: the restart of something begins, or is over."""
         await self._told.park()
 
     @contextmanager

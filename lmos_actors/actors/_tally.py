@@ -68,7 +68,7 @@ class Tally:
         return [slot for slot in self.untallied if _is_in_tree(slot)]
 
     def settle(self, most: int) -> list[Any]:
-        """Look at so many of the line; put those at rest into the sums, and return the slots of the others.
+        """Look at `most` slots of the line; put those at rest into the sums, and return the others.
 
         Never blocks; takes about half a microsecond for each.
         """

@@ -1,4 +1,4 @@
-"""Traces over the wire: W3C Trace Context for what this node sends, and what it makes of that of others.
+"""Traces over the wire: the W3C Trace Context that this node sends, and how it reads the one of others.
 
 Near, a message carries a `Mark`: its number in this node's log, and the number of the message that it all
 began with. On the wire the same is said by `traceparent`: the trace id stands for the number of the first
@@ -50,10 +50,10 @@ LONGEST_STATE: Final = 512
 _MOST_MEMBERS: Final = 32
 _LONGEST_SENDER: Final = 256
 _KEPT: Final = 1 << 16
-"""Traces of others, and messages of this node under way, that are known at a time."""
+"""The most traces of others, and messages of this node under way, that are known at a time."""
 
 _REMEMBERED: Final = 1 << 10
-"""Texts of `tracestate` that need not be written or read again: those of one agent are all the same."""
+"""The most texts of `tracestate` that are remembered: all texts of one agent are the same."""
 
 _PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[\x20-\x7e]*)?")
 _MEMBER: Final = re.compile(r"[a-z0-9][a-z0-9_*/@-]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,256}")
@@ -91,7 +91,7 @@ class TraceContext:
         return f"{self._key:016x}{number ^ self._traces:016x}"
 
     def span_id(self, number: int) -> str:
-        """Return the id of that message; one by chance where nothing is numbered."""
+        """Return the id of that message; a random one where nothing is numbered."""
         return f"{number ^ self._spans if number else self._random.getrandbits(64) or 1:016x}"
 
     def message(self, span_id: str) -> int:
@@ -155,7 +155,7 @@ def trace_context(rt: Runtime) -> TraceContext:
 
 
 def current_mark(rt: Runtime) -> Mark | None:
-    """Return the mark of the message on behalf of which the code that runs now runs, None without one."""
+    """Return the mark of the message that the current code works for, None without one."""
     context = rt.trace_context
     if context is not None and context.carried is not None:
         mark: Mark | None = context.carried
@@ -173,7 +173,7 @@ def current_mark(rt: Runtime) -> Mark | None:
 
 
 def next_mark(rt: Runtime, number: int) -> Mark:
-    """Return the mark of a message that the code that runs now sends, and that has this number.
+    """Return the mark of a message with this number that the current code sends.
 
     Where spans are recorded the message is in the span of that code, as without an instrument.
     """
@@ -222,9 +222,9 @@ def ambient_mark() -> Mark | None:
 
 
 def outgoing_trace(rt: Runtime) -> TraceMembers:
-    """Return the trace context of a request that the code that runs now sends over a wire.
+    """Return the trace context of a request that the current code sends over a wire.
 
-    Where an instrument looks, the request has got its number with this: to be called once for each.
+    Where an instrument looks, this call gives the request its number: call it once for each request.
     """
     context = rt.trace_context
     if (  # the common case, outside of any agent, without a call
@@ -245,7 +245,7 @@ def outgoing_trace(rt: Runtime) -> TraceMembers:
 
 
 def outgoing_mark(rt: Runtime) -> TraceMembers:
-    """Do as `outgoing_trace`, for a request to an agent of this node, which is taken by `incoming_mark`.
+    """Do as `outgoing_trace` for a request to an agent of this node; `incoming_mark` takes the result.
 
     A trace of others is a text here too: what they have added to it has to be handed on.
     """
@@ -259,7 +259,7 @@ def outgoing_mark(rt: Runtime) -> TraceMembers:
 
 
 def sent_numbers(rt: Runtime, said: TraceMembers) -> tuple[int, int] | None:
-    """Return number and trace of a request that was sent with this, None where nothing is numbered."""
+    """Return number and trace of a request that was sent with `said`, None where nothing is numbered."""
     mark: Any = said.get("mark")
     if mark is not None:
         return mark[0], mark[1]
@@ -299,7 +299,7 @@ def _name_of(slot: Any) -> str:
 
 
 def recorded_trace(rt: Runtime, said: TraceMembers, span: Origin) -> TraceMembers:
-    """Return the trace context of a request that goes out in a span of its own, of `outgoing_trace`.
+    """Return the trace context of a request in a span of its own; `said` is from `outgoing_trace`.
 
     `span` has its id as `parent`.
     """
@@ -327,8 +327,8 @@ def incoming_trace(
 ) -> None:
     """Set the mark of a request that came over a wire; to be called before it is posted.
 
-    One that this very node has sent is the message it was when it was sent, with the agent that sent it as
-    its sender. What is no trace context is as good as none. Never raises.
+    A request that this very node has sent keeps its number and trace, and the agent that sent it is its
+    sender. An invalid trace context counts as none. Never raises.
     """
     said = read_trace(traceparent, tracestate)
     if rt.instrument is None:
@@ -344,7 +344,7 @@ def incoming_trace(
 
 
 def incoming_mark(rt: Runtime, envelope: Envelope, said: TraceMembers) -> None:
-    """Do as `incoming_trace`, with what `outgoing_mark` has returned, or `outgoing_trace`."""
+    """Do as `incoming_trace`, with the result of `outgoing_mark` or `outgoing_trace`."""
     mark: Any = said.get("mark")
     if mark is None:
         incoming_trace(rt, envelope, said.get("traceparent"), said.get("tracestate"))
@@ -359,7 +359,7 @@ def incoming_mark(rt: Runtime, envelope: Envelope, said: TraceMembers) -> None:
 
 
 def put_in_span(envelope: Envelope, span: Origin) -> None:
-    """Let a request that has come in be carried out in a span that is recorded of it."""
+    """Have an incoming request carried out in the span that is recorded for it."""
     number, trace, _, sender = envelope.trace or (0, 0, None, None)
     envelope.trace = (number, trace, span, sender)
 
@@ -406,7 +406,7 @@ class Carried:
 def read_trace(parent: str | None, state: str | None) -> tuple[Origin, str, str | None] | None:
     """Return the content of the two members: the trace, the id of the message, the sender that it names.
 
-    None for what is no trace context.
+    None if it is no trace context.
     """
     found = None if parent is None or len(parent) > LONGEST_STATE else _PARENT.fullmatch(parent)
     if found is None:
@@ -420,7 +420,7 @@ def read_trace(parent: str | None, state: str | None) -> tuple[Origin, str, str 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _read_state(state: str | None) -> tuple[str, str | None]:
-    """Part a `tracestate` into what others have written and the path that ours has; it may be neither."""
+    """Split a `tracestate` into the members of others and the path in ours; "" and None where missing."""
     if state is None or len(state) > 2 * LONGEST_STATE:
         return "", None
     members = [member.strip(" \t") for member in state.split(",")]
@@ -452,13 +452,13 @@ class _Unseen:
 
 
 def handed_mark(rt: Runtime) -> Mark | None:
-    """Return the mark of a message that the code that runs now sends near, where spans are recorded."""
+    """Return the mark of a message that the current code sends near, where spans are recorded."""
     mark = current_mark(rt)
     return mark if rt.edge is None else rt.edge.mark(mark)
 
 
 def going_out(rt: Runtime, op: Operation, path: str, way: str) -> Going:
-    """Look at a request that the code that runs now sends: to be called once for each.
+    """Look at a request that the current code sends; call this once for each request.
 
     `path` is the agent it goes to, `way` how: `lmos` or `http`.
     """
@@ -466,7 +466,7 @@ def going_out(rt: Runtime, op: Operation, path: str, way: str) -> Going:
 
 
 def calling(kind: RequestKind, name: str, attributes: Mapping[str, Any]) -> Going:
-    """Look at a request that the running code, of an agent or not, sends to what is no agent known here.
+    """Look at a request that the current code, of an agent or not, sends to no agent known here.
 
     `kind` is what it is counted as, `name` and `attributes` are those of its span.
     """
@@ -478,6 +478,6 @@ def calling(kind: RequestKind, name: str, attributes: Mapping[str, Any]) -> Goin
 
 
 def span_members(span: Origin) -> TraceMembers:
-    """Return the trace context of what is sent in a span."""
+    """Return the trace context for a request that is sent in a span."""
     parent = f"00-{span.trace_id}-{span.parent}-{span.flags}"
     return {"traceparent": parent, "tracestate": span.state} if span.state else {"traceparent": parent}

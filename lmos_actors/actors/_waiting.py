@@ -1,7 +1,7 @@
 """The waiting graph of a node: which task or agent waits for which, built only when it is asked for.
 
 Nothing is kept for it while agents work: what waits is found in the mailboxes, and who waits in the context
-of the parked tasks. A wait is a *run*'s wait, or that of an agent whose turns are held back; so an agent
+of the parked tasks. A wait belongs to a *run*, or to an agent whose turns are held back; so an agent
 that serves others while one of its runs waits is in no circle. What is waited for is one of four things:
 
 - a run, which goes on when all that it waits for has come;
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 WaitingKind: TypeAlias = Literal["answer", "seat", "concurrency", "ready", "credit", "room", "item"]
 
-SHOWN: Final = 50  # waits, and names of one circle, that are shown at most
+SHOWN: Final = 50  # the most waits, and names of one circle, that are shown
 
 USER: Final = "user code"
 
@@ -177,10 +177,10 @@ def title_of(names: list[str]) -> str:
 
 
 def waiting_graph(slots: Iterable[Slot], rt: Runtime | None = None) -> WaitingGraph:
-    """Build the graph of the agents of those slots as they stand now. Never waits.
+    """Build the graph of the agents of these slots as they are now. Never waits.
 
-    With their runtime, it has the waits for agents to be ready, and those to send to agents of other nodes.
-    In a turn, what else the dispatcher has taken from that agent's mailbox is not seen.
+    With `rt`, it includes the waits for agents to be ready, and the waits to send to agents of other nodes.
+    In a turn, the other messages that the dispatcher has taken from that agent's mailbox are not seen.
     """
     search = _Search()
     for slot in slots:
@@ -207,7 +207,7 @@ class _Search:
     def __init__(self) -> None:
         self._found: list[tuple[float, Waiting]] = []
         self._carriers: dict[trio.lowlevel.Task, Source] = {}
-        self._waits: list[tuple[trio.lowlevel.Task, Node, int]] = []  # of each task: for what, which of those
+        self._waits: list[tuple[trio.lowlevel.Task, Node, int]] = []  # task, node, and place in `_found`
         self._links: dict[Node, list[tuple[Node, int | None]]] = {}
 
     # ---- finding
@@ -314,7 +314,7 @@ class _Search:
 
 
 def ways_to_a_seat(slot: Slot, in_hand: list[Any]) -> list[Node]:
-    """Return all that makes a seat free: a run that ends, for which messages stand in line, or a turn.
+    """Return all nodes that make a seat free: a run for which messages stand in line, as it ends, or a turn.
 
     `in_hand`: what the dispatcher has taken out of the queue and not begun. Returns [] if one is open.
     """
@@ -354,7 +354,7 @@ def runs_before(slot: Slot, op: Operation) -> list[Run]:
 
 
 def is_choice(node: Node) -> bool:
-    """Return whether any one of the links of a node will do for it to go on; else it needs all."""
+    """Return whether a node can go on by any one of its links; else it needs all of them."""
     return isinstance(node, tuple)
 
 
