@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 REPORTS: Final = 100  # kept by a node
 LOGGER: Final = "lmos_actors"
-AT_ONCE: Final = 10  # reports written to the log …
+AT_ONCE: Final = 10  # the most reports written to the log …
 WITHIN: Final = 10.0  # … in so many seconds
 
 
 def crash_reason(slot: Any, error: BaseException, hand: Any, earlier: Iterable[Any] = ()) -> ExitReason:
-    """Make the reason of an agent that ends by an exception, with its report.
+    """Make the exit reason for an agent that ends by an exception, with its report.
 
-    `hand` is the item of its mailbox that raised, or words for what it was; `earlier` the items before it.
+    `hand` is the item of its mailbox that raised, or the name of the code; `earlier` the items before it.
     """
     if isinstance(error, _OF_LOOPS):
         error = _explained(slot, error)
@@ -40,7 +40,7 @@ def crash_reason(slot: Any, error: BaseException, hand: Any, earlier: Iterable[A
 
 
 def _explained(slot: Any, error: BaseException) -> BaseException:
-    """Return an error that names the user's line and the way out for what asyncio code has raised."""
+    """Return an error that names the user's line and the way out if asyncio code has raised this one."""
     leaf = error
     while (group := group_of(leaf)) is not None and len(group.exceptions) == 1:
         leaf = group.exceptions[0]
@@ -79,9 +79,9 @@ def _is_missing_loop(error: BaseException, text: str) -> bool:
 
 
 def end_reason(slot: Any, error: BaseException, hand: Any) -> ExitReason:
-    """As `crash_reason`, for an exception that leaves a run or a task.
+    """Do as `crash_reason` for an exception that leaves a run or a task.
 
-    The end of a linked agent that was stopped is passed on as what it is: no crash.
+    The end of a linked agent that was stopped is passed on as it is: it is no crash.
     """
     if isinstance(error, LinkedAgentDied) and error.reason.kind == "shutdown":
         passed_on: ExitReason = error.reason
@@ -90,7 +90,7 @@ def end_reason(slot: Any, error: BaseException, hand: Any) -> ExitReason:
 
 
 def shown_message(place: Any, affordance: str, message: Any) -> Any:
-    """Return what may be shown of a message that was sent to an agent or a pool, and perhaps never checked.
+    """Return the parts that may be shown of a message to an agent or a pool; it may be unchecked.
 
     Nothing is shown before there is an agent, whose class declares what is secret.
     """
@@ -114,7 +114,7 @@ def _operation(table: dict[str, Any] | None, affordance: str) -> Any:
 
 
 def _shown_unchecked(value: Any, secrecy: Any) -> Any:
-    """Return what may be shown of an argument that may be of another type than its declared one."""
+    """Return an argument without its secrets; it may be of another type than its declared one."""
     return conceal_unchecked(value, secrecy) if secrecy else conceal(value, PARTS)
 
 
@@ -153,7 +153,7 @@ class Crashes:
         self._log = _Log() if log else None
 
     def take(self, slot: object, reason: ExitReason) -> None:
-        """Note a crash; nothing where the reason is another agent's, or was no crash."""
+        """Note a crash; do nothing if the reason is another agent's, or was no crash."""
         report: CrashReport | None = reason.report
         if report is None or not report.is_of(slot):
             return

@@ -1,7 +1,7 @@
-"""The values of an agent that lives, as text: its fields, and the messages that wait for it.
+"""The values of a living agent as text: its fields, and the messages that wait for it.
 
 Nothing here calls the code of a value's class, and all of it is bounded: to look at an agent must not hold it
-up. What is marked secret is not shown, also where it stands in another text.
+up. Values marked secret are not shown, not even inside another text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAME: Final = 100  # characters
 
 
 class Inspection:
-    """One look at an agent: `slot` is its place, `items` are those of its mailbox and runs to be shown."""
+    """One look at an agent: `slot` is its place, `items` are the mailbox items and runs to be shown."""
 
     def __init__(self, slot: Any, items: Sequence[Any] = ()) -> None:
         agent: Any = slot.agent
@@ -46,11 +46,11 @@ class Inspection:
                 found.look(value, secrecy)
 
     def fields(self) -> dict[str, str]:
-        """Return the fields by name, as they are now; of an agent that does not run those it is made with."""
+        """Return the present fields by name; for an agent that does not run, those it is made with."""
         return self._shown(self._values)
 
     def messages(self) -> list[dict[str, Any]]:
-        """Return what each of the items asks for: `verb`, `affordance`, `arguments`, and `from` if known."""
+        """Return each item's `verb`, `affordance`, `arguments`, and `from` if known."""
         return [{} if message is None else self._message(message) for message in self._messages]
 
     def text(self, text: str) -> str:

@@ -29,7 +29,7 @@ _UNSHOWN: Final = ("_slot", "_history")
 def fields_of(cls: type | None, values: Mapping[str, Any]) -> Values:
     """Return the fields of an agent by the names that its class has for them; `values` is its `__dict__`.
 
-    Secret ones that have their values in the class are among them: it has an `__init__` of its own then.
+    Secret fields with values in the class are included: a class with an `__init__` of its own has such.
     """
     found = _fields_in(cls, values)
     for name, secrecy in _hidden_of(cls).items():
@@ -73,7 +73,7 @@ def fields_given(factory: Any) -> Values:
 
 
 def _secrecies(fn: Any, names: Iterable[str]) -> dict[str, int]:
-    """Return how secret the parameters of a function are: all, where it cannot be read."""
+    """Return how secret the parameters of a function are: all of them, if it cannot be read."""
     try:
         hints = types_of_function(fn)
         return {name: secrecy_of(hints.get(name)) for name in names}
@@ -126,7 +126,7 @@ class Message:
 
 
 def message_of(item: Any) -> Message | None:
-    """Return what a mailbox held as a message, None for what is none."""
+    """Return an item of a mailbox as a message, None if it is none."""
     if isinstance(item, Envelope):
         return Message(item.op, None, item.args, item.sender)
     if isinstance(item, InternalTurn) and item.fn is not None:

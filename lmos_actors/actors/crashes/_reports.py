@@ -2,7 +2,7 @@
 
 A report holds on to the exception, the message in hand, and a copy of the fields as they were; it is rendered
 when it is asked for, and then within bounds: the values of a crashed agent may be of any size, and their
-`repr` may raise. What is marked secret is never written.
+`repr` may raise. Values marked secret are never written.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class CrashReport:
     """The report of a crash. `str(report)` is for people, `report.data()` for programs.
 
     Both are bounded: the text to 16 kB, each value to 512 characters, 20 calls, 8 causes, 16 messages before
-    the one in hand. Values marked `Secret` are `***` in both, also where they stand in a text. Not so in
-    `error`, which is the exception itself.
+    the one in hand. Values marked `Secret` are `***` in both, also inside a text. `error`, the exception
+    itself, still has them.
     """
 
     later: tuple[BaseException, ...] = ()
@@ -58,7 +58,7 @@ class CrashReport:
     """Whether the next one begins with kept state; False where nothing was kept yet, None as above."""
 
     _last: dict[str, Any] | None = None
-    """The fields as they were when it had unwound, if it has raised something then."""
+    """The fields after the agent had unwound, if it raised something meanwhile."""
 
     def __init__(self, slot: Any, error: BaseException, hand: Any, earlier: Iterable[Any] = ()) -> None:
         agent = slot.agent
@@ -138,16 +138,16 @@ class CrashReport:
     # ---- for the runtime
 
     def quiet_data(self) -> dict[str, Any]:
-        """As `data`, but call no code of the values' own classes: for a look at a node that works."""
+        """Return `data` without calling code of the values' own classes: for a look at a working node."""
         return _Rendering(self, show_quietly).data()
 
     def is_of(self, slot: object) -> bool:
-        """Return whether it is about an agent of that slot; a linked one ends with another's reason."""
+        """Return whether it is about an agent of that slot; a linked agent ends with another's reason."""
         return self._slot is slot
 
     @property
     def is_first_start(self) -> bool:
-        """Return whether it is about a first start, whose error the caller gets."""
+        """Return whether the report is about a first start, whose error the caller gets."""
         return self.incarnation == 1 and self.handler in (FACTORY, STARTED, ENTERING, RESTORING)
 
     def unwound(self, errors: tuple[BaseException, ...]) -> None:
@@ -176,7 +176,7 @@ class CrashReport:
 
     @property
     def trace(self) -> int | None:
-        """The number of the message that began it all; None without one, or if messages have no numbers."""
+        """The number of the first message of the trace; None without one, or if messages have no numbers."""
         trace = getattr(self._hand, "trace", None)
         return (trace[1] or None) if trace else None
 
@@ -184,7 +184,7 @@ class CrashReport:
 
     @property
     def hand(self) -> Message | None:
-        """The message in hand, None where it was none that raised."""
+        """The message in hand, None if the code that raised handled none."""
         return message_of(self._hand)
 
     @property
@@ -219,7 +219,7 @@ class CrashReport:
 
     @property
     def state_as_of(self) -> str:
-        """Return which state is shown."""
+        """The moment of the state that is shown, in words."""
         if self._state is None:
             return "that it was to have"
         return "before the message in hand" if self._entry is not None else "at the crash"
@@ -332,7 +332,7 @@ class _Rendering:
 
 
 def text_of_data(data: dict[str, Any]) -> str:
-    """Return a report in the form of `CrashReport.data` as text, of 16 kB at most."""
+    """Return the data of a report (`CrashReport.data`) as text of at most 16 kB."""
     return _cut("\n".join(_lines(data)))
 
 

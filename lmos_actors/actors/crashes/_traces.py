@@ -42,7 +42,7 @@ def _calls(error: BaseException) -> Iterator[tuple[str, int, str]]:
 
 
 def place_of(error: BaseException) -> str:
-    """Name the innermost line of the user's own code, "" if none; of a group, that of its first member."""
+    """Name the innermost line of the user's code, "" if none; for a group, the line of its first member."""
     own = last = ""
     for file, line, name in _calls(error):
         last = f"{file}:{line} in {name}"
@@ -65,7 +65,7 @@ def definition_of(fn: Any) -> str:
 
 
 def calls_of(error: BaseException) -> list[str]:
-    """Return the calls that led to an exception, one line each: the first and the last of very many."""
+    """Return the calls that led to an exception, one line each; of very many, the first and the last."""
     first: list[tuple[str, int, str]] = []
     last: deque[tuple[str, int, str]] = deque(maxlen=FRAMES - FRAMES // 4)
     count = 0
@@ -95,7 +95,7 @@ def notes_of(error: BaseException) -> list[str]:
 
 
 def causes_of(error: BaseException) -> list[tuple[str, BaseException]]:
-    """Return what led to an exception, the nearest first: causes, contexts, members of groups."""
+    """Return the exceptions that led to one, the nearest first: causes, contexts, members of groups."""
     found: list[tuple[str, BaseException]] = []
     seen = {id(error)}
     waiting = deque([error])

@@ -1,11 +1,11 @@
-"""Values as text for people: short, whatever they are, and without what is secret in them.
+"""Values as text for people: short, whatever they are, and without their secrets.
 
 A `repr` is foreign code: it may raise, be endless, or reveal a secret. So containers and records of the
-usual kinds are written here, field by field; of any other class the `repr` is called, and its text cut.
+usual kinds are written here, field by field; for any other class the `repr` is called, and its text cut.
 
-What looks at agents that live (`show_quietly`) calls no foreign code at all: a `repr` that sleeps would hold
-up the node because somebody looks at it. Of a class that writes itself only the name is shown then; its
-fields are not, as its `repr` may leave some of them out for a reason.
+A look at living agents (`show_quietly`) calls no foreign code at all: a `repr` that sleeps would hold up the
+node because somebody looks at it. A class with a `repr` of its own is then shown by its name alone, without
+its fields, as its `repr` may leave some of them out for a reason.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def show(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int = LIMIT)
 
 
 def show_quietly(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int = LIMIT) -> str:
-    """As `show`, but call no code of the value's own class; takes milliseconds at most."""
+    """Do as `show` without calling code of the value's own class; takes milliseconds at most."""
     if secrecy == WHOLE:
         return HIDDEN
     if secrecy == UNREAD:
@@ -198,7 +198,7 @@ def _read_field(value: Any, name: str) -> Any:
 
 
 def _named(value: Any, room: int) -> str:
-    """Return the text of a value of a known class, and of any other the name of its class."""
+    """Return the text of a value of a known class; for any other class, the name of the class."""
     kind = cast("Any", type(value))
     write = kind.__repr__
     if kind in _SAFE:

@@ -44,7 +44,7 @@ NOTHING: Final[Any] = attrs.NOTHING
 
 
 class EmittingSlot(Protocol):
-    """The slot of an agent, as its properties and events see it: see `Slot`."""
+    """The slot of an agent, as its properties and events use it; see `Slot`."""
 
     extra: Any
 
@@ -53,7 +53,7 @@ class EmittingSlot(Protocol):
 
 
 class Lives(Protocol):
-    """Anything with a place in a tree: what the descriptors ask of their owner."""
+    """The owner of a descriptor: anything with a place in a tree."""
 
     @property
     def _slot(self) -> EmittingSlot | None: ...
@@ -254,7 +254,7 @@ class _ActionHandle:
         self.__doc__ = fn.__doc__
         self.options = options
         self.name = options.name or fn.__name__
-        self.wire_names: dict[str, str] = {}  # of parameters that are renamed
+        self.wire_names: dict[str, str] = {}  # the wire names of renamed parameters
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.owner = owner

@@ -1,10 +1,10 @@
 """The contract of an agent class, and when its types are read: as it is made, or when it is first used.
 
-A class may name what is defined further down, in another cell of a notebook, or in a module that imports its
-own. What is known when the class is made is checked there. If a type is unknown then, the class has an
-*outline* in the place of its contract: all but these types. Whatever needs them asks for `__contract__`, as
-ever; the first to ask has the class read as a whole, and gets the contract, or the TypeError that the class
-statement would have raised.
+A class may name types that are defined further down, in another cell of a notebook, or in a module that
+imports its own. Types that are known when the class is made are checked there. If a type is unknown then, the
+class has an *outline* in place of its contract: all but these types. Code that needs them asks for
+`__contract__`, as ever; the first to ask has the whole class read, and gets the contract, or the TypeError
+that the class statement would have raised.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Contract:
 
 
 class UnreadContract:
-    """The descriptor that is `__contract__` of a class until all of its types are read."""
+    """The descriptor in place of `__contract__` until all types of the class are read."""
 
     def __init__(self, cls: Any, outline: Contract, read: Callable[[], Contract], place: str) -> None:
         self.outline = outline
@@ -82,7 +82,7 @@ CLASS_PLACE = "lmos_actors_class"
 
 
 def outline_of(cls: Any) -> Contract | None:
-    """Return the contract of a class as far as it is known, and read no types; None for what is no agent."""
+    """Return a class's contract as far as it is known, reading no types; None if it is no agent class."""
     parts: tuple[type, ...] = getattr(cls, "__mro__", ())
     for part in parts:
         if "__contract__" in vars(part):

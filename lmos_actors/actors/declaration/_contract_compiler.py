@@ -121,7 +121,7 @@ def _answering(title: str, contract: Contract) -> str | None:
 
 
 def _check_durable(title: str, contract: Contract) -> None:
-    """Raise TypeError for a run of a durable class between whose awaits the state may be half changed."""
+    """Raise TypeError for a durable class with runs whose state may be half changed at their awaits."""
     check_durable(title, contract.options)
     if contract.durable_periodic and not contract.options.durable:
         raise TypeError(
@@ -204,7 +204,7 @@ class _Compiler:
             raise TypeError(f"{self.cls.__name__}.{name}: another affordance is named {wire!r} too")
 
     def _shape(self, hint: Any, name: str) -> Shape[Any]:
-        """Compile a type of that member. Where it is unknown yet, the shape takes anything."""
+        """Compile a type of that member. While the type is unknown, the shape takes anything."""
         unknown = unknown_in(hint)
         if unknown is None:
             try:
@@ -377,7 +377,7 @@ class _Compiler:
     # ---- the object as a whole
 
     def whole_object(self) -> None:
-        """Add what speaks of all properties or all events at once."""
+        """Add the operations on all properties or all events at once."""
         properties = self.contract.properties
         table = self.contract.table
 
@@ -461,7 +461,7 @@ def _unread_shape() -> Shape[Any]:
 
 
 def _read_first(cls: Any, made: Property[Any]) -> Callable[[Any], Any]:
-    """Return what takes the first value of a property whose type is not known yet: it is read then."""
+    """Return a function that takes the first value of a property, and reads its type, unknown so far."""
 
     def take(value: Any) -> Any:
         getattr(cls, "__contract__")  # noqa: B009 -- to read it puts a check in the place of this one

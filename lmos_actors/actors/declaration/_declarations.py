@@ -105,7 +105,7 @@ def event(
 
 
 def completed_by(complete: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Callable[[F], F]:
-    """Have the arguments of an action completed in the task that calls it; stands below `@action`."""
+    """Complete the arguments of an action in the task that calls it; stands below `@action`."""
 
     def mark(fn: F) -> F:
         vars(fn)["completed_by"] = complete
@@ -248,7 +248,7 @@ def _handle_for(fn: Any, options: ActionOptions) -> Any:
 
 
 def Unit(name: str, /) -> Meta:
-    """Return in which unit a number is: `Annotated[float, Meta(ge=0), Unit("celsius")]`.
+    """Return the mark for the unit of a number: `Annotated[float, Meta(ge=0), Unit("celsius")]`.
 
     It stands in the description (member `unit`, Thing Description 1.1, section 5.3.2.1) and checks nothing.
     """
@@ -262,8 +262,8 @@ def every(
 
     The period is counted from the schedule, not from the end of the turn; a firing that is still
     waiting is not queued twice, and missed ones are merged. With `durable=True`, in a durable class, the
-    schedule outlives the incarnation: what was missed until the next one is one firing after `started()`,
-    and the rhythm is as before.
+    schedule outlives the incarnation: missed firings become one firing after the next `started()`,
+    and the rhythm stays.
     """
     if callable(seconds) or not 0 < seconds < math.inf:
         raise TypeError(f"@every needs a finite number of seconds above 0, not {seconds!r}")

@@ -46,7 +46,7 @@ def check_members(cls: type, own_verbs: frozenset[str]) -> None:
 
 
 def _check_hook(cls: type, name: str, value: Any) -> None:
-    """Refuse a hook, or a turn of `@every`, that does not take what the runtime will call it with."""
+    """Refuse a hook, or a turn of `@every`, that does not take the runtime's arguments."""
     given = "the Down" if name == "on_exit" else "nothing"
     if not inspect.isfunction(value) or not (name in HOOKS or hasattr(value, "__lmos_every__")):
         return
@@ -112,7 +112,7 @@ _CountingAttr: Final[Any] = type(cast("object", attrs.field()))
 
 
 def name_nearest_field(error: BaseException, cls: Any) -> None:
-    """Add to the TypeError for an argument that an agent class does not take the field that is like it."""
+    """Add the most similar field to the TypeError for an argument that an agent class does not take."""
     found = unknown_argument(error)
     if found is None or not is_agent_class(cls) or found[0] != f"{cls.__qualname__}.__init__()":
         return
@@ -121,7 +121,7 @@ def name_nearest_field(error: BaseException, cls: Any) -> None:
 
 
 def _outermost(hint: Any) -> str:
-    """Return the name that an annotation kept as text begins with, without its module; none: ""."""
+    """Return the first name of an annotation kept as text, without its module; "" without one."""
     return _text(hint).strip("'\"").partition("[")[0].rpartition(".")[2]
 
 
@@ -130,7 +130,7 @@ def _text(hint: Any) -> str:
 
 
 def _maker_of(hint: Any) -> str | None:
-    """Return what an annotation of an affordance has to be followed by, None for plain state."""
+    """Return the call that has to follow an affordance's annotation, None for plain state."""
     text = _text(hint)
     is_foreign = "." in text and "[" not in text  # as `trio.Event`, kept as text and without a type of values
     text = "" if is_foreign else _outermost(hint)
@@ -140,7 +140,7 @@ def _maker_of(hint: Any) -> str | None:
 
 
 def mentions(things: Iterable[object], names: frozenset[str]) -> bool:
-    """Return whether one of some functions, or a function inside it, has one of these names in its code."""
+    """Return whether the code of any of these functions, or of a function inside, has one of the names."""
     found = [getattr(inspect.unwrap(getattr(thing, "fget", thing)), "__code__", None) for thing in things]  # type: ignore[arg-type]
     codes: list[CodeType] = [code for code in found if isinstance(code, CodeType)]
     for code in codes:  # which grows by the functions inside
@@ -151,7 +151,7 @@ def mentions(things: Iterable[object], names: frozenset[str]) -> bool:
 
 
 def import_log(cls: type) -> None:
-    """Import what `self.log` needs, where a class seems to write a log.
+    """Import the modules that `self.log` needs, if a class seems to write a log.
 
     It takes long, and the first line of a log would import it in the middle of a turn.
     """

@@ -28,7 +28,7 @@ SURVIVED: Final = (trio.Cancelled, ActionFailed, AgentError, Stashed)
 
 
 class Entry:
-    """One message: what it asked for, when, how it ended; the state before it, until it has ended well."""
+    """One message: its request, its time, its end; the state before it, until it has ended well."""
 
     __slots__ = ("args", "fn", "op", "outcome", "state", "when")
 
@@ -56,7 +56,7 @@ class Entry:
 
 
 def keep_history(title: str, operations: Iterable[Operation], size: int | None) -> None:
-    """Have the messages of these operations kept, the last `size` of each incarnation; None or 0: none.
+    """Keep the messages of these operations, the last `size` of each incarnation; None or 0: none.
 
     Raises TypeError for anything else.
     """
@@ -117,7 +117,7 @@ class KeptTurn:
 
 
 def kept_turn(agent: Any, fn: Callable[..., None]) -> Callable[..., None]:
-    """Return a turn as it is, or so that it is kept where the agent's class keeps a history."""
+    """Return a turn as it is, or wrapped so that it is kept if the agent's class keeps a history."""
     size: int | None = agent.__contract__.options.history
     return KeptTurn(agent, fn, size) if size else fn
 
@@ -133,7 +133,7 @@ def unwrapped(fn: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _by_position(made: partial[Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return all arguments in the order of the parameters, those that have defaults too."""
+    """Return all arguments in the order of the parameters, including those with defaults."""
     args = (*made.args, *args)
     if not made.keywords:
         return args

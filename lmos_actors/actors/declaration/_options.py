@@ -51,14 +51,14 @@ class About:
     """Members of an agent's description beside its contract: `class X(Agent, about=About(...))`.
 
     `vendor` and `model` become members of `lmos:metadata` (LMOS Agent Description Format); `more` holds its
-    further members, plain data by the names they have there: `{"lmos:compliance": {...}}`. `version`, that of
-    the class, `support`, a URI, and `links` are those of a Thing Description (TD 1.1, 5.3.1.1).
+    further members, plain data by the names they have there: `{"lmos:compliance": {...}}`. `version` (of the
+    class), `support` (a URI) and `links` are members of a Thing Description (TD 1.1, 5.3.1.1).
     `capabilities` are words for what it can do, `lmosx:capabilities` there, and `types` join its `@type`:
-    both are what others find it by, each without blanks.
-    What a subclass leaves out is inherited; of `more`, member by member.
+    others find it by both; each word is without blanks.
+    A subclass inherits whatever it leaves out; `more` is inherited member by member.
 
     Raises:
-        TypeError: something of it is of another type, or no plain data.
+        TypeError: a value is of another type, or no plain data.
     """
 
     vendor: Vendor | None = None
@@ -86,7 +86,7 @@ class About:
             raise TypeError(f"About: {exc}") from None
 
     def members(self) -> dict[str, Any]:
-        """Return it as members of a description, in plain data."""
+        """Return the members for a description, as plain data."""
         metadata = Metadata(vendor=self.vendor, model=self.model, extra=dict(self.more))
         return dump(
             Description(
@@ -101,7 +101,7 @@ class About:
         )
 
     def over(self, base: About | None) -> About:
-        """Return the values of a subclass: its own, and those of its base that it leaves out."""
+        """Return the values of a subclass: its own, and its base's where it leaves them out."""
         if base is None:
             return self
         given = attrs.asdict(self, recurse=False, filter=lambda _, value: bool(value))
@@ -126,7 +126,7 @@ class ClassOptions:
     private: bool | None = None
 
     def over(self, base: ClassOptions | None) -> ClassOptions:
-        """Return the options of a subclass: its own, and those of its base that it leaves out."""
+        """Return the options of a subclass: its own, and its base's where it leaves them out."""
         if base is None:
             return self
         given = attrs.asdict(self, recurse=False, filter=lambda _, value: value is not None)
@@ -136,7 +136,7 @@ class ClassOptions:
 
 
 def check_said(title: str, about: Any, tool: Any, private: Any, body: Mapping[str, Any]) -> None:
-    """Raise TypeError for what cannot stand in the head of a class, and for an `About` in its body."""
+    """Raise TypeError for wrong values in the head of a class, and for an `About` in its body."""
     if isinstance(body.get("about"), About):
         raise TypeError(f"{title}.about: it belongs in the head, class {title}(Agent, about=About(...))")
     if about is not None and not isinstance(about, About):
@@ -176,9 +176,9 @@ def check_durable(title: str, options: ClassOptions) -> None:
 def behaviours_of(
     title: str, table: Mapping[str, Operation], declared: Iterable[str] | None
 ) -> tuple[str, ...]:
-    """Return the behaviours a class declares, or else those that its actions name; none: ().
+    """Return the behaviours that a class declares, or else the ones its actions name; () without any.
 
-    Raises TypeError for a declaration that is none, and for an action whose behaviour is not declared.
+    Raises TypeError for an invalid declaration, and for an action whose behaviour is not declared.
     """
     named = {name: op for op in table.values() for name in op.when or ()}
     if declared is None:

@@ -43,7 +43,7 @@ _FIX = "import it where the program runs, not for type checkers alone, or define
 
 
 class UnknownPart(TypeError):
-    """A type has a part whose name means nothing now."""
+    """Raised for a type with a part whose name means nothing now."""
 
     def __init__(self, unknown: Unknown, where: str) -> None:
         super().__init__(f"{where}: cannot read the type {unknown.text!r}: {unknown.why}")
@@ -72,7 +72,7 @@ def streamed_item(hint: Any) -> Any:
 
 
 def output_of(hint: Any, kind: int) -> Any:
-    """Return the type of the output of an action: of its result, or of one item of a stream."""
+    """Return the type of an action's output: its result, or one item of its stream."""
     if kind != STREAM:
         return hint
     args = get_args(hint)

@@ -10,10 +10,10 @@ What this file keeps true:
   far as kept state goes it has fired once. A turn that crashes has not fired.
 - Instants are kept as time of day. A living incarnation waits on the clock of its run, which nobody sets
   back; only the next incarnation has to go by the time of day.
-- Those that are late fire once `started()` has run, in the order in which they were due.
+- Late timers fire once `started()` has run, in the order in which they were due.
 
-`@every(durable=True)` belongs to the class, and only its rhythm is kept: the instant of the next firing. That
-is moved on as a firing takes its turn, past all that were missed.
+`@every(durable=True)` belongs to the class, and only its rhythm is kept: the instant of the next firing. The
+instant moves on as a firing takes its turn, past all missed firings.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Planned:
         return f"{self.record.turn} (durable)"
 
     def start(self, seconds: float) -> None:
-        """Have it fire after so many seconds by the agent's clock, while this incarnation lives."""
+        """Let it fire after `seconds` by the agent's clock, while this incarnation lives."""
         slot = self.timers.slot
         self.alarm = slot.rt.timers.call_after(world_seconds(slot, seconds), self.fire)
         slot.keep_timer(self.alarm)
@@ -127,7 +127,7 @@ class DurableTimer:
 
 
 class _DueTurn(InternalTurn):
-    """The turn of a timer that is due; nothing if it is cancelled before it begins."""
+    """The turn of a timer that is due; it does nothing if it is cancelled before it begins."""
 
     __slots__ = ("_planned",)
 
@@ -185,7 +185,7 @@ class _Rhythm(PeriodicTurn):
         return super().take()
 
     def taken_up(self) -> InternalTurn:
-        """Return the turn that is to run once it was worked on: the rhythm moves on as that begins."""
+        """Return the turn that runs once it was worked on; the rhythm moves on as that turn begins."""
         self.waiting = False
         return _Beat(self)
 
@@ -230,11 +230,11 @@ class DurableTimers:
 
     @property
     def pending(self) -> tuple[DurableTimer, ...]:
-        """Those that were set and have neither fired nor been cancelled, in the order of their due times."""
+        """The timers that were set and have neither fired nor been cancelled, the next one first."""
         return tuple(map(DurableTimer, sorted(self._pending, key=_due)))
 
     def records(self) -> list[TimerRecord]:
-        """Return all as they are kept."""
+        """Return all timers in their stored form."""
         present, now = date_of(self.slot), trio.current_time()
         rhythms = [
             TimerRecord(
@@ -247,7 +247,7 @@ class DurableTimers:
         return [*rhythms, *(timer.record for timer in self._pending)]
 
     def touch(self) -> None:
-        """Have the table kept, as it has changed."""
+        """Have the changed table kept."""
         gate = self.slot.output_gate
         if gate is not None and gate.timers is self:
             gate.touch()
@@ -263,7 +263,7 @@ class DurableTimers:
     def add(
         self, seconds: float, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> DurableTimer:
-        """Have a method run `seconds` from now. Raises as `Agent.after` does."""
+        """Plan the run of a method `seconds` from now. Raises as `Agent.after` does."""
         form = turn_form(type(self.agent), name)
         if len(self._pending) >= MOST:
             raise RuntimeError(f"{self.slot.path} has {MOST} durable timers, and can have no more at a time")
@@ -285,7 +285,7 @@ class DurableTimers:
         return DurableTimer(timer)
 
     def restore(self, records: Iterable[TimerRecord], key: str) -> None:
-        """Begin with what was kept. Raises StateMismatch for a turn that the class cannot run any more."""
+        """Begin with the kept timers. Raises StateMismatch for a turn that the class cannot run any more."""
         kept: dict[str, TimerRecord] = {}
         for record in records:
             if record.every:
@@ -307,7 +307,7 @@ class DurableTimers:
             self._has_new_rhythm |= name not in kept
 
     def begin(self) -> None:
-        """Let time run for all that were kept, as the agent has started."""
+        """Let time run for all kept timers, as the agent has started."""
         present, now = date_of(self.slot), trio.current_time()
         late: list[tuple[datetime, _Planned | _Rhythm]] = []
         for rhythm in self._rhythms:
@@ -350,7 +350,7 @@ def restored_timers(slot: Slot, agent: Any, records: Iterable[TimerRecord], key:
 
 
 def timers_of_agent(agent: Any) -> DurableTimers:
-    """Return the durable timers of an agent, made at the first call. Raises TypeError where it has none."""
+    """Return the durable timers of an agent, made at the first call. Raises TypeError if it has none."""
     gate, title = agent._place().output_gate, agent.__contract__.title
     if gate is None:
         raise TypeError(f"{title} has no durable timers: class {title}(Agent, durable=True)")
@@ -364,7 +364,7 @@ def timers_of_agent(agent: Any) -> DurableTimers:
 def turn_after_durably(
     agent: Any, seconds: float, turn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> DurableTimer:
-    """Have a turn run `seconds` from now, in this incarnation or a later one; see `Agent.after`."""
+    """Run a turn `seconds` from now, in this incarnation or a later one; see `Agent.after`."""
     timers = timers_of_agent(agent)
     name = getattr(turn, "__name__", "")
     found = method_of(type(agent), name)

@@ -101,13 +101,13 @@ _KEYS: Final = (str, int, float, uuid.UUID, datetime.date, datetime.datetime, en
 def ephemeral(*, default: Any = attrs.NOTHING, factory: Callable[[], Any] | None = None) -> Any:
     """Declare a field of a durable agent that is not kept: `cache: dict[str, int] = ephemeral(factory=dict)`.
 
-    After a restart it is as the factory of the agent makes it.
+    After a restart it has the value that the agent's factory gives it.
     """
     return attrs.field(default=default, factory=factory, metadata={EPHEMERAL: True})
 
 
 def needs_name(title: str) -> ConfigError:
-    """Make the error for a durable agent of that class that was started without a name of its own."""
+    """Make the error for a durable agent that was started without a name of its own."""
     return ConfigError(
         f"{title} is durable, and a name made up for it would not find its state again: start it by "
         f"start_child(ChildSpec(NAME, ...))"
@@ -167,7 +167,7 @@ def _is_ref(hint: Any) -> bool:
 
 
 def _class_in(ref: Any) -> Any:
-    """Return the class of `Ref[X]`; None where no class is named, or one that type checkers alone know."""
+    """Return the class of `Ref[X]`; None without one, and for a class that only type checkers know."""
     named = next(iter(get_args(ref)), None)
     return None if isinstance(named, Unknown) else named
 
@@ -177,7 +177,7 @@ def _is_set(hint: Any) -> bool:
 
 
 def _set_hook(hint: Any, converter: Converter) -> Callable[[Any], Any]:
-    """Return the hook for a set, in the order of its members: equal state is equal bytes."""
+    """Return the hook that writes a set in the order of its members, so that equal state is equal bytes."""
     (member,) = get_args(hint) or (Any,)
     unstructure = converter.get_unstructure_hook(member)
 
@@ -196,7 +196,7 @@ def _has_number_keys(hint: Any) -> bool:
 
 
 def _dict_hook(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
-    """Return the hook for a dict whose keys are numbers: those of JSON are text."""
+    """Return the hook for a dict whose keys are numbers, as JSON keys are text."""
     key, member = get_args(hint)
     structure = converter.get_structure_hook(member)
 
@@ -218,18 +218,18 @@ class _Member:
     unstructure: Callable[[Any], Any]
     structure: Callable[[Any], Any]
     plain: type | None
-    """The class whose values are plain data as they are: the calls of the hooks are most of the time."""
+    """The class whose values are plain data already: they need no hook, and hooks take most of the time."""
     check: Check
 
 
 @attrs.frozen
 class FactForm:
-    """The stored form of the facts that `apply` of a class takes: each with the name of its class."""
+    """The stored form of the facts that a class's `apply` takes: each with the name of its class."""
 
     title: str
     classes: Mapping[str, type]
     formerly: Mapping[str, type]
-    """Classes by the names that they had before, those of their `formerly`."""
+    """Classes by their former names, from their `formerly`."""
     version: int
     migrations: Mapping[int, Migration]
     converter: Converter
@@ -240,7 +240,7 @@ class FactForm:
     """The checks of the classes, by name."""
 
     def check(self, fact: object) -> None:
-        """Raise TypeError for a fact of another class, or with a value that could not be given back."""
+        """Raise TypeError for a fact of another class, or with a value that could not be restored."""
         name = type(fact).__name__
         if self.classes.get(name) is not type(fact):
             raise TypeError(
@@ -288,7 +288,7 @@ class StateForm:
     version: int
     members: tuple[_Member, ...]
     declared: frozenset[str]
-    """The attributes that an agent may have: kept ones, ephemeral ones and those of every agent."""
+    """The attributes that an agent may have: kept, ephemeral, and the ones of every agent."""
     migrations: Mapping[int, Migration]
     facts: FactForm | None = None
     """The form of the facts of a journal, None where snapshots alone are kept."""
@@ -309,7 +309,7 @@ class StateForm:
         return plain
 
     def check(self, agent: Any) -> None:
-        """Raise TypeError, naming the place, if a value of a kept field could not be given back."""
+        """Raise TypeError, naming the place, if a value of a kept field could not be restored."""
         values: Plain = agent.__dict__
         for member in self.members:
             if member.attribute in values:
@@ -468,7 +468,7 @@ def _fact_form(cls: Any, options: ClassOptions, converter: Converter) -> FactFor
 
 
 def _former_names(kind: type) -> tuple[str, ...]:
-    """Return the names that a class of facts had before. Raises TypeError for what are no names."""
+    """Return the former names of a class of facts. Raises TypeError for anything but names."""
     is_field = not _is_class_var(types_of_class(kind).get("formerly", ClassVar))
     names: Any = () if is_field else getattr(kind, "formerly", ())
     given = cast("tuple[Any, ...]", names)
@@ -489,7 +489,7 @@ def _member(name: str, attribute: str, hint: Any, converter: Converter) -> _Memb
 
 
 def hooks_of(what: str, hint: Any, converter: Converter) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Return the functions that make plain data of a value of a type, and a value of such data."""
+    """Return the functions that turn a value of a type into plain data, and such data into a value."""
     structure = converter.get_structure_hook(hint)
     unstructure = checked(what, hint, converter.get_unstructure_hook(hint))
     return unstructure, lambda value: structure(value, hint)
@@ -499,7 +499,7 @@ def hooks_of(what: str, hint: Any, converter: Converter) -> tuple[Callable[[Any]
 
 
 def check_type(hint: Any, converter: Converter, where: str, inside: tuple[Any, ...] = ()) -> None:
-    """Raise TypeError for a type of which no value can be kept; `inside` are the types around it."""
+    """Raise TypeError for a type whose values cannot be kept; `inside` are the types around it."""
     if isinstance(hint, NewType):
         return check_type(hint.__supertype__, converter, where, inside)
     if isinstance(hint, Hashable) and hint in inside:
@@ -551,7 +551,7 @@ def _check_parts(hint: Any, converter: Converter, where: str, inside: tuple[Any,
 
 
 def _tag(union: Any, converter: Converter, where: str) -> None:
-    """Have a union of record classes kept with the name of the class of each value."""
+    """Keep values of a union of record classes with the names of their classes."""
     from cattrs.strategies import configure_tagged_union
 
     names = [getattr(arg, "__name__", "None") for arg in get_args(union)]

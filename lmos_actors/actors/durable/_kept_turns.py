@@ -1,8 +1,8 @@
 """The form in which the turn of a durable timer is kept: the name of a method, and its arguments.
 
-Arguments are plain data by the types of the method's parameters, as the fields of a durable class are. They
-are put back as soon as they are kept, so that what cannot be put back is refused at the call, and so that a
-turn gets the same values whether its agent has been restarted meanwhile or not.
+Arguments become plain data by the types of the method's parameters, as the fields of a durable class do. They
+are restored as soon as they are stored, so that a call with arguments that cannot be restored is refused, and
+a turn gets the same values whether its agent has been restarted meanwhile or not.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TurnForm:
     """For each parameter: to plain data, and back."""
 
     def plain(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Plain:
-        """Return arguments as plain data, by parameter. Raises TypeError, naming what cannot be kept."""
+        """Return arguments as plain data, by parameter. Raises TypeError, naming one that cannot be kept."""
         try:
             given = self.signature.bind(*args, **kwargs).arguments
         except TypeError as error:
@@ -58,7 +58,7 @@ class TurnForm:
         return plain
 
     def restored(self, plain: Plain) -> dict[str, Any]:
-        """Return arguments, by parameter. Raises TypeError for what the method does not take."""
+        """Return arguments, by parameter. Raises TypeError for arguments that the method does not take."""
         unknown = [name for name in plain if name not in self.hooks]
         parameters = self.signature.parameters.values()
         missing = [p.name for p in parameters if p.default is Parameter.empty and p.name not in plain]
@@ -75,7 +75,7 @@ class TurnForm:
         return values
 
     def call(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return arguments as a call of the method has them."""
+        """Return arguments in the form of a call of the method."""
         ordered = {name: values[name] for name in self.signature.parameters if name in values}
         bound = BoundArguments(self.signature, ordered)
         return bound.args, bound.kwargs

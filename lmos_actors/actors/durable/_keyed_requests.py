@@ -13,7 +13,7 @@ What this file keeps true:
 - **One batch.** The answer goes to the store in the batch of the state that the request has changed
   (`OutputGate.answer`). So after a crash both are there, or neither, and then a repeat is carried out.
 - **A key names one request.** A repeat with another action or input is refused by `KeyReused`.
-- **No caller, no run.** When all of them have given up, the request is withdrawn as that of one caller is,
+- **No caller, no run.** When all of them have given up, the request is withdrawn as any other is,
   unless the agent has answered it already: that answer is kept.
 
 The look into the store takes a moment, for which the request is in no mailbox: other messages of the same
@@ -62,10 +62,10 @@ class AnswerStore(Protocol):
 
 
 PATIENCE: Final = 60.0
-"""Seconds for which a request goes on whose caller has ended, and asks again."""
+"""Seconds for which a request goes on although its caller has ended: the caller will ask again."""
 
 NOBODY: Final[Any] = None
-"""In the place of an asker: answers go to the callers."""
+"""Stands in for an asker: answers go to the callers."""
 
 
 class KeyedRequest(Far):
@@ -128,7 +128,7 @@ class KeyedRequest(Far):
             caller.fail(error if not place else copy.copy(error))
 
     def request(self) -> Request:
-        """Return what it asks for, and on whose behalf: that of the caller that came first."""
+        """Return what it asks for, and on whose behalf: the first caller's."""
         return self.callers[0].request() if self.callers else Envelope.request(self)
 
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
@@ -151,7 +151,7 @@ class KeyedRequests:
     async def ask(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None, text: str
     ) -> Any:
-        """Have an action carried out once for a key of this node; as `Slot.ask` otherwise."""
+        """Have an action carried out once for a key of this node; does as `Slot.ask` otherwise."""
         slot = self.slot
         op = slot.operation(key)
         args = slot.bound(op, args, kwargs)
@@ -202,7 +202,7 @@ class KeyedRequests:
         kept: KeptAnswer | None,
         error: StoreFailed | None,
     ) -> None:
-        """Go on with what the store has of a request."""
+        """Go on with the store's answer about a request."""
         if self._open.get(request.key.name) is not request:  # all callers have given up
             return
         slot = self.slot
@@ -223,7 +223,7 @@ class KeyedRequests:
             request.answer(value)
 
     def request_of(self, caller: Ask) -> KeyedRequest:
-        """Return the request for whose answer a caller waits."""
+        """Return the request whose answer a caller waits for."""
         return self._joined[caller]
 
     # ---- ways out
@@ -231,7 +231,7 @@ class KeyedRequests:
     def leave(self, caller: Ask) -> None:
         """Forget a caller that has given up; with the last one the request is withdrawn.
 
-        If that one has ended, and asks again in its next life, the request goes on for a while.
+        If that caller has ended, and asks again in its next life, the request goes on for a while.
         """
         request = self._joined.pop(caller, None)
         if request is None:

@@ -11,13 +11,13 @@ from ..crashes._traces import place_of
 
 Plain: TypeAlias = dict[str, Any]
 Migration: TypeAlias = Callable[[Plain], Plain]
-"""Returns the state of the next version, made from that of its own; it may change its argument."""
+"""Makes the state of the next version from the state of its own version; it may change its argument."""
 
 
 def migrated(
     plain: Plain, version: int, now: int, migrations: Mapping[int, Migration], title: str, key: str, what: str
 ) -> Plain:
-    """Return plain data of a version as that of the present one, `now`; `what` names it in errors.
+    """Return plain data of a version in the form of the present version, `now`; `what` names it in errors.
 
     Raises StateMismatch.
     """
@@ -53,7 +53,7 @@ def migrated(
 
 
 def versions_of(cls: type, name: str) -> tuple[int, dict[int, Migration]]:
-    """Return the version of a class's state and its migrations, those of `state_migrations` or of facts.
+    """Return the version of a class's state, and its migrations of state or of facts.
 
     Raises TypeError for a step without one.
     """

@@ -1,4 +1,4 @@
-"""Checks that values of kept state are of their declared types: others would not come back.
+"""Checks that values of kept state are of their declared types: others could not be restored.
 
 A check is made with the class, and run when a state has changed, before it is written. It is a function that
 raises `Misfit`, which collects the path to the value on its way out; a value that fits costs no text. Lists
@@ -41,11 +41,11 @@ _SETS: Final[tuple[Any, ...]] = (set, frozenset, AbstractSet)
 _LISTS: Final[tuple[Any, ...]] = (list, tuple, Sequence)
 _MAPPINGS: Final[tuple[Any, ...]] = (dict, Mapping, MutableMapping)
 _AT_ONCE: Final = (int, str, bool, type(None))
-"""The types of which a container of any size is checked at once."""
+"""The types whose containers, of any size, are checked at once."""
 
 
 class Misfit(Exception):
-    """A value is not of its declared type; `path` leads to it: `[3].name`."""
+    """Raised for a value that is not of its declared type; `path` leads to it: `[3].name`."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -53,7 +53,7 @@ class Misfit(Exception):
         super().__init__(text)
 
     def within(self, place: str) -> Misfit:
-        """Return it with the place of the value around."""
+        """Return the error with the place of the surrounding value."""
         self.path = place + self.path
         return self
 
@@ -78,7 +78,7 @@ def checked(what: str, hint: Any, convert: Callable[[Any], Any]) -> Callable[[An
 
 
 def value_check(hint: Any, known: dict[Any, Check] | None = None) -> Check:
-    """Return the check of a type; `known` are those of the types around it, which may be in it again."""
+    """Return the check of a type; `known` are the checks of the types around it, which may recur in it."""
     known = {} if known is None else known
     if isinstance(hint, NewType):
         return value_check(hint.__supertype__, known)
@@ -100,7 +100,7 @@ def value_check(hint: Any, known: dict[Any, Check] | None = None) -> Check:
 
 
 def _anything(value: Any) -> None:
-    """Let any value pass: that of a type that is not known here, for which its user has registered a hook."""
+    """Let any value pass: its type is not known here, and its user has registered a hook for it."""
 
 
 # ---- values without parts
@@ -170,7 +170,7 @@ def _class_check(cls: type, known: dict[Any, Check]) -> Check:
         return _members_check(cls, known, wanted="dict", is_fit=lambda value: isinstance(value, dict))
     if record_of(cls) is None:
         return _instance_check(cls)
-    # of a subclass only the fields of its base would be kept
+    # for a subclass only the fields of its base would be kept
     return _members_check(cls, known, wanted=cls.__name__, is_fit=lambda value: type(value) is cls)
 
 

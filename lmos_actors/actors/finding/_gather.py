@@ -42,8 +42,8 @@ def invoke_all(
 ) -> Coroutine[Any, Any, list[R]]:
     """Have an action carried out by each of several agents and return their outputs, in the order of `refs`.
 
-    The agents work side by side. The first failure cancels what is still open and is raised; agents
-    further on that had not been asked by then are not. Cancelling the caller cancels all. A ref made by
+    The agents work side by side. The first failure cancels all open asks and is raised; agents further on
+    that have not been asked by then are never asked. Cancelling the caller cancels all. A ref made by
     `within` has its own deadline. Raises what `Ref.invoke` raises.
     """
     targets = list(refs)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @enable_ki_protection
 def hold(ref: Ref[Any]) -> None:
-    """Have an agent take no message: no turn and no run begins, what has begun goes on.
+    """Hold an agent: no turn and no run begins; what has begun goes on.
 
     Mail waits by the mailbox's policy, and timers wait too. A stop, a crash, a query, a cancel and a deadline
-    are heeded as ever; a stop lets what waits have its time and then answers it. Several holds count, each
+    work as ever; a stop gives waiting messages its time and then answers them. Holds are counted, each
     ends by a `release`; a restarted agent is still held. Never blocks. Raises NotFound; NotAllowed for a
     pool.
     """
@@ -69,7 +69,7 @@ def release(ref: Ref[Any]) -> None:
 
 @enable_ki_protection
 def set_service_time(ref: Ref[Any], seconds: float) -> None:
-    """Have an agent work `seconds` on each message before its turn runs, or its run begins; 0: no time.
+    """Let an agent work `seconds` on each message before its turn runs, or its run begins; 0: no time.
 
     It works on one message at a time, and an answer comes at the end of that time. A run goes on beside the
     work on the next message, unless its class is `serial`. The message in work keeps the time it began with.
@@ -95,9 +95,9 @@ def service_time(ref: Ref[Any]) -> float:
 def skew_clock(ref: Ref[Any], skew: float = 0.0, rate: float = 1.0) -> object:
     """Put an agent's clock ahead by `skew` seconds, and let it go `rate` times as fast from now on.
 
-    That is the date of `Agent.now`, and the time of timers that begin from then on. Several skews add up, and
-    rates are multiplied. Return what `end_skew` takes. Raises ConfigError for a skew that is not finite, or a
-    rate that is not above 0; NotFound, NotAllowed.
+    It affects the date of `Agent.now`, and timers that begin from then on. Several skews add up, and
+    rates are multiplied. Return the value for `end_skew`. Raises ConfigError for a skew that is not finite,
+    or a rate that is not above 0; NotFound, NotAllowed.
     """
     if not math.isfinite(skew):
         raise ConfigError(f"must be a finite number of seconds, not {skew!r}", "skew")
@@ -117,9 +117,9 @@ def end_skew(ref: Ref[Any], mark: object) -> None:
 
 
 def keep_state(ref: Ref[Any]) -> None:
-    """Have an agent's next incarnation begin with the fields and the behaviour that this one has now.
+    """Let an agent's next incarnation begin with the present fields and the present behaviour.
 
-    The objects that they refer to are not copied. Raises AgentUnavailable when there is no incarnation;
+    The objects in the fields are not copied. Raises AgentUnavailable when there is no incarnation;
     NotFound, NotAllowed.
     """
     slot = slot_of(ref)

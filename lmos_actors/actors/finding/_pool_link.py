@@ -1,7 +1,7 @@
 """One address for several agents of a class: which of them gets a message, and what they count together.
 
 A message is handed on to one member as its sender sent it: nothing waits here and no task stands between.
-What a member is, and how many there are, is decided above (`supervision/_members.py`).
+The members and their number are decided above (`supervision/_members.py`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def place_of(key: object, size: int) -> int:
 
 
 def load_of(member: Slot) -> int:
-    """Count what waits and runs at an agent: in its mailbox, in front of it, in its turn and its runs."""
+    """Count the messages that wait or run at an agent: in and before its mailbox, in its turn and runs."""
     load = member.accepted - member.begun
     extra = member.extra
     if extra is not None:
@@ -82,7 +82,7 @@ class Placed(Protocol):
 
     @property
     def path(self) -> str:
-        """Names from the root's children down."""
+        """The names from the root's children down."""
         ...
 
 
@@ -149,7 +149,7 @@ class PoolSinks:
 class PoolLink(ForwardingLink):
     """A link that chooses a member for each message; see `Link`.
 
-    `choose` returns the member that is to have a message, and raises AgentUnavailable, NotAllowed, NotFound.
+    `choose` returns the member that gets a message, and raises AgentUnavailable, NotAllowed, NotFound.
     The link keeps the counts of present and former members.
     """
 
@@ -320,7 +320,7 @@ class PoolLink(ForwardingLink):
         raise self.no_member()
 
     def _least_loaded(self, key: str, _args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> Slot:
-        """Return the running member that has the least to do; of several the next in turn."""
+        """Return the running member that has the least to do; of equals, the next in turn."""
         if key[0] in _PROPERTIES:
             raise self._no_property()
         members, least = self.members, -1
@@ -376,7 +376,7 @@ class PoolLink(ForwardingLink):
         )
 
     def replaces(self, member: Slot) -> bool:
-        """Return whether another member may take what this one has not begun and does not take any more."""
+        """Return whether another member may take a message that this one has not begun and takes no more."""
         return member.state != RUNNING and not self._sticky
 
     # ---- handing on
@@ -425,7 +425,7 @@ class PoolLink(ForwardingLink):
         try:
             member = self.choose(key, args, kwargs)
         except AgentUnavailable as exc:
-            pool: Any = self  # of whom the record needs the path alone
+            pool: Any = self  # the record needs its path alone
             self.rt.dead_letter(str(exc), pool, sender, key, args)
             return
         member.send_from(sender, key, args, kwargs)

@@ -30,8 +30,8 @@ _NO_DIRECTORY: Final = "this node asks no directory: open_node(lookup=URL) names
 class LookupLink(ForwardingLink):
     """A link that looks for its agent when it is first used, and keeps what it found.
 
-    Near ones come first, then those on relays that an agent of the node is on, then those in directories.
-    What was found elsewhere is kept until that is gone.
+    Near agents come first, then agents on relays that an agent of the node is on, then those in directories.
+    A link that was found elsewhere is kept until its agent is gone.
     """
 
     __slots__ = ("_beyond", "_found", "_listed", "_seen", "wanted")
@@ -59,7 +59,7 @@ class LookupLink(ForwardingLink):
         return self._found
 
     def look(self) -> Any:
-        """Return what `choose` would, None if there is no such agent and nowhere else to look."""
+        """Return the link that `choose` would, None if there is no such agent and nowhere else to look."""
         rt, beyond = self.rt, self._beyond
         if self.wanted.id is not None:  # it may be run by another node each time
             self._beyond = self._in_directories()
@@ -82,7 +82,7 @@ class LookupLink(ForwardingLink):
         return next((link for link in links if link is not None), None)
 
     def _in_directories(self) -> Any:
-        """Return the link to what directories know, None where the node asks none."""
+        """Return the link to the agents that directories know, None if the node asks none."""
         if self._listed is None and self.rt.seeker is not None:
             self._listed = self.rt.seeker.beyond(self.wanted)
         return self._listed
@@ -121,7 +121,7 @@ class LookupLink(ForwardingLink):
 
 
 def link_to(rt: Runtime, wanted: AgentQuery, spread: Spread | None, key: str | None) -> Any:
-    """Return the link of a ref that was looked for. Raises TypeError for what cannot be looked for."""
+    """Return the link for a ref that is looked up. Raises TypeError for an impossible query."""
     if wanted.cls is not None and not isinstance(wanted.cls, type):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"find takes an agent class, then perhaps a name, not {wanted.cls!r}")
     if wanted.id is not None and spread is not None:
@@ -177,7 +177,7 @@ def near_links(rt: Runtime, wanted: AgentQuery) -> Iterator[Any]:
 
 
 def near_agents(rt: Runtime, wanted: AgentQuery) -> Iterator[tuple[Any, type[Any]]]:
-    """Return them with their classes."""
+    """Return the near agents and pools that are wanted with their classes."""
     resolver = rt.resolver
     for link, cls in resolver.every(wanted.cls, wanted.name) if resolver is not None else ():
         if cls is not None and is_wanted(cls, wanted) and wanted.node in (None, rt.node_of(link)):
@@ -199,14 +199,14 @@ def is_wanted(cls: type, wanted: AgentQuery) -> bool:
 
 
 def check_home(rt: Runtime, link: Any) -> None:
-    """Raise NotAllowed where a link leads to a node in another thread: what it would change is not ours."""
+    """Raise NotAllowed if a link leads to a node in another thread, whose state is not ours to change."""
     other: Runtime | None = getattr(link, "rt", None)
     if other is not None and other.thread != rt.thread:
         raise NotAllowed(f"{link.path!r} is an agent of a node in another thread: use its node.portal()")
 
 
 def neighbour_of(slot: Slot, ref: Ref[Any]) -> Slot:
-    """As `slot_of`, for an agent of the same thread. Raises NotAllowed for another's."""
+    """Do as `slot_of` for an agent of the same thread. Raises NotAllowed for one of another thread."""
     found = slot_of(ref)
     check_home(slot.rt, found)
     return found
@@ -219,7 +219,7 @@ def _link_of(ref: Any) -> Any:
 
 
 def release_link(ref: Any) -> None:
-    """Let go of what a ref to an agent elsewhere holds; a near one holds nothing."""
+    """Release the resources of a ref to an agent elsewhere; a near ref has none."""
     let_go = getattr(_link_of(ref), "release", None)
     if let_go is not None:
         let_go()
@@ -228,7 +228,7 @@ def release_link(ref: Any) -> None:
 def address_of(ref: Ref[Any]) -> str | dict[str, str]:
     """Return the address by which a ref is kept: a path, or the `url` of another node and the `thing` there.
 
-    Raises TypeError where neither would lead there again; its text is a clause about the ref.
+    Raises TypeError if neither would lead there again; its text is a clause about the ref.
     """
     link = _link_of(ref)
     if isinstance(link, LookupLink):
@@ -242,9 +242,9 @@ def address_of(ref: Ref[Any]) -> str | dict[str, str]:
 
 
 def ref_by(rt: Runtime, cls: Any, address: str | dict[str, str]) -> Ref[Any]:
-    """Return the ref that was kept by an address, for agents of a class; it resolves on first use.
+    """Return the ref to an agent of a class for a stored address; it resolves on first use.
 
-    Raises TypeError for an address that is none, or one of another node where the class is not known.
+    Raises TypeError for an invalid address, or one of another node if the class is not known.
     """
     if isinstance(address, str):
         near: Ref[Any] = Ref(LookupLink(rt, AgentQuery(None, address, is_place=True)))
@@ -269,9 +269,9 @@ def slot_of(ref: Ref[Any]) -> Slot:
 
 
 def contract_of(ref: Ref[Any]) -> Contract | None:
-    """Return what the agents that a ref leads to offer, by their class; None where that is not known now.
+    """Return the contract of the agents that a ref leads to, from their class; None if it is unknown now.
 
-    For a ref that was looked for by a class it is what that class offers.
+    For a ref that was looked up by a class it is the contract of that class.
     """
     link: Any = _link_of(ref)
     if isinstance(link, LookupLink):

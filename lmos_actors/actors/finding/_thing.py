@@ -1,4 +1,4 @@
-"""An agent used by wire names and plain data, for files and protocols, which have no class of it."""
+"""An agent used by wire names and plain data, for files and protocols, which do not have its class."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Thing:
 
     @property
     def slot(self) -> Slot:
-        """The slot of the agent; of a pool that of a member, which all have the same operations."""
+        """The slot of the agent; for a pool, the slot of a member: all have the same operations."""
         link = self._near
         if not isinstance(link, PoolLink):
             return link

@@ -1,8 +1,8 @@
 """Following: another agent's events, or a topic's values, as turns of an agent, without a task.
 
 A `Following` is the item that stands in the follower's queue while anything waits in its buffer; it has a
-seat of its own and is in no account. It ends with the follower's incarnation, and when what it follows is
-gone for good.
+seat of its own and is in no account. It ends with the follower's incarnation, and when its source is gone
+for good.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NOTHING: Final[Any] = ()
 
 
 class Following(InternalTurn):
-    """The result of `self.follow`: `cancel()` ends it, `missed` counts what was dropped past its bound."""
+    """The result of `self.follow`: `cancel()` ends it, `missed` counts values dropped past its bound."""
 
     __slots__ = (
         "_after", "_before", "_buffer", "_follower", "_key", "_on_gap", "_size", "_source", "missed",
@@ -73,12 +73,12 @@ class Following(InternalTurn):
 
     @property
     def active(self) -> bool:
-        """Whether more may come."""
+        """Whether more values may come."""
         return self._source is not None
 
     @enable_ki_protection
     def cancel(self) -> None:
-        """Follow no more: no further turn of it runs, not even for what has come. May be called again."""
+        """Follow no more: no further turn of it runs, not even for buffered values. May be called again."""
         self._buffer = NOTHING
         self.drop()
 
@@ -176,7 +176,7 @@ class Following(InternalTurn):
 
 
 class _Marked:
-    """A value that was emitted on behalf of a message, where an instrument looks."""
+    """A value that was emitted for a message, where an instrument looks."""
 
     __slots__ = ("mark", "value")
 
@@ -190,7 +190,7 @@ def _nothing() -> None:
 
 
 class Absent:
-    """Followings of agents that are looked for and have not appeared yet, by class and name."""
+    """The followings of agents that are looked up and have not appeared yet, by class and name."""
 
     __slots__ = ("_by_finder", "_rt")
 
@@ -199,20 +199,20 @@ class Absent:
         self._by_finder: dict[AgentQuery, dict[Following, str]] = {}
 
     def add(self, finder: LookupLink, following: Following, key: str) -> None:
-        """Have it bound when such an agent appears."""
+        """Add a following, which is bound when such an agent appears."""
         wanted = finder.wanted
         self._by_finder.setdefault(wanted, {})[following] = key
         following.bind(self, wanted)
 
     def remove(self, wanted: AgentQuery, following: Following) -> None:
-        """Forget one."""
+        """Forget a following."""
         waiting = self._by_finder[wanted]
         del waiting[following]
         if not waiting:
             del self._by_finder[wanted]
 
     def appeared(self, slot: Slot | None) -> None:
-        """Bind the followings that wait for this agent; without one, all whose agent can be found now."""
+        """Bind the followings that wait for this agent; without one, all whose agents can be found now."""
         for wanted in tuple(self._by_finder):
             if slot is None or _is_wanted(slot, wanted):
                 link = near_link(self._rt, wanted)
@@ -220,7 +220,7 @@ class Absent:
                     self.settle(wanted, link)
 
     def settle(self, wanted: AgentQuery, link: Any) -> None:
-        """Bind the followings that wait for such an agent to one that was found."""
+        """Bind the followings that wait for such an agent to the one that was found."""
         for following, key in self._by_finder.pop(wanted, {}).items():
             _listen(link, following, key)
 
@@ -262,7 +262,7 @@ def _parts(source: Any, rest: tuple[Any, ...]) -> tuple[Any, Any]:
 
 
 def _follow_agent(rt: Runtime, link: Any, handle: EventHandle[Any, Any], following: Following) -> None:
-    """Follow at once, or from the moment at which the agent that is looked for appears."""
+    """Follow at once, or from the moment at which the wanted agent appears."""
     link = link.inner if isinstance(link, Retrying) else link
     link = link if isinstance(link, LookupLink) else found_link(link)  # near or far, in a simulated network
     if isinstance(link, LookupLink):

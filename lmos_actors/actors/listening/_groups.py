@@ -47,7 +47,7 @@ class Joined(Generic[A]):
 
 @attrs.frozen
 class Left(Generic[A]):
-    """An agent is a member no more: it left, or it takes no more messages."""
+    """An agent is no longer a member: it left, or it takes no more messages."""
 
     group: str
     member: Ref[A]
@@ -64,7 +64,7 @@ class Roll:
     def __init__(self, rt: Runtime, name: str, key: str) -> None:
         self._rt = rt
         self.name = name
-        self._key = key  # by which the node knows it
+        self._key = key  # the key by which the node knows it
         self.members: dict[Slot, int] = {}
         self._feeds: dict[Feed[Any], type] = {}
 
@@ -84,7 +84,7 @@ class Roll:
         return True
 
     def lose(self, slot: Slot) -> None:
-        """An agent is a member no more."""
+        """Take note that an agent is no longer a member."""
         del self.members[slot]
         self._tell(Left, slot)
         self._tidy()
@@ -154,12 +154,12 @@ class Group(Generic[A]):
     ) -> int:
         """Send one way to every member, without waiting for any; return how many have taken it.
 
-        Legal in turns. The arguments are checked once for all members of a class; what cannot change is
-        shared, of the rest each member gets a copy. A full mailbox does not delay the sender: it drops by its
+        Legal in turns. The arguments are checked once for all members of a class; immutable values are
+        shared, each member gets a copy of others. A full mailbox does not delay the sender: it drops by its
         policy, and under `wait` and `reject` the message is counted as refused and becomes a dead letter.
 
-        What a durable agent sends reaches the present members once its state is kept; returned is how many
-        they are.
+        A message of a durable agent reaches the present members once the agent's state is kept; their number
+        is returned.
 
         Raises InvalidInput and NotFound for arguments and an action that members do not take.
         """
@@ -182,10 +182,10 @@ class Group(Generic[A]):
         table[key].bind(args, kwargs)
 
     def watch(self, *, size: int = 64) -> AbstractAsyncContextManager[Feed[Change[A]]]:
-        """Return a `Joined` or `Left` for every change from now on, until the node ends.
+        """Yield a feed of a `Joined` or `Left` for every change from now on, until the node ends.
 
-        `members()` called first thing in the block is what the changes begin with. Past `size` waiting
-        ones the oldest is dropped and counted: when `missed` grows, ask for `members()` again.
+        Call `members()` first in the block: the changes continue from there. If more than `size` wait, the
+        oldest is dropped and counted: when `missed` grows, call `members()` again.
         """
         return self._watched(size)
 
@@ -208,7 +208,7 @@ class Group(Generic[A]):
 
 
 def group_for(slot: Slot, name: str, cls: type[A]) -> Group[A]:
-    """Return the members of a group that are on the node of an agent, and of that class."""
+    """Return the members of a group that are on the node of an agent and of a given class."""
     return Group(slot.rt, name, cls, slot.rt.node_of(slot))
 
 
@@ -270,7 +270,7 @@ class _HeldBroadcast:
 def _bound(
     op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], shared: dict[Operation, tuple[Any, ...]]
 ) -> tuple[Any, ...]:
-    """Check and convert the arguments: once where nothing of them can change, else for each member anew."""
+    """Check and convert the arguments: once if they are immutable, else for each member anew."""
     bound = shared.get(op)
     if bound is None:
         bound = op.bind(args, kwargs)
@@ -300,7 +300,7 @@ def _check_name(name: object) -> None:
 
 @enable_ki_protection
 def join(slot: Slot, name: str) -> None:
-    """Let an agent join; of no effect once it is being stopped."""
+    """Let an agent join; no effect once it is being stopped."""
     _check_name(name)
     if slot.state >= DRAINING:
         return

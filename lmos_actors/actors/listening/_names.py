@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def name_on(node: str | None, name: str) -> str:
-    """Return by what a real node knows a name that is of a node of a simulated network, if there is one."""
+    """Return the real node's key for a name, which may belong to a node of a simulated network."""
     return name if node is None else f"{node}\n{name}"

@@ -1,7 +1,7 @@
 """Topics: named channels of one type, to which every agent may publish and subscribe.
 
 Publishing never waits: each subscriber has its own bounded buffer, and a slow one loses its oldest values and
-learns how many. A topic lives as long as there is a holder, a subscriber or a follower; then nothing of it is
+learns how many. A topic lives as long as it has a holder, a subscriber or a follower; then nothing of it is
 left in memory.
 """
 
@@ -36,7 +36,7 @@ V = TypeVar("V")
 class TopicStatistics:
     """Counts of one topic since it was first held.
 
-    `delivered` counts values times subscribers; `missed` those of them that slow subscribers dropped.
+    `delivered` counts values times subscribers; `missed` those that slow subscribers dropped.
     """
 
     published: int
@@ -80,9 +80,9 @@ class Topic(Generic[V]):
     def publish(self, value: V, /) -> None:
         """Push a value to every subscriber, without waiting for any; legal in turns.
 
-        Values that cannot change are shared, of others each subscriber gets a copy. It takes a fraction
-        of a microsecond per subscriber, in one step. After the node's end it does nothing. What a durable
-        agent publishes reaches the present subscribers once its state is kept.
+        Immutable values are shared, each subscriber gets a copy of others. It takes a fraction of a
+        microsecond per subscriber, in one step. After the node's end it does nothing. A value of a durable
+        agent reaches the present subscribers once the agent's state is kept.
 
         Raises InvalidInput when the value is not of the topic's type.
         """
@@ -130,7 +130,7 @@ class Topic(Generic[V]):
         self, *, gaps: Literal[True], size: int = 64
     ) -> AbstractAsyncContextManager[Feed[V | Gap]]: ...
     def subscribe(self, *, gaps: bool = False, size: int = 64) -> Any:
-        """Return every value from now on; past `size` waiting ones the oldest is dropped and counted.
+        """Return every value from now on; if more than `size` wait, the oldest is dropped and counted.
 
         With `gaps`, a `Gap` stands where values are missing. Ends with the node. Entering raises
         ValueError for a size below 1.
@@ -199,9 +199,9 @@ def topic_for(slot: Slot, name: str, tp: Any) -> Topic[Any]:
 
 
 def topic_of(rt: Runtime, name: str, tp: Any, node: str | None = None) -> Topic[Any]:
-    """Return the topic of that name; in a simulated network that of a node of it.
+    """Return the topic of that name; in a simulated network, the topic of one of its nodes.
 
-    Raises TypeError when it is one of another type, or that has no schema.
+    Raises TypeError if the topic has another type, or the type has no schema.
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] # what users write
         raise TypeError(f"a topic's name is a str, not {name!r}")

@@ -2,11 +2,11 @@
 
 Two objects, one at each end, as items cross between agents:
 
-- A `Source` belongs to the call. It iterates what the caller gave, in a task of the caller: that of
+- A `Source` belongs to the call. It iterates what the caller gave, in a task of the caller: the task of
   `ref.invoke` itself, or one of a nursery that the block of `ref.begin` and `ref.stream` holds. It takes the
-  next item only when there is room for it, checks it, and hands it to its target. What it iterates is closed
+  next item only when there is room for it, checks it, and hands it to its target. Its iterator is closed
   in the task that iterated it, before the verb ends; nothing is left to the garbage collector.
-- An `InputStream` is what the handler iterates. Near it is the target itself, from afar
+- The handler iterates an `InputStream`. Near it is the target itself, from afar
   a connection fills it.
 
 The room is 16 items and 256 KiB. Near, only items that are bytes or text have a size; their agents share one
@@ -15,7 +15,7 @@ memory, in which other items have none that could be known without writing them 
 What this file keeps true:
 
 1. A source is touched only once its run has begun, so a request that is refused leaves it as it was.
-2. Each call has one outcome. While the source goes on, it is that of the run. Once the source has raised, or
+2. Each call has one outcome. While the source goes on, it is the run's. Once the source has raised, or
    given an item of another type, the stream breaks off (`SourceFailed` in the handler), the call waits until
    the run is over, and the source's exception is its outcome, whatever the run has answered.
 3. The end of the run ends its streams: a source in the middle of `__anext__` is cancelled there, any other
@@ -55,7 +55,7 @@ ROOM_ITEMS: Final = 16
 ROOM_BYTES: Final = 262_144
 
 _IN_USE: Final[dict[int, Any]] = {}
-"""The iterators that calls iterate now, by id: a generator takes no attribute, and channels are equal."""
+"""The iterators in use by calls, by id: a generator takes no attribute, and channels compare equal."""
 
 
 class ItemTarget(Protocol):
@@ -74,7 +74,7 @@ class ItemTarget(Protocol):
         ...
 
     def break_off(self, reason: str) -> None:
-        """Take note that no more will come, though the source has not ended as it should."""
+        """Take note that no more items will come, though the source has not ended as it should."""
         ...
 
 
@@ -203,12 +203,12 @@ class InputStream:
             self._wake()
 
     def close(self) -> None:
-        """Take note that the call is over: what the handler has not taken is dropped."""
+        """Take note that the call is over: items that the handler has not taken are dropped."""
         self.call = None
         if self._items:
             self._items.clear()
             self._bytes = 0
-            self._finished = False  # one who iterates on is not to take what came for all there was
+            self._finished = False  # a handler that iterates on must not take these items for all
         self.break_off("its call is over")
 
     def _wake(self) -> None:
@@ -228,7 +228,7 @@ def streams_among(op: Operation, args: tuple[Any, ...]) -> Iterable[InputStream]
 
 
 def break_in(error: BaseException, op: Operation, args: tuple[Any, ...]) -> SourceFailed | None:
-    """Return the break of an input stream that a handler let through, or a group of nothing else; or None."""
+    """Return the break of an input stream that a handler let through, alone or in a group; else None."""
     group = group_of(error)
     if group is None:
         return next((stream.failure for stream in streams_among(op, args) if stream.failure is error), None)
@@ -267,7 +267,7 @@ class Source:
     ) -> None:
         self.name = parameter.wire_name
         self.target: ItemTarget
-        self.task: trio.lowlevel.Task | None = None  # that iterates it; for the waiting graph
+        self.task: trio.lowlevel.Task | None = None  # the task that iterates it; for the waiting graph
         self.call: Any = None  # the near call that it is for
         self._gate = gate
         self._timers = timers
@@ -364,8 +364,8 @@ class CallSources:
     """The sources of one call, and what they raised.
 
     Making it raises RuntimeError for a source that another call iterates; it has to be released then. The
-    call it is for calls `go_on` when there may be room, and `ended` when it is over. `gate`: that of a
-    durable agent that makes the call, whose items each rest on state that has to be kept first.
+    call calls `go_on` when there may be room, and `ended` when it is over. `gate` is the output gate of a
+    durable agent that makes the call: each item rests on state that has to be kept first.
     """
 
     __slots__ = ("_errors", "_is_left", "_raised", "sources")
@@ -375,7 +375,7 @@ class CallSources:
     ) -> None:
         self.sources: list[Source] = []
         self._errors: dict[Source, Exception] = {}
-        self._raised: list[Exception] = []  # of those: by the call, as its outcome
+        self._raised: list[Exception] = []  # the errors that the call raised as its outcome
         self._is_left = False  # by its consumer, before it was over
         try:
             for place in op.streams:
@@ -414,13 +414,13 @@ class CallSources:
         return _as_one(self._raised)
 
     def _all_errors(self) -> list[Exception]:
-        """Return what the sources have raised, in the order of the parameters."""
+        """Return the errors that the sources have raised, in the order of the parameters."""
         return [self._errors[source] for source in self.sources if source in self._errors]
 
     async def answer(self, call: StreamedCall) -> Any:
         """Iterate the sources in this task, and return the answer of the call.
 
-        Raises what a source has raised, once the call is over; else what the call raises.
+        Raises a source's error once the call is over; else the error of the call.
         """
         try:
             if len(self.sources) == 1:
@@ -449,7 +449,7 @@ class CallSources:
     async def carried(self, call: StreamedCall) -> AsyncGenerator[None]:
         """Iterate the sources in tasks of their own until the block is left, which ends the call.
 
-        Raises what the block raises; else what a source has raised and the call has not.
+        Raises the block's error; else a source's error that the call has not raised.
         """
         raised: BaseException | None = None
         try:

@@ -11,8 +11,8 @@ What this file keeps true:
    and the handler's first step is already in the run's own context.
 2. The agent takes no turn between handing over and the handler's first step: later messages of the same
    sender must not overtake.
-3. A run is settled once: by its value, its failure, a cancel, or the agent's death. What the handler does
-   afterwards has no effect on the answer; but its end is waited for before the next incarnation starts.
+3. A run is settled once: by its value, its failure, a cancel, or the agent's death. The handler's later work
+   has no effect on the answer; but its end is waited for before the next incarnation starts.
 4. An exception that is no `ActionFailed` ends the agent (`Slot.die`), settled or not.
 5. A cancellation that no scope around the run has asked for (`_split`, `_stray`) is an error of the handler:
    passed on, it would end the runner task, and with it the supervisor.
@@ -53,7 +53,7 @@ G_contra = TypeVar("G_contra", contravariant=True)
 
 CURRENT: ContextVar[Run | OwnTask | None] = ContextVar("lmos_actors_current_run", default=None)
 """The run or own task to which the running code of an agent belongs; None in a turn and outside agents."""
-_NO_RUN: Final = Context()  # of all parked runners: nothing is ever set in it
+_NO_RUN: Final = Context()  # the context of all parked runners: nothing is ever set in it
 
 
 class Progress(Generic[G_contra]):
@@ -110,7 +110,7 @@ class Run:
         self.cancelled = False
         self.at_withdrawal: Callable[[], object] | None = None  # see `on_caller_left`
         self.at_end: Callable[[], object] | None = None  # see `on_run_ended`
-        self.resumption: Resumption | None = None  # of a run that asks again if it ends now
+        self.resumption: Resumption | None = None  # for a run that asks again if it ends now
         self.runner: Runner | None = None
         self.progress_feed: Feed[Any] | None = getattr(envelope, "feed", None)
         envelope.phase = RUNNING
@@ -222,7 +222,7 @@ class Run:
             fatal(error)
 
     def skip(self) -> None:
-        """Cancelled between hand-over and first step: it never runs."""
+        """End a run that was cancelled between hand-over and first step: it never runs."""
         self.slot.run_began(self)
         self.slot.run_cancelled(self)
         self.slot.run_ended(self)
@@ -262,9 +262,9 @@ class Run:
 
 
 def is_provisional(item: object) -> bool:
-    """Return whether an item leaves before what was changed before it is kept, as its class says.
+    """Return whether an item leaves before the earlier changes are kept, as its class says.
 
-    A later item of its stream, which waits, says that all of them hold.
+    A later item of its stream, which waits, confirms all of them.
     """
     return getattr(item, "is_provisional", False) is True
 
@@ -275,7 +275,7 @@ async def _close(items: Any) -> None:
 
 
 def gate_of_caller() -> ItemGate | None:
-    """Return the gate of the run whose code runs now, if items that it sends must wait for its state."""
+    """Return the gate of the current run, if items that it sends must wait for its state."""
     run = CURRENT.get()
     gate = None if run is None else run.slot.output_gate
     return gate if gate is not None and gate.waits_in_runs else None
@@ -294,9 +294,9 @@ def running_gate(turns: Any) -> Any:
 class OwnTask:
     """A task of an agent beside its turns and runs: its lifespan, or a task of its nursery.
 
-    It takes the place of a run where the package asks whose code runs now, so what it sends is the agent's.
-    It is in the trace of the message in whose turn or run it was started; `request` is what that run was
-    asked for.
+    It takes the place of a run where the package asks whose code runs now, so the agent is the sender of its
+    messages. It is in the trace of the message in whose turn or run it was started; `request` is the request
+    of that run.
     """
 
     __slots__ = ("at_end", "envelope", "op", "request", "slot")
@@ -311,7 +311,7 @@ class OwnTask:
 
 
 def comes_back(run: Run | OwnTask | None) -> bool:
-    """Return whether a run would ask again what it asks now, if it ended: see `Run.resumption`."""
+    """Return whether a run, if it ended now, would repeat its open requests: see `Run.resumption`."""
     return isinstance(run, Run) and run.resumption is not None and run.resumption.goes_on()
 
 
@@ -349,7 +349,7 @@ def stray(label: str, exc: BaseException) -> RuntimeError:
 
 
 def declared_failure(exc: BaseException) -> ActionFailed | None:
-    """Return the failure an exception stands for: itself, or the first leaf of a group of failures."""
+    """Return the failure that an exception stands for: itself, or the first leaf of a group of failures."""
     if isinstance(exc, ActionFailed):
         return exc
     group = group_of(exc)

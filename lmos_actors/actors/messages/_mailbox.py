@@ -46,7 +46,7 @@ WhenFull = Literal["wait", "reject", "drop_oldest", "drop_newest"]
 WHEN_FULL: Final = ("wait", "reject", "drop_oldest", "drop_newest")
 
 OWN_SEATS: Final = 64  # reserved for messages of an agent to itself, which never wait
-OUT_SEATS: Final = 1024  # messages of an agent's turns that wait for seats elsewhere, at most
+OUT_SEATS: Final = 1024  # the most messages of an agent's turns that wait for seats elsewhere
 PROMPT: Final = 64  # turns of timers of no time in a row, after which messages come that wait
 ORDERED: Final = 1024  # messages among which peers take turns: a longer queue costs a batch no more than that
 
@@ -165,7 +165,7 @@ class Envelope:
     """One request, and where its one final answer goes.
 
     `answer` and `fail` are called by the slot, at most once between them, and never block. `slot` is the
-    `Slot` it is for, `sender` that of the agent that sent it, None outside any; `run` its `Run` once that has
+    `Slot` it is for, `sender` the sender's slot, None for code outside any agent; `run` its `Run` once it has
     begun. Those classes stand above this file, so they have no types here.
     """
 
@@ -196,16 +196,16 @@ class Envelope:
         self.trace: Mark | None = None
 
     def admitted(self) -> None:
-        """Note that it has left the line of parked senders for a seat in the mailbox."""
+        """Take note that it has left the line of parked senders for a seat in the mailbox."""
 
     def on_pending(self) -> None:
-        """Its run has to wait for its action's concurrency: it is pending."""
+        """Take note that its run has to wait for its action's concurrency: it is pending."""
 
     def began(self) -> None:
-        """Its run begins, or the work on it (`_pacing.py`); not called for turns."""
+        """Take note that its run begins, or the work on it (`_pacing.py`); not called for turns."""
 
     def on_seat_regained(self) -> None:
-        """Its run has put it aside: it has a seat again."""
+        """Take note that its run has put it aside: it has a seat again."""
 
     def on_stashed(self) -> None:
         """Note that it has been put aside."""
@@ -253,8 +253,8 @@ class FairQueue(deque[Any]):
     """A queue in which messages of several peers wait for turns, as `RunLine` is for runs.
 
     Peers change places with each other alone. Messages of this node, and messages put aside, keep their
-    places: however many peers send requests, a sender of this node waits only for the messages before its
-    own.
+    places: however many peers send requests, a sender of this node waits only for messages that came before
+    its own.
 
     The order is made when messages are taken out, once for a batch, and not for every message that comes in.
     """
@@ -262,7 +262,7 @@ class FairQueue(deque[Any]):
     __slots__ = ()
 
     def reorder_fairly(self) -> None:
-        """Put what peers have sent in order: the first message of each, then the second of each."""
+        """Put the messages of peers in order: the first message of each, then the second of each."""
         places: list[int] = []
         rounds: list[list[Envelope]] = []
         taken: dict[Any, int] = {}
@@ -307,7 +307,7 @@ class RunLine:
         self._size += 1
 
     def first(self, may_begin: Callable[[Any], bool] | None = None) -> Envelope | None:
-        """Return the first of the peer whose turn it is, and take it out.
+        """Return the first request of the peer whose turn it is, and take it out.
 
         `may_begin` returns whether a message of a peer may begin; without it, all may. None if there is none.
         """
@@ -322,7 +322,7 @@ class RunLine:
         return None
 
     def remove(self, envelope: Envelope) -> None:
-        """Take one out that waits here, wherever it stands."""
+        """Take a request out, wherever it stands."""
         line = self._lines[envelope.peer]
         del line[envelope]
         self._size -= 1
@@ -467,7 +467,7 @@ class InternalTurn:
     def __init__(self, fn: Any, args: tuple[Any, ...] = ()) -> None:
         self.fn = fn
         self.args = args
-        self.trace: Mark | None = None  # of what it came from, where an instrument looks
+        self.trace: Mark | None = None  # the mark of its origin, where an instrument looks
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
         """Return the function to run now, which takes no agent, and its arguments."""
@@ -489,13 +489,13 @@ class PeriodicTurn(InternalTurn):
         return super().take()
 
     def taken_up(self) -> InternalTurn:
-        """Return the turn that is to run once it was worked on; the next firing needs a seat again."""
+        """Return the turn that runs once it was worked on; the next firing needs a seat again."""
         self.waiting = False
         return InternalTurn(self.fn, self.args)
 
 
 class PromptTurn(InternalTurn):
-    """The turn of a timer of an agent; `timer` is cancelled where it has no callback any more."""
+    """The turn of an agent's timer; a `timer` without a callback was cancelled."""
 
     __slots__ = ("slot", "timer")
 
@@ -504,7 +504,7 @@ class PromptTurn(InternalTurn):
 
 
 class PromptTurns(InternalTurn):
-    """The turns of an agent's timers of no time at all, in order, as one item of its queue.
+    """The turns of an agent's timers of 0 seconds, in order, as one item of its queue.
 
     It marks a place: behind the messages that were brought back, before those that were not taken yet. Each
     time it is taken it is the first of its turns; the agent puts it back while there are more.
@@ -517,7 +517,7 @@ class PromptTurns(InternalTurn):
         self.turns: list[PromptTurn] = []
         self.is_queued = False
         self.in_row = 0
-        """Turns of it since the agent has handled anything else."""
+        """How many of its turns have run since the agent handled anything else."""
 
     def first(self) -> PromptTurn | None:
         """Take the first turn that was not cancelled, None if there is none."""
@@ -543,7 +543,7 @@ class PromptTurns(InternalTurn):
 
 
 def _nothing() -> None:
-    """Be the turn that is left of timers that were cancelled."""
+    """Do nothing: the turn of timers that were cancelled."""
 
 
 class Stashed(BaseException):

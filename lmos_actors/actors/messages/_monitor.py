@@ -17,8 +17,8 @@ from lmos_actors.errors import text_of
 class ExitReason:
     """Why an incarnation ended. `detail` goes with `shutdown`, `error` with `error`.
 
-    Its texts are without the secrets of the agent that crashed; `error` is the exception itself. Pickled or
-    copied it is without its report.
+    Its texts are without the secrets of the agent that crashed; `error` is the exception itself. A pickled
+    or copied reason has no report.
     """
 
     kind: Literal["normal", "shutdown", "error"]
@@ -33,7 +33,7 @@ class ExitReason:
 
     @property
     def abnormal(self) -> bool:
-        """True for `error`: what restarts a transient child."""
+        """Whether the reason is `error`: then a transient child is restarted."""
         return self.kind == "error"
 
     def __repr__(self) -> str:
@@ -54,7 +54,7 @@ class ExitReason:
                 line: str = self._report.line(self.error)
                 return line
             text = text_of(self.error)
-            if getattr(type(self.error), "tells_class", False):  # of a crash elsewhere: it is in the text
+            if getattr(type(self.error), "tells_class", False):  # of a crash elsewhere: its text has it
                 return text
             return f"{type(self.error).__name__}: {text}" if text else type(self.error).__name__
         return self.kind if self.detail is None else f"{self.kind}: {self.detail}"

@@ -5,8 +5,8 @@ its oldest and counts it. Both say how many are missing, as a number (`missed`) 
 a `Gap` in the place where they are missing.
 
 A receiver that stays slower than its producer must not receive nothing but gaps. The values behind a gap
-when it is taken are therefore promised to the receiver (`Backlog`): what comes meanwhile and finds no room
-is reported by one more gap, behind what was promised. So a gap is followed by as many values as fit.
+when it is taken are therefore promised to the receiver (`Backlog`): values that come meanwhile and find no
+room are reported by one more gap, behind the promised values. So a gap is followed by as many values as fit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 FEED_SIZE: Final = 64
 SLOW: Final = "slow consumer"
-"""The reason of a gap in the place of what was dropped."""
+"""The reason of a gap in place of dropped values."""
 
 
 @attrs.frozen
@@ -59,7 +59,7 @@ class BacklogHolder(Protocol):
     """The owner of the memory that the values of a backlog or feed take; not called for gaps."""
 
     def hold(self, value: Any) -> None:
-        """Count a value that waits from now on; may have everything dropped that waits."""
+        """Count a value that waits from now on; may drop everything that waits."""
         ...
 
     def release(self, value: Any) -> None:
@@ -68,10 +68,10 @@ class BacklogHolder(Protocol):
 
 
 class Backlog:
-    """The values that wait for a slow receiver that sees gaps: at most `size` values, and what was dropped.
+    """The values, at most `size`, that wait for a slow receiver that sees gaps, and the dropped ones.
 
-    In order: the values that are promised, a gap for those that were dropped since, and the newest. Of size 1
-    it keeps two, the promised one and the newest. Its `holder` is called last, when all else is consistent.
+    In order: the promised values, a gap for those that were dropped since, and the newest. With size 1 it
+    keeps two, the promised one and the newest. Its `holder` is called last, when all else is consistent.
     """
 
     __slots__ = ("_dropped", "_holder", "_newest", "_promised", "_size")
@@ -130,7 +130,7 @@ class Backlog:
             return value
         self._dropped = None
         self._promised, self._newest = self._newest, _NOTHING
-        if len(self._promised) >= max(2, self._size):  # else there were no room for what is newer
+        if len(self._promised) >= max(2, self._size):  # else there would be no room for newer values
             self._newest = deque((self._promised.pop(),))
         return Gap(SLOW, dropped or None)
 
@@ -257,12 +257,12 @@ class Feed(Generic[T_co]):
                 self._holder.release(value)
 
     def close(self) -> None:
-        """Let the receiver end once it has taken what is here; the runtime's side."""
+        """Let the receiver end once it has taken the values here; the runtime's side."""
         self._closed = True
         self._wake()
 
     def fail(self, error: Exception) -> None:
-        """Let the receiver take what is here, then raise an error in it; the runtime's side."""
+        """Let the receiver take the values here, then raise an error in it; the runtime's side."""
         if not self._closed:
             self._error = error
             self.close()
@@ -386,8 +386,8 @@ class Sinks:
     ) -> None:
         """Pass a value to every sink under `key`: as it is, or, if `copy` is given, a copy of its own.
 
-        Those that only read what they are given, such as to write it to connections, share one copy.
-        With `among`, only sinks of those are meant.
+        Sinks that only read their values, such as to write them to connections, share one copy. With
+        `among`, only those sinks get it.
         """
         present = self.by_key.get(key, ())
         sinks = tuple(present) if among is None else tuple(sink for sink in among if sink in present)

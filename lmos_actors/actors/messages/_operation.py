@@ -50,7 +50,7 @@ MISSING: Final = object()
 _CALL: Final[Any] = call  # with the types that a checker has for it, `map` cannot call it
 
 CHECKED: Final[Mapping[str, Any]] = MappingProxyType({})
-"""In place of a call's arguments by name: all of them are among the others, bound and checked."""
+"""In place of a call's arguments by name: all of them are among the positional ones, bound and checked."""
 
 
 class Parameter:
@@ -88,7 +88,7 @@ def _take_source(value: Any, path: str = "$", /) -> Any:
 
 
 class _Anything:
-    """A shape that passes whatever the runtime itself hands over."""
+    """A shape that passes all values that the runtime itself hands over."""
 
     exact = None
     name = "anything"
@@ -96,7 +96,7 @@ class _Anything:
 
     @staticmethod
     def take(value: Any, path: str = "$") -> Any:
-        """Pass it."""
+        """Return the value."""
         return value
 
 
@@ -117,7 +117,7 @@ class Operation:
     """The operation that a copy with another function stands for: runs of both are counted together."""
 
     fill: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None
-    """Completes arguments that its caller has left out, in the task of the caller; None if there are none."""
+    """Completes arguments that the caller has left out, in the caller's task; None if there are none."""
 
     untyped: bool
     """Whether its parameters and its result are unknown: arguments given by name form one object."""
@@ -149,7 +149,7 @@ class Operation:
         # the short cuts of the hot path: the check of a lone argument, and of the result
         lone = len(params) == 1 and not params[0].keyword_only
         self.take: Callable[[Any], Any] = params[0].take if lone else _no_short_cut
-        self.checks: tuple[list[Any], list[str]] | None = None  # none where a name has to be given
+        self.checks: tuple[list[Any], list[str]] | None = None  # None: an argument needs its name
         if not any(p.keyword_only for p in params):
             places = ["$" if whole else f"$.{p.wire_name}" for p in params]
             self.checks = [p.take for p in params], places
@@ -163,7 +163,7 @@ class Operation:
         self.whole, self.is_plain, self.internal = whole, not whole and not self.streams, internal
         self.when, self.postpone = when, postpone
         self.repeatable = verb != "invoke" if repeatable is None else repeatable and not self.streams
-        # what must not be shown of the arguments, None if nothing; of the result
+        # the secrets of the arguments, None if there are none; the secrets of the result
         hidden = tuple(0 if p.is_stream else p.shape.secrecy for p in params)
         self.secrecies: tuple[Secrecy, ...] | None = hidden if any(hidden) else None
         self.result_secrecy: Secrecy = result.secrecy if result is not None else 0
@@ -193,7 +193,7 @@ class Operation:
         return self._bind_slowly(args, dict(kwargs))
 
     def take_anything(self) -> None:
-        """Check the lone argument no more: whatever it is, it is refused for a reason that comes first."""
+        """Stop checking the lone argument: a call is refused anyway, for a reason that comes first."""
         self.take = _pass
         self.checks = None
 
@@ -260,7 +260,7 @@ class Operation:
         return self.bind(*self.spread(data))
 
     def spread(self, data: Any, *, tolerant: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Turn such an input into the arguments of a call, not checked yet.
+        """Turn an input of plain data into the arguments of a call, not checked yet.
 
         Raises:
             InvalidInput: it is no object, or has a member that is no parameter, unless `tolerant`.
@@ -280,9 +280,9 @@ class Operation:
         return (), {names[key]: value for key, value in given.items() if key in names}
 
     def taken(self, data: Any) -> tuple[Any, ...] | None:
-        """Check an input of which everything is there; None sends it the long way: `spread`, then `bind`.
+        """Check a complete input; None sends it the long way: `spread`, then `bind`.
 
-        A short cut for requests from afar: it takes a third of the time, and leaves refusals to the other.
+        A short cut for requests from afar: it takes a third of the time, and leaves refusals to the long way.
         """
         if not self.is_plain or type(data) is not dict:
             return None
@@ -324,7 +324,7 @@ def invoked_stream(op: Operation) -> TypeError:
 
 
 def not_in(table: Mapping[str, Operation], key: str, path: str) -> AgentError:
-    """Make the error for a key that is not in a table: its name is of another sort, or of none."""
+    """Make the error for a key that is not in a table: its name belongs to another sort, or to none."""
     name = key.lstrip("?=!+")
     for op in table.values():
         if op.name == name:

@@ -27,7 +27,7 @@ class OutputQueue:
     __slots__ = ("_error", "_is_ended", "_items", "_receiver", "_timers", "call")
 
     def __init__(self, timers: Timers) -> None:
-        self.call: Any = None  # the near call, while it is open, that its consumer waits for
+        self.call: Any = None  # the near call that its consumer waits for, while it is open
         self._timers = timers
         self._items: deque[Any] = deque()
         self._receiver: trio.lowlevel.Task | None = None
@@ -48,12 +48,12 @@ class OutputQueue:
         self._wake()
 
     def end(self, error: Exception | None) -> None:
-        """Let the consumer end once it has taken what is here: with an error, if there is one."""
+        """Let the consumer end once it has taken the outputs here: with an error, if there is one."""
         self._is_ended, self._error = True, error
         self._wake()
 
     def end_at_once(self, error: Exception) -> None:
-        """Drop what is here, and let the consumer end with an error."""
+        """Drop the outputs here, and let the consumer end with an error."""
         self._items.clear()
         self.end(error)
 

@@ -1,10 +1,10 @@
-"""Keys of requests, and the kept answers of a durable agent: of all requests of one key, one is carried out.
+"""Keys of requests, and the kept answers of a durable agent: one request of each key is carried out.
 
 A caller names a request: `ref.retrying(key="order-17")`. The agent keeps the answer in the same commit as the
 state that the request has changed, so a repeat finds both or neither: after a crash, after the end of the
 process, and in a process of the caller that was started again.
 
-Keys are those of one *scope*: this node, one principal, or all callers without a name. So no caller finds the
+A key belongs to one *scope*: this node, one principal, or all callers without a name. So no caller finds the
 answer of another one, whatever key it guesses.
 """
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from ._operation import Operation
 
 KEY_LENGTH: Final = 256
-"""Characters of a key, at most."""
+"""The most characters of a key."""
 
 KEPT_SECONDS: Final = 24 * 3600.0
 """Seconds for which an answer is kept."""
 
 KEPT_ANSWERS: Final = 10_000
-"""Answers that one agent keeps; the oldest is forgotten first."""
+"""The most answers that one agent keeps; the oldest is forgotten first."""
 
 KEPT_BYTES: Final = 16 << 20
-"""Bytes of the answers that one agent keeps; the last one stays whatever its size."""
+"""The most bytes of the answers that one agent keeps; the last one stays whatever its size."""
 
 NEAR: Final = ""
 """The scope of callers in the node itself."""
@@ -77,15 +77,15 @@ class RequestKey:
 
     @property
     def name(self) -> str:
-        """The name under which its answer is kept: of constant length, and of no scope another's."""
+        """The name under which its answer is kept: of constant length, and never the same in two scopes."""
         return _digest([self.scope, self.text])
 
 
 def far_key(text: str, principal: str | None, *, guarded: bool) -> RequestKey:
     """Return the key of a request from elsewhere. Raises InvalidInput.
 
-    Callers without a name share their keys. Where others come than programs of the node's own machine
-    (`guarded`), they are strangers to each other: there such a key must be one that nobody can guess.
+    Callers without a name share their keys. If not only programs of the node's own machine call (`guarded`),
+    they are strangers to each other: then such a key must be one that nobody can guess.
     """
     wrong = wrong_key(text)
     if wrong is None and principal is None and guarded and not _UNGUESSABLE.fullmatch(text):
@@ -120,10 +120,10 @@ def no_answers(path: str) -> str:
 
 
 def content_of(op: Operation, args: tuple[Any, ...]) -> str:
-    """Return what two requests of one key must have in common: the action, and the input.
+    """Return the content that two requests of one key must have in common: the action, and the input.
 
-    What has its default does not count, so that an action may get another parameter. Raises TypeError,
-    ValueError for an input without a form in JSON.
+    Arguments equal to their defaults do not count, so that an action may get another parameter. Raises
+    TypeError, ValueError for an input without a form in JSON.
     """
     given = {p.wire_name: value for p, value in zip(op.params, args, strict=True) if value is not p.default}
     return _digest([op.name, msgspec.to_builtins(given, str_keys=True, order="deterministic")])
@@ -139,7 +139,7 @@ class KeptAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str
     action: str
     content: str
-    """What a repeat must have in common with the request, see `content_of`."""
+    """The content that a repeat must have in common with the request, see `content_of`."""
     at: float
     """When it was given, in seconds since 1970."""
     value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET

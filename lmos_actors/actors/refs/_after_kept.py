@@ -1,6 +1,6 @@
 """Requests of a run of a durable agent: each is sent once the state that it rests on is kept.
 
-What a turn sends waits in the output gate of its agent (`slot/_output_gate.py`). A run awaits its requests,
+The messages of a turn wait in its agent's output gate (`slot/_output_gate.py`). A run awaits its requests,
 so here the run itself waits before each; its deadline holds for that wait too. A run that begins again in the
 next life of its agent is told of each request, as it will send that a second time.
 """
@@ -36,10 +36,10 @@ async def wait_kept(turns: Turns) -> None:
 
 
 async def keep_whole() -> None:
-    """Have what a run of a serial durable agent has changed kept now, and wait for that.
+    """Have the changes of a serial durable agent's run kept now, and wait for that.
 
-    The run says that the state is whole, as at its end, though it goes on. Nothing elsewhere: other durable
-    agents wait before each thing that they put out.
+    The run says that the state is whole, as at its end, though it goes on. Elsewhere, do nothing: other
+    durable agents wait before each output.
     """
     run = CURRENT.get()
     gate = None if run is None else run.slot.output_gate
@@ -48,7 +48,7 @@ async def keep_whole() -> None:
 
 
 async def _wait_kept(link: Link, seconds: float | None) -> float | None:
-    """Wait as `wait_kept`; return the seconds that are left of so many. Raises DeadlineExceeded."""
+    """Wait as `wait_kept`; return the rest of `seconds`. Raises DeadlineExceeded."""
     gate = running_gate(link.turns)
     if gate is None or not gate.waits_in_runs:
         return seconds

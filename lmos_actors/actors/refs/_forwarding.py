@@ -33,9 +33,9 @@ class ForwardingLink:
         self.turns: Turns = rt.turns
 
     def choose(self, *request: Any, **more: Any) -> Any:
-        """Return the link that takes a request: its key, arguments and named arguments, where there are any.
+        """Return the link that takes a request with this key, arguments and named arguments, if any.
 
-        Without a key it is the link for what concerns the agent as a whole.
+        Without a key it is the link for requests about the agent as a whole.
         """
         raise NotImplementedError
 

@@ -27,15 +27,15 @@ class Attempt:
     message_id: str | None = None
     key: str | None = None
     begun_by: str | None = None
-    """The one of several agents that may have carried it out: no other one is asked again."""
+    """The one of several agents that may have carried the request out: no other one is asked again."""
 
 
 @attrs.frozen
 class Invocation:
-    """A call or a stream that is to be opened: what is invoked with what, for how many seconds at most.
+    """A call or a stream to be opened: the key, the arguments, the most seconds it may take.
 
-    A server of this node says with `principal` on whose behalf it asks, and with `allows` what that client
-    may do, which agents read from `current_request()`; `posting` is called with the message, right before it
+    `principal` is the client on whose behalf a server of this node asks, and `allows` tells what that client
+    may do, as agents read it from `current_request()`. `posting` is called with the message, right before it
     is posted.
     """
 
@@ -52,7 +52,7 @@ class Invocation:
 class Link(Protocol):
     """The path of the requests of a ref. Keys are those of `_contract.py`; values are checked on the way.
 
-    `ask` has positional arguments and no `Invocation`: of a near agent nothing is made for a request that is
+    `ask` has positional arguments and no `Invocation`: for a near agent nothing is made for a request that is
     answered at once. `seconds` is how long an answer is waited for; the attempts of one request have one
     `attempt`, by which a far agent recognises a repeat. `unready` is why the agent takes no
     messages now, for tasks in `wait_running`, and is empty where it is known to take some. It never raises.

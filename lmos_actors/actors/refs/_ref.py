@@ -93,8 +93,8 @@ class CallStatus:
 class Ref(Generic[A_co]):
     """The address of an agent of class `A`: equal and hashable by what it points to.
 
-    Verbs raise an `AgentError` when the answer is no value, and `trio.Cancelled`, which cancels what was
-    asked for. While the agent is between two incarnations they raise `AgentUnavailable` at once.
+    Verbs raise an `AgentError` when the answer is no value, and `trio.Cancelled`, which cancels the
+    request. While the agent is between two incarnations they raise `AgentUnavailable` at once.
     """
 
     __slots__ = ("_link", "_seconds")
@@ -269,7 +269,7 @@ class Ref(Generic[A_co]):
         self: Ref[A], handle: EventHandle[A, V], /, *, gaps: Literal[True], size: int = 64
     ) -> AbstractAsyncContextManager[Feed[V | Gap]]: ...
     def subscribe(self: Ref[A], handle: EventHandle[A, V], /, *, gaps: bool = False, size: int = 64) -> Any:
-        """Return every event from now on; past `size` waiting ones the oldest is dropped and counted."""
+        """Return every event from now on; if more than `size` wait, the oldest is dropped and counted."""
         key = _event("subscribe", handle).key
         link = self._entered("subscribe")
         return entered_within(link, link.listen(key, conflate=False, gaps=gaps, size=size), self._seconds)
@@ -296,7 +296,7 @@ class Ref(Generic[A_co]):
         """Let this task's block and the agent's incarnation end together: `async with ref.link()`.
 
         The agent ends with another reason than `normal`: the body is cancelled, and `LinkedAgentDied` leaves
-        the block, in a group with what else the body raised. An exception leaves the body: the agent gets an
+        the block, in a group with the body's other errors. An exception leaves the body: the agent gets an
         exit signal `error` with it; cancelled from outside: `shutdown`. A body that returns unlinks.
         Entering raises AgentUnavailable or NotFound where the agent does not run, NotAllowed for a pool.
         """
@@ -309,8 +309,8 @@ class Ref(Generic[A_co]):
     def within(self, seconds: float, /) -> Ref[A_co]:
         """Return a view of the ref whose calls raise `DeadlineExceeded` after so many seconds.
 
-        It holds for every verb that waits, `ready` included. Of a call or a stream it bounds the whole; of
-        `observe`, `subscribe` and `monitor` the entering, not what is heard after it. Cheaper than a cancel
+        It holds for every verb that waits, `ready` included. It bounds the whole of a call or a stream, but
+        only the entering of `observe`, `subscribe` and `monitor`. Cheaper than a cancel
         scope around each call; the granularity is a hundredth of a second.
         """
         if not 0 < seconds < math.inf:
@@ -326,13 +326,13 @@ class Ref(Generic[A_co]):
         again, with `invoke`, `read`, `write`, `write_many` and `read_all`; all else is asked once. At most
         `attempts` times, the last at most `seconds` after the first; None is no bound, a cancel scope or
         `within` is one. Between them it waits: exponentially longer, at most 5 s, a random part of it. Far,
-        all attempts have one id, by which an agent that has answered gives that answer again. Raises what the
-        last attempt did.
+        all attempts have one id, by which an agent that has answered gives that answer again. Raises the last
+        attempt's error.
 
         `key` names the request that `invoke` makes: 1 to 256 visible ASCII characters. A durable agent keeps
-        its answer for 24 hours (the last 10,000 of an agent, of 16 MiB at most), in the commit of what the
-        request has changed, and gives it to each further request of that key: by another ref, after a restart
-        of its node, or of the caller. Keys are those of the caller's principal, or of its node. The same key
+        its answer for 24 hours (the last 10,000 of an agent, 16 MiB at most), in one commit with the changes
+        of the request, and gives it to each further request of that key: by another ref, after a restart of
+        its node, or of the caller. A key belongs to the caller's principal, or to its node. The same key
         with another action or input raises KeyReused; NotAllowed: the agent is not durable, or the action has
         streams or secrets. `begin`, `stream` and `tell` take no key: NotAllowed.
 
@@ -389,7 +389,7 @@ class Streaming(AbstractAsyncContextManager[T]):
     ) -> Coroutine[Any, Any, bool | None]:
         return self._opened.__aexit__(*exc_info)
 
-    if not TYPE_CHECKING:  # for those that have no checker
+    if not TYPE_CHECKING:  # for users without a type checker
 
         def __aiter__(self) -> NoReturn:
             raise TypeError(
@@ -418,9 +418,9 @@ async def _ready(link: Link, seconds: float | None) -> None:
 def entered_within(
     link: Link, entered: AbstractAsyncContextManager[T], seconds: float | None
 ) -> AbstractAsyncContextManager[T]:
-    """Return the context manager of a verb, so that entering it takes so many seconds at most.
+    """Return the context manager of a verb, so that entering it takes `seconds` at most.
 
-    What is entered must not hold a cancel scope or a nursery of its own: it is left after the scope here.
+    It must not hold a cancel scope or a nursery of its own: it is left after the scope here.
     """
     return entered if seconds is None else _entered_within(link, entered, seconds)
 
@@ -458,14 +458,14 @@ _EXAMPLES: Final = {
 
 
 def wrong_handle(verb: str, kind: str, handle: object) -> TypeError:
-    """Make the error of a verb that was given something else than the handle it takes."""
+    """Make the error of a verb that was given something other than the handle it takes."""
     wanted = f"takes the handle of {kind}, such as {_EXAMPLES[kind]}"
     shown = f"the method {handle.__qualname__}" if isinstance(handle, FunctionType) else repr(handle)
     return TypeError(f"ref.{verb} {wanted}, not {shown}{_way_out(kind, handle)}")
 
 
 def _way_out(kind: str, handle: object) -> str:
-    """Return what helps where a verb was given something else than the handle it takes."""
+    """Return the advice for a verb that was given something other than the handle it takes."""
     if isinstance(handle, FunctionType):
         return (
             f"; write @action above it, so that refs can invoke it, as in ref.invoke({handle.__qualname__})"

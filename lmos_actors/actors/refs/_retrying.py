@@ -1,12 +1,12 @@
 """Retries where the outcome is not known, or the agent does not run: `ref.retrying()`.
 
-What is safe or idempotent is asked again: properties, and the actions that say so. Every attempt of one
+Safe and idempotent requests are asked again: properties, and the actions that say so. Every attempt of one
 request carries the same id, by which a far agent recognises a repeat.
 
 A durable agent keeps answers, and then all its actions may be asked again: all attempts have a key, which the
-caller may name (`ref.retrying(key="order-17")`), and the agent carries out one request of each key. A near
-agent needs no key where the caller names none: what it is asked again has not begun. Where a ref may lead to
-one agent now and to another one later, an attempt of unknown outcome binds the next ones to its agent.
+caller may name (`ref.retrying(key="order-17")`), and the agent carries out one request of each key.  A near
+agent needs no key where the caller names none: a request that is repeated there has not begun. If a ref may
+lead to different agents over time, an attempt of unknown outcome binds the next ones to its agent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NO_ACTIONS: Final = ("?", "=", "+", "")
 """The first characters of the keys of operations that are no actions."""
 
 FIRST: Final = 0.1
-"""Seconds: the first wait is a random part of so many, each further one of twice as many."""
+"""Seconds: the first wait is a random part of them, each further wait of twice as many."""
 
 LONGEST: Final = 5.0
 
@@ -69,7 +69,7 @@ def bounds_of(attempts: int | None, seconds: float | None, key: str | None = Non
 
 
 class Retrying(ForwardingLink):
-    """A link that asks again; see `Link`. What is not asked goes to the link below as it is."""
+    """A link that asks again; see `Link`. All other verbs go to the link below as they are."""
 
     __slots__ = ("_bounds", "_random", "inner")
 
@@ -176,7 +176,7 @@ class Retrying(ForwardingLink):
 
     @property
     def has_key(self) -> bool:
-        """Whether its caller has named a key, which is the same whenever it asks."""
+        """Whether the caller has named a key, which is the same whenever it asks."""
         return self._bounds.key is not None
 
     def check_no_key(self, verb: str) -> None:
@@ -207,13 +207,13 @@ class Retrying(ForwardingLink):
 
 
 def found_link(link: Any) -> Any:
-    """Return the link that another leads to: that which asks once, and of a name that which was found."""
+    """Return the link behind another: the one that asks once, and for a name the one that was found."""
     look = getattr(link, "look", None)
     return link if look is None else look() or link
 
 
 def _repeatable(link: Any, key: str) -> bool:
-    """Return whether a repeat has no further effect: by the far link, or near by the operations."""
+    """Return whether a repeat has no further effect: as the far link says, or the near operations."""
     found = found_link(link)
     own = getattr(found, "repeatable", None)
     if own is not None:
@@ -231,9 +231,9 @@ def _near_operation(found: Any, key: str) -> Any:
 
 
 def acts_again(link: Any, key: str) -> bool:
-    """Return whether a request has a further effect if it comes again in another life of who sends it.
+    """Return whether a request has a further effect if it comes again in another life of its sender.
 
-    Not one that is safe or idempotent, has a key in its ref, or gets one of what sends it (`completed_by`).
+    It has none if it is safe or idempotent, has a key in its ref, or gets one by `completed_by`.
     """
     if key[:1] in NO_ACTIONS or (isinstance(link, Retrying) and link.has_key):
         return False
@@ -263,7 +263,7 @@ def _ask_by_key(
 
 
 def _is_near(found: Any) -> bool:
-    """Return whether it is the slot of one agent of this node."""
+    """Return whether a link is the slot of one agent of this node."""
     return hasattr(found, "output_gate")
 
 

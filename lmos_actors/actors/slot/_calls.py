@@ -46,7 +46,7 @@ class LocalCall(Envelope):
         "feed", "principal", "reason", "sources", "stood_in_line",
     )  # fmt: skip
 
-    holds_sender = False  # that waits only in `result` and the like
+    holds_sender = False  # the sender waits only in `result` and the like
 
     def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         super().__init__(slot, op, args, sender)
@@ -127,7 +127,7 @@ class LocalCall(Envelope):
         return self.feed
 
     def held_sources(self) -> tuple[trio.lowlevel.Task, ...]:
-        """Return the tasks whose sources wait until the handler takes an item; not before its run."""
+        """Return the tasks whose sources wait until the handler takes an item; none before its run."""
         if self.sources is None or self._done or self.phase != RUNNING:
             return ()
         return tuple(self.sources.parked())
@@ -171,7 +171,7 @@ class LocalCall(Envelope):
 
     @enable_ki_protection
     def leave(self) -> None:
-        """The consumer is gone."""
+        """Take note that the consumer is gone."""
         if not self._done and self.slot.withdraw(self):
             self.fail(ActionCancelled("the consumer left"))
 
@@ -201,7 +201,7 @@ def with_sources(call: LocalCall, args: tuple[Any, ...]) -> CallSources:
 async def ask_with_sources(
     slot: Any, op: Operation, args: tuple[Any, ...], sender: Any, seconds: float | None
 ) -> Any:
-    """Have a run with input streams carried out, and iterate their sources in this task until it is over."""
+    """Ask for a run with input streams, and iterate their sources in this task until it is over."""
     call = LocalCall(slot, op, args, sender)
     sources = with_sources(call, args)
     try:
@@ -263,7 +263,7 @@ class LocalStream(LocalCall):
 
     @property
     def held_up(self) -> bool:
-        """The run waits for its consumer to take items."""
+        """Whether the run waits for its consumer to take items."""
         return self._room is not None
 
     @property

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Departure:
     """A message that is sent later; it stands for the turn that would send it then.
 
-    With an operation, `args` are checked for it already.
+    If it has an operation, its `args` are checked already.
     """
 
     __slots__ = ("_args", "_key", "_kwargs", "_link", "_op", "_sender", "timer", "trace")
@@ -50,7 +50,7 @@ class Departure:
     def planned(
         cls, sender: Any, link: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Departure:
-        """Check the arguments, as far as it is known what they must be, and copy them.
+        """Check the arguments, as far as their types are known, and copy them.
 
         Raises InvalidInput, NotFound, NotAllowed.
         """
@@ -84,7 +84,7 @@ class Departure:
             self._sender.output_gate.hold(self)
 
     def release(self) -> None:
-        """Send it now; what is refused is a dead letter, as no code is left to see the error."""
+        """Send it now; a refused message is a dead letter, as no code is left to see the error."""
         sender, link, key = self._sender, self._link, self._key
         checked = self._kwargs is CHECKED
         turns = sender.turns

@@ -173,7 +173,7 @@ class LifespanTask:
             await self._wait_here()
 
     def runs_ended(self) -> None:
-        """The last run has unwound, or the last child has ended."""
+        """Take note that the last run has unwound, or the last child has ended."""
         self._finished_runs = True
         self._wake()
 
@@ -184,7 +184,7 @@ class LifespanTask:
             self.scope.cancel("the agent was stopped at once")
 
     def abandon(self) -> None:
-        """Cancel the entering of the lifespan: the agent has been ended before it was opened."""
+        """Cancel the entering of the lifespan: the agent has ended before it was opened."""
         if not self._entered:
             self.scope.cancel("the agent has ended before it was entered")
 
@@ -293,7 +293,7 @@ def _without_cancelled(exc: BaseException) -> BaseException | None:
 
 
 def _without(exc: BaseException, known: BaseException | None) -> BaseException | None:
-    """Take the crash that the lifespan was shown out of what it raised: alone, or in groups of nurseries."""
+    """Take the crash that the lifespan was shown out of the error it raised, which may be a group."""
     if exc is known:
         return None
     group = group_of(exc)
@@ -317,7 +317,7 @@ def is_stray(exc: BaseException) -> bool:
 
 
 def _contained(async_fn: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
-    """Return a task's function so that a cancellation that nobody has asked for is a crash.
+    """Wrap a task's function so that a cancellation that nobody has asked for is a crash.
 
     A trio nursery would take it for its own, and cancel all other tasks without a word.
     """
@@ -340,7 +340,7 @@ def _contained(async_fn: Callable[..., Awaitable[object]]) -> Callable[..., Awai
 
 
 def own_task(slot: LivingSlot) -> OwnTask:
-    """Make what stands for a task of an agent that the code that runs now starts."""
+    """Make the record of a task of an agent that the current code starts."""
     run = CURRENT.get()
     request = None
     if run is not None and run.slot is slot:

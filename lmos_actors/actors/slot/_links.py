@@ -40,7 +40,7 @@ def link_agents(slot: Slot, other: Any) -> None:
 
 @enable_ki_protection
 def unlink_agents(slot: Slot, other: Any) -> None:
-    """Take the link away, if there is one."""
+    """Remove the link, if there is one."""
     _check_near(other)
     other.part(slot)
     slot.part(other)
@@ -93,7 +93,7 @@ class Monitor(InternalTurn):
         self._forget()
 
     def begin(self, sinks: SinkTable) -> None:
-        """Listen to the slot that these sinks are of; the runtime's side."""
+        """Listen to the slot of these sinks; the runtime's side."""
         self._sinks = sinks
         sinks.add(MONITORS, self)
         extra = self._watcher.ensure_extra()
@@ -122,7 +122,7 @@ class Monitor(InternalTurn):
         """Do nothing: ends arrive by `push`. See `Sink`; the runtime's side."""
 
     def close(self) -> None:
-        """The monitored agent is gone for good; what has come is still handled. The runtime's side."""
+        """End, as the agent is gone for good; notices so far are still handled. The runtime's side."""
         self._sinks = None
         self._forget()
 

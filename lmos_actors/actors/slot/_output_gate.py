@@ -4,7 +4,7 @@ A turn of a durable agent runs as any other, but what it puts out (its answer, i
 properties, its messages) stays here. When the turn has ended its state is handed to the store, and when the
 store has kept it, the outputs leave, in the order in which they were made. Meanwhile the agent takes its next
 turns; what these put out queues behind. A turn that has changed nothing needs no commit, but its outputs
-still queue behind those that wait, as it may have read what is not kept yet.
+still queue behind those that wait, as it may have read state that is not kept yet.
 
 A run (`async def`) puts out things between its awaits, while its state may be half changed. Its outputs are
 collected in `_open` and sealed as soon as another task runs: then every run of the agent is at an await,
@@ -60,21 +60,21 @@ if TYPE_CHECKING:
     from ..messages._observers import Sink, Sinks
 
 MOST: Final = 1024
-"""Outputs of one agent that may wait for the store."""
+"""The most outputs of one agent that may wait for the store."""
 
 
 class KeptState(Protocol):
     """The state of one agent in the store, as its gate sees it; filled in by persistence."""
 
     def keep(self) -> int:
-        """Hand the present state to the store; return the number of the commit, 0 if nothing has changed.
+        """Hand the present state to the store; return the number of the commit, 0 if nothing changed.
 
-        Numbers grow. The gate's `kept` or `failed` is called for each. Raises what the state's form does.
+        Numbers grow. The gate's `kept` or `failed` is called for each. Raises the errors of the state's form.
         """
         ...
 
     def check(self) -> int:
-        """Have the store check that no other node runs the agent; return the number of that as of a commit.
+        """Have the store check that no other node runs the agent; return a number as of a commit.
 
         0 if there is nothing to check, as the store is this node's alone.
         """
@@ -86,7 +86,7 @@ class KeptState(Protocol):
         ...
 
     def ended(self) -> None:
-        """The incarnation has ended, and all of it has unwound."""
+        """Take note that the incarnation has ended, and all of it has unwound."""
         ...
 
     @property
@@ -101,7 +101,7 @@ class KeptState(Protocol):
 
     @property
     def is_whole_in_runs(self) -> bool:
-        """Whether what is kept is whole at the awaits of runs; else it is kept at the end of a run."""
+        """Whether the state is whole at the awaits of runs; else it is kept at the end of a run."""
         ...
 
     def note(self, fact: object) -> None:
@@ -109,11 +109,11 @@ class KeptState(Protocol):
         ...
 
     def touch(self) -> None:
-        """The timers have changed, so the next `keep` hands them to the store."""
+        """Take note that the timers have changed, so the next `keep` hands them to the store."""
         ...
 
     def forget(self) -> None:
-        """Drop the facts and answers that `keep` has not handed over: the turn they are of has crashed."""
+        """Drop the facts and answers that `keep` has not handed over: their turn has crashed."""
         ...
 
     def keep_soon(self) -> None:
@@ -138,7 +138,7 @@ class Output(Protocol):
         ...
 
     def drop(self, why: str) -> None:
-        """It never leaves, as what it rests on was not kept."""
+        """Drop it: it never leaves, as the state that it rests on was not kept."""
         ...
 
 
@@ -182,11 +182,11 @@ class OutputGate:
         self.slot: GatedSlot = slot
         self.state = state
         self.restored = False  # the present incarnation began with state from the store
-        self._alarm: Timer | None = None  # of a run of which nothing is kept before its end
+        self._alarm: Timer | None = None  # of a run that keeps nothing before its end
         self.timers: Any = None  # its `DurableTimers`, which stand above this file, once it has any
         self._ended = False  # it unwinds, or there is none
-        self._turn: list[Output] | None = None  # of the turn that runs now
-        self._open: list[Output] = []  # of runs, since the state was last looked at
+        self._turn: list[Output] | None = None  # the outputs of the turn that runs now
+        self._open: list[Output] = []  # the outputs of runs since the state was last looked at
         # with the number of the commit they wait for; a list, as an empty deque takes 760 bytes
         self._held: list[tuple[int, list[Output]]] = []
         self._waiting = 0  # outputs in there
@@ -197,7 +197,7 @@ class OutputGate:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits, and nothing is to be kept or on its way to the store."""
+        """Whether nothing waits, and nothing has to be kept or is on its way to the store."""
         held = self._held or self._open or self._turn is not None
         return not (held or self._kept < self._last or self.state.has_changes)
 
@@ -215,14 +215,14 @@ class OutputGate:
     # ---- turns
 
     def begin_turn(self) -> bool:
-        """A turn is about to run: every run of the agent is at an await. False if the agent has died."""
+        """Prepare for a turn: every run of the agent is at an await. Return False if the agent has died."""
         if (self._open or self.state.has_changes) and not self.seal_open():
             return False
         self._turn = []
         return True
 
     def end_turn(self) -> None:
-        """The turn has ended: keep what it changed, or forget what a crashed one has put out.
+        """End a turn: keep its changes, or forget the outputs of a crashed one.
 
         Raises what the form of the state does: a field has a value that is not of its type.
         """
@@ -234,16 +234,16 @@ class OutputGate:
             self._after_change()
 
     def begin(self, *, restored: bool) -> None:
-        """An incarnation begins; `restored`: with state from the store."""
+        """Begin an incarnation; `restored`: with state from the store."""
         self.restored = restored
         self._ended = False
 
     def end(self) -> None:
-        """The incarnation ends: what has been put out since its state was looked at is never seen.
+        """End the incarnation: outputs since its state was last looked at are never seen.
 
-        That is all of a turn that has crashed, and what runs have put out since their last await. From now on
-        nothing is kept: what runs put out while they unwind is never seen either. What lifespans and other
-        tasks of the agent put out, to clean up, leaves after what waits.
+        These are all outputs of a turn that has crashed, and those of runs since their last await. Nothing is
+        kept from now on: outputs of runs that unwind are never seen either. Outputs of lifespans and other
+        tasks of the agent, to clean up, leave after those that wait.
         """
         self._ended = True
         self._turn = None
@@ -253,12 +253,12 @@ class OutputGate:
             output.drop("its incarnation has ended before its state was kept")
 
     def serial_run_began(self, run: Run) -> None:
-        """A run has begun that holds up all others."""
+        """Take note that a run has begun that holds up all others."""
         if not self.state.is_whole_in_runs:
             self._alarm = watch_run(run)
 
     def run_ended(self) -> None:
-        """A run has unwound, so its state may be kept now."""
+        """Take note that a run has unwound, so its state may be kept now."""
         self.state.keep_soon()
         if self._alarm is not None:
             self._alarm.cancel()
@@ -268,7 +268,7 @@ class OutputGate:
 
     @property
     def waits_in_runs(self) -> bool:
-        """Whether requests, items and progress of runs wait for what was changed before them."""
+        """Whether requests, items and progress of runs wait until earlier changes are kept."""
         return self.state.is_whole_in_runs
 
     def note(self, fact: object) -> None:
@@ -280,13 +280,13 @@ class OutputGate:
             self.state.keep_soon()
 
     def touch(self) -> None:
-        """The running code has changed the timers of the agent."""
+        """Take note that the running code has changed the timers of the agent."""
         self.state.touch()
         if self._turn is None:
             self.state.keep_soon()
 
     def hold(self, output: Output) -> None:
-        """Take something that the running code puts out. Raises MailboxFull past `MOST` in one run."""
+        """Take an output of the running code. Raises MailboxFull past `MOST` in one run."""
         if self._turn is not None and self.slot.turns.slot is self.slot:
             self._turn.append(output)
             return
@@ -303,7 +303,7 @@ class OutputGate:
         self.hold(Departure.planned(self.slot, link, key, args, kwargs))
 
     def _hold_late(self, output: Output) -> None:
-        """Take something that is put out while the incarnation unwinds."""
+        """Take an output that comes while the incarnation unwinds."""
         if not isinstance(CURRENT.get(), OwnTask):
             output.drop("its incarnation has ended before its state was kept")
             return
@@ -322,7 +322,7 @@ class OutputGate:
         self._hold_answer(envelope, value, error)
 
     def refuse(self, envelope: Envelope, error: Exception) -> None:
-        """Take the refusal of a message by the present behaviour, which may rest on what is not kept yet."""
+        """Take the refusal of a message by the present behaviour, which may rest on state not kept yet."""
         self._hold_answer(envelope, None, error)
 
     def _hold_answer(self, envelope: Envelope, value: Any, error: Exception | None) -> None:
@@ -337,9 +337,9 @@ class OutputGate:
     # ---- keeping
 
     def seal_open(self) -> bool:
-        """Keep the state as it is now, for what runs have put out; every run must be at an await.
+        """Keep the state as it is now, for the outputs of runs; every run must be at an await.
 
-        False if that ends the agent: a field has a value that is not of its type.
+        Return False if that ends the agent: a field has a value that is not of its type.
         """
         extra = self.slot.extra
         waits_for_run = not self.state.is_whole_in_runs and extra is not None and bool(extra.runs)
@@ -381,9 +381,9 @@ class OutputGate:
 
     @enable_ki_protection
     async def wait_kept(self) -> None:
-        """Wait until what the running run has changed so far is kept. Not for runs of serial classes.
+        """Wait until the changes of the current run are kept. Not for runs of serial classes.
 
-        Of an incarnation that unwinds nothing is kept any more, and nothing is waited for.
+        An incarnation that unwinds keeps nothing any more, so its runs do not wait.
         """
         if self._ended:
             return
@@ -406,7 +406,7 @@ class OutputGate:
 
     @enable_ki_protection
     def kept(self, number: int) -> None:
-        """The commits up to this number are done."""
+        """Take note that the commits up to this number are done."""
         self._kept = number
         self.kept_at = self.slot.rt.entropy.now().timestamp()
         while self._held and self._held[0][0] <= number:
@@ -420,7 +420,7 @@ class OutputGate:
 
     @enable_ki_protection
     def failed(self, why: str) -> None:
-        """A commit has failed: nothing that waits here may leave."""
+        """Take note that a commit has failed: nothing that waits here may leave."""
         self._kept = self._last
         held, self._held, self._waiting = self._held, [], 0
         opened, self._open = self._open, []
@@ -456,7 +456,7 @@ class Answer(msgspec.Struct, eq=False):
 
     @property
     def number(self) -> int | None:
-        """The number of the request in the log; None for one that has left, or has no number."""
+        """The number of the request in the log; None if it has left, or has no number."""
         envelope = self._envelope
         return envelope.trace[0] if envelope.phase == HELD_BACK and envelope.trace is not None else None
 
@@ -482,7 +482,7 @@ class Push:
 
 
 class ToOne:
-    """A value for one listener: that of a property for a new observer, or the progress of a run."""
+    """A value for one listener: a property's for a new observer, or the progress of a run."""
 
     __slots__ = ("_sink", "_value")
 
@@ -499,7 +499,7 @@ class ToOne:
 
 
 class Awaited:
-    """The wait of a run until all that it has changed and put out so far is kept."""
+    """The wait of a run until all its changes and outputs so far are kept."""
 
     __slots__ = ("_is_released", "_task", "_timers")
 

@@ -63,10 +63,10 @@ class Pacing:
         self.holds = 0
         self.seconds = 0.0  # of service for each message
         self.item: Any = None  # out of the queue: it is worked on, or its turn is due
-        self.timer: Timer | None = None  # until the work is done
+        self.timer: Timer | None = None  # fires when the work is done
 
     def holds_back(self) -> bool:
-        """Return whether no turn is to be taken out of the queue now, nor work to be begun."""
+        """Return whether no turn may be taken out of the queue now, and no work may begin."""
         slot = self._slot
         if self.timer is not None:
             slot.gate = WORKING
@@ -82,7 +82,7 @@ class Pacing:
         return True
 
     def take(self, item: Any) -> None:
-        """Queue a message that has been accepted, of an agent with an empty queue, and go on."""
+        """Queue an accepted message of an agent with an empty queue, and go on."""
         slot = self._slot
         if not self.seconds or self.timer is not None or self.item is not None or self.holds:
             slot.queue = [item]
@@ -99,7 +99,7 @@ class Pacing:
             self._work_on(item)
 
     def take_turn(self, turn: InternalTurn) -> None:
-        """Do the same with a turn of a timer that fires once."""
+        """Do as `take` with a turn of a timer that fires once."""
         slot = self._slot
         if not self.seconds or self.timer is not None or self.item is not None or self.holds:
             slot.queue = [turn]
@@ -171,7 +171,7 @@ class Pacing:
                 slot.resume()
 
     def take_finished_work(self) -> list[Any]:
-        """Take the message that the agent has worked on, for its turn; none if it was withdrawn."""
+        """Take the message that the agent has worked on, for its turn; None if it was withdrawn."""
         self._slot.gate = BUSY
         item = self.return_item()
         return [] if item is None else [item]

@@ -1,7 +1,7 @@
-"""The clock of an agent that is not that of its world: its date is off, or it goes faster or slower.
+"""The clock of an agent that differs from its world's: its date is off, or it goes faster or slower.
 
-It belongs to the agent's place in the tree, over all its incarnations. The date is what `Agent.now` returns,
-and what durable timers are kept by; the rate is that of timers that begin from then on. Waits of a run, such
+It belongs to the agent's place in the tree, over all its incarnations. `Agent.now` returns its date, and
+durable timers are kept by it; timers that begin from then on go by its rate. Waits of a run, such
 as `trio.sleep`, and deadlines of requests go by the clock of the world. An agent whose clock is right has no
 `SkewedClock`.
 """
@@ -28,7 +28,7 @@ class ClockedSlot(Protocol):
 
 
 class SkewedClock:
-    """The sum of what makes the clock of one agent wrong."""
+    """The sum of the skews that make the clock of one agent wrong."""
 
     __slots__ = ("_skews", "rate")
 
@@ -38,7 +38,7 @@ class SkewedClock:
         """Seconds that pass on it in one second of the world."""
 
     def add(self, skew: float, rate: float) -> object:
-        """Put it ahead by some seconds, and let it go at another rate from now on; return what to remove."""
+        """Put it ahead by some seconds, at another rate from now on; return the skew to remove."""
         mark = object()
         self._skews[mark] = (skew, rate, trio.current_time())
         self._set_rate()
@@ -54,7 +54,7 @@ class SkewedClock:
         self.rate = math.prod(sorted(rate for _, rate, _ in self._skews.values()))
 
     def ahead(self) -> float:
-        """Return the seconds by which its date is ahead of that of the world."""
+        """Return the seconds by which its date is ahead of the world's."""
         now = trio.current_time()
         return sum(skew + (now - since) * (rate - 1) for skew, rate, since in self._skews.values())
 
@@ -69,7 +69,7 @@ def date_of(slot: ClockedSlot) -> datetime:
 
 
 def world_seconds(slot: ClockedSlot, seconds: float) -> float:
-    """Return the seconds of the world in which so many pass by the clock of an agent."""
+    """Return the seconds of the world in which `seconds` pass by the clock of an agent."""
     extra = slot.extra
     if extra is None or extra.clock is None:
         return seconds
@@ -78,7 +78,7 @@ def world_seconds(slot: ClockedSlot, seconds: float) -> float:
 
 
 def clock_seconds(slot: ClockedSlot, seconds: float) -> float:
-    """Return the seconds that pass by the clock of an agent in so many of the world."""
+    """Return the seconds that pass by the clock of an agent in `seconds` of the world."""
     extra = slot.extra
     if extra is None or extra.clock is None:
         return seconds

@@ -166,7 +166,7 @@ NO_MAIL: Final[Any] = ()  # the queue of an agent that waits for mail
 NO_TABLE: Final[dict[str, Any]] = {}  # the operations of a slot without an agent
 SHUT: Final = -1  # as a size: nothing is accepted
 SHARED: Final = 4
-"""Runs of an action at once from which on the last of them is kept for a peer that has none."""
+"""The concurrency from which on the last run of an action is kept for a peer that has none."""
 
 _AT_REST: Final = (IDLE, SERIAL, HELD, QUIET, PAUSED)
 
@@ -194,11 +194,11 @@ class Stash:
     def __init__(self) -> None:
         self.items: dict[int, Any] = {}
         self.up_next: list[Any] = []
-        """Brought back in the turn that runs now: the first to be taken when it ends."""
+        """The messages brought back in the turn that runs now: the first to be taken when it ends."""
         self.changed = False
-        """The turn that runs now has changed the behaviour: what it puts aside is tried again at once."""
+        """Whether the running turn has changed the behaviour: messages it puts aside are tried at once."""
         self.by_run: tuple[Run | OwnTask | None, int] = (None, 0)
-        """The run that has last changed the behaviour, and how many messages its changes brought back."""
+        """The run that changed the behaviour last, and how many messages its changes brought back."""
         self.timer: Timer | None = None
         self.prompt = PromptTurns()
 
@@ -289,7 +289,7 @@ class Extra:
 
 
 class Slot:
-    """One place in the tree, what waits there, and the agent that lives there now.
+    """One place in the tree, with the messages that wait there and the agent that lives there now.
 
     It is the near end of a ref: see `Link`.
     """
@@ -320,7 +320,7 @@ class Slot:
     )  # fmt: skip
 
     traced = False
-    """Messages have traces, or are recorded as well; see `_traced_slot.py`."""
+    """Whether messages have traces, or are recorded as well; see `_traced_slot.py`."""
 
     def __init__(
         self, rt: Runtime, owner: Owner, spec: Any, name: str | int, mailbox: MailboxOptions
@@ -357,7 +357,7 @@ class Slot:
 
     @property
     def path(self) -> str:
-        """Names from the root's children down, joined by slashes."""
+        """The names from the root's children down, joined by slashes."""
         name = self.name
         return self.owner.child_path(name if isinstance(name, str) else self.label)
 
@@ -395,14 +395,14 @@ class Slot:
         return extra
 
     def ensure_run_tables(self) -> Extra:
-        """Return the same with its tables of runs and of those in line, made at the first call."""
+        """Return the same with its tables of runs and of lines for runs, made at the first call."""
         extra = self.extra or self.ensure_extra()
         if extra.runs is NOT_NEEDED_YET:
             extra.runs, extra.active, extra.pending = {}, {}, {}
         return extra
 
     def ensure_outgoing(self) -> dict[OutgoingTell, None]:
-        """Return room for messages of its turns that wait for seats elsewhere."""
+        """Return the messages of its turns that wait for seats elsewhere; the table is made at first use."""
         extra = self.ensure_extra()
         if extra.out is NOT_NEEDED_YET:
             extra.out = {}
@@ -432,7 +432,7 @@ class Slot:
     # ---- accounts
 
     def waiting(self) -> int:
-        """Count what has been accepted and has not begun, from the lists themselves."""
+        """Count the messages that were accepted and have not begun, from the lists themselves."""
         count = sum(not isinstance(m, InternalTurn) for m in self.queue) if self.queue else 0
         if self.extra is not None:
             count += sum(len(line) for line in self.extra.pending.values()) - self.extra.withdrawn
@@ -440,7 +440,7 @@ class Slot:
         return count
 
     def running(self) -> int:
-        """Count what has begun and has not ended."""
+        """Count the messages that have begun and have not ended."""
         extra = self.extra
         if extra is None:
             return 0
@@ -467,7 +467,7 @@ class Slot:
 
     @property
     def restarts(self) -> int:
-        """The number of restarts, without those after it was lost with its machine."""
+        """The number of restarts, not counting those after a loss with its machine."""
         lost = 0 if self.extra is None else self.extra.lives_lost
         return max(0, self.incarnation - 1 - lost)
 
@@ -478,7 +478,7 @@ class Slot:
 
     @property
     def state_name(self) -> str:
-        """Its state as `statistics` has it: `running`, `down`, ..."""
+        """Its state in the words of `statistics`: `running`, `down`, ..."""
         return STATES[self.state]
 
     def mailbox_statistics(self) -> MailboxStatistics:
@@ -493,7 +493,7 @@ class Slot:
         )
 
     def full(self) -> bool:
-        """Return whether a message finds no seat now; false while closed."""
+        """Return whether a message finds no seat now; False while closed."""
         return 0 < self.size <= self.accepted - self.begun
 
     # ---- what a message asks for
@@ -780,7 +780,7 @@ class Slot:
 
     @enable_ki_protection
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Send one way from an agent's turn: what finds no seat holds the agent back.
+        """Send one way from an agent's turn: a message that finds no seat holds the agent back.
 
         So `def` agents feel back-pressure without awaiting: the sender gets no turn until its message has a
         seat.
@@ -822,7 +822,7 @@ class Slot:
         self.rt.dead_letter(str(error), self, sender, key, args)
 
     def send_slowly(self, sender: Any, op: Operation, args: tuple[Any, ...]) -> None:
-        """As `send_from`, where the message is to the sender itself, needs time, or finds no seat."""
+        """Do as `send_from` where the message is to the sender itself, needs time, or finds no seat."""
         op.check_one_way()
         if sender is self and self.state <= DRAINING:
             self._send_own(op, args)
@@ -850,23 +850,23 @@ class Slot:
         self.put(self.own(op, args))
 
     def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
-        """Make what stands in the queue for a message of the agent to itself."""
+        """Make the queue's item for a message of the agent to itself."""
         return SelfMessage((op, args, self))
 
     def take_own_seat(self) -> None:
-        """A message to itself has its reserved seat, or has it again."""
+        """Take note that a message to itself has its reserved seat, or has it again."""
         self.ensure_extra().own += 1
         if self.size > 0:
             self.size += 1  # a seat of its own: it takes none from the others
 
     def free_own_seat(self) -> None:
-        """A message to itself has left its reserved seat."""
+        """Take note that a message to itself has left its reserved seat."""
         self.ensure_extra().own -= 1
         if self.size > 0:
             self.size -= 1
 
     def outgoing_parked(self, held: OutgoingTell) -> None:
-        """A message of this agent's turn waits for a seat elsewhere: no further turn until it has one."""
+        """Hold back further turns: a message of this agent's turn waits for a seat elsewhere."""
         if self.state >= ENDING:  # nothing is left to be held back
             held.holds = None
             return
@@ -878,7 +878,7 @@ class Slot:
             self.gate = HELD
 
     def outgoing_admitted(self, held: OutgoingTell) -> None:
-        """A message of this agent's turn has its seat elsewhere, or needs none any more."""
+        """Take note that a message of this agent's turn has its seat elsewhere, or needs none any more."""
         out = self.ensure_extra().out
         out.pop(held, None)
         if not out and self.gate == HELD:
@@ -1134,7 +1134,7 @@ class Slot:
         return [first() for _ in range(min(BATCH, len(queue)))]
 
     def take_one(self) -> list[Any]:
-        """Take a batch of one item: each turn of a durable agent is kept by itself."""
+        """Take a batch of one item: each turn of a durable agent is kept separately."""
         queue = self.queue
         if len(queue) == 1 and type(queue) is list:
             self.queue = []
@@ -1143,7 +1143,7 @@ class Slot:
         return [queue.popleft()] if queue else []  # what waited may have been withdrawn
 
     def put_back(self, items: list[Any]) -> None:
-        """Put items back that were not taken after all, before all others."""
+        """Put back items that were not handled after all, before all others."""
         if isinstance(self.queue, deque):
             self.queue.extendleft(reversed(items))
         else:
@@ -1168,7 +1168,7 @@ class Slot:
             self.clear_withdrawn()
 
     def clear_withdrawn(self) -> None:
-        """Take the envelopes out that are done."""
+        """Take out the envelopes that are done."""
         before, queue = len(self.queue), self.queue
         self.queue = type(queue)(m for m in queue if not (isinstance(m, Envelope) and m.phase == DONE))
         self.ensure_extra().withdrawn -= before - len(self.queue)  # others may be in the batch in hand
@@ -1212,7 +1212,7 @@ class Slot:
         return True
 
     def _leave_line(self, envelope: Envelope) -> None:
-        """Let a message wait for a seat no more."""
+        """Take a message out of the line for seats."""
         extra = self.ensure_extra()
         if extra.parked is not None:
             extra.parked.pop(envelope, None)
@@ -1409,7 +1409,7 @@ class Slot:
         return agent is not None and bool(agent.__contract__.serial)
 
     def run_began(self, run: Run) -> None:
-        """The handler's first step is about to run: the agent may take turns again."""
+        """Let the agent take turns again: the handler's first step is about to run."""
         extra = self.ensure_extra()
         if extra.handing is run:
             extra.handing = None
@@ -1432,17 +1432,17 @@ class Slot:
             setattr(extra, account, getattr(extra, account) + 1)
 
     def run_cancelled(self, run: Run) -> None:
-        """The coroutine was cancelled; if the run is not settled yet, the node is ending."""
+        """Settle a run whose coroutine was cancelled; if it is not settled yet, the node is ending."""
         run.settle_error(AgentDied("shutdown", started=run.begun, agent=self), "cancelled")
 
     def run_crashed(self, run: Run, exc: BaseException) -> None:
-        """The coroutine raised what it does not declare."""
+        """End the agent by an error that the coroutine raised and does not declare."""
         reason = end_reason(self, exc, run.envelope)
         run.settle_error(AgentDied(str(reason), started=True, agent=self), "handled")
         self.die(reason)
 
     def run_ended(self, run: Run) -> None:
-        """The coroutine has unwound."""
+        """Take note that the coroutine has unwound."""
         extra = self.ensure_extra()
         extra.runs.pop(run, None)
         if extra.handing is run:
@@ -1516,7 +1516,7 @@ class Slot:
             self.rt.circles.look_again(self if envelope is None else envelope)
 
     def stash_inline_ask(self, ask: Ask) -> None:
-        """A turn in its asker's own step puts its message aside: the asker has to wait after all."""
+        """Put aside the message of a turn in its asker's own step: the asker has to wait after all."""
         if self.accepted - self.begun >= self.size:
             self.after_turn()
             self.post(ask)
@@ -1526,7 +1526,7 @@ class Slot:
             self.after_turn()
 
     def stash_run(self, run: Run) -> None:
-        """A run puts its message aside in its first step; its coroutine has ended."""
+        """Put aside the message of a run in its first step; its coroutine has ended."""
         envelope = run.envelope
         if run.settled:
             return
@@ -1546,7 +1546,7 @@ class Slot:
             self.put_aside(envelope)
 
     def restore_stashed(self) -> None:
-        """After a turn: put the messages that it took out of the stash before all others."""
+        """Put the messages that the last turn took out of the stash before all others."""
         extra = self.extra
         if extra is not None and extra.stash is not None:
             stash = extra.stash
@@ -1592,7 +1592,7 @@ class Slot:
                 self._push(extra.sinks, key, value)
 
     def _push(self, sinks: Sinks, key: str, value: Any, copy: Callable[[Any], Any] | None = None) -> None:
-        """Pass a value to the listeners, now or once the state that it comes from is kept."""
+        """Pass a value to the listeners, now or once its state is kept."""
         if self.output_gate is None:
             sinks.push(key, value, copy)
         elif key in sinks.by_key:
@@ -1616,7 +1616,7 @@ class Slot:
             self.output_gate.hold(ToOne(sink, value))
 
     def show_progress(self, sink: Sink, value: Any) -> None:
-        """Pass the progress of a run to its caller; that of a `serial` class does not wait for its state."""
+        """Pass the progress of a run to its caller; in a `serial` class it does not wait for the state."""
         if self.output_gate is None or not self.output_gate.waits_in_runs:
             sink.push(value)
         else:
@@ -1660,7 +1660,7 @@ class Slot:
         self.ctx = None
 
     def keep_timer(self, timer: Timer) -> None:
-        """Have a timer end with this incarnation."""
+        """Let a timer end with this incarnation."""
         if self.state >= ENDING:
             timer.cancel()
             return
@@ -1706,7 +1706,7 @@ class Slot:
     def stop(self, reason: ExitReason, shutdown: float | str) -> bool:
         """Begin to stop; return whether it has ended already.
 
-        `shutdown`: seconds for what waits and runs, `"brutal"` for none, `"infinity"` for no limit.
+        `shutdown`: seconds for open messages and runs, `"brutal"` for none, `"infinity"` for no limit.
         """
         if self.state >= ENDING:
             self._force_stop(shutdown)
@@ -1728,7 +1728,7 @@ class Slot:
 
     @property
     def gone(self) -> bool:
-        """The slot has been emptied for good."""
+        """Whether the slot has been emptied for good."""
         return self.state == GONE
 
     @property
@@ -1738,7 +1738,7 @@ class Slot:
 
     @enable_ki_protection
     def drain(self, reason: ExitReason, seconds: float | None) -> None:
-        """Take nothing new, let what waits and runs be handled, then end; at once when idle."""
+        """Take nothing new, let waiting messages and runs be handled, then end; at once when idle."""
         if self.state >= ENDING:
             return
         if self.gate in (IDLE, TALLIED) and (self.extra is None or not self.extra.runs):
@@ -1772,7 +1772,7 @@ class Slot:
             self._refuse(envelope, AgentUnavailable(self.path, why), why)
 
     def _refuse(self, envelope: Envelope, error: Exception, why: str) -> None:
-        """Fail a message that has waited for a seat; one of a turn, which is over, is a dead letter."""
+        """Fail a message that has waited for a seat; a message of a turn, which is over, is a dead letter."""
         envelope.phase = DONE
         self.ensure_extra().refused += 1
         if isinstance(envelope, OutgoingTell):
@@ -1791,9 +1791,10 @@ class Slot:
         self.rt.crashes.take(self, reason)
 
     def suspend(self) -> None:
-        """End the incarnation of a durable agent whose store fails; that is no end in the supervisor's plan.
+        """End the incarnation of a durable agent whose store fails; for the supervisor that is no end.
 
-        What waits is refused, with the seconds until the store is tried again. Nothing if it ends already.
+        Waiting messages are refused, with the seconds until the store is tried again. Does nothing if the
+        incarnation ends already.
         """
         if self.state >= ENDING:
             return
@@ -1803,8 +1804,8 @@ class Slot:
     def lose_lease(self, error: Exception) -> None:
         """End the incarnation of a durable agent by an error that is no fault of its own.
 
-        It is reported as a crash is, and no end in the supervisor's plan either: a store that is away for a
-        while takes the leases of all agents at once. Nothing if it ends already.
+        It is reported as a crash, and is no end for the supervisor either: a store that is away for a while
+        takes the leases of all agents at once. Does nothing if the incarnation ends already.
         """
         if self.state >= ENDING:
             return
@@ -1908,14 +1909,14 @@ class Slot:
                 self._finish(extra.reason or NORMAL)
 
     def lifespan_ended(self) -> None:
-        """The lifespan has been left."""
+        """Take note that the lifespan has been left."""
         if self.state == ENDING:
             self._maybe_finish()
 
     def children_ended(self, reason: ExitReason | None, raised: Iterable[BaseException]) -> None:
-        """All children have ended; without a reason because they were stopped, or could not start.
+        """Take note that all children have ended; without a reason, they were stopped or could not start.
 
-        A supervisor that gives up is a crash of its agent; one whose work is done ends it.
+        A supervisor that gives up crashes its agent; one whose work is done ends it.
         """
         extra = self.ensure_extra()
         extra.child_supervisor = None
@@ -1934,7 +1935,7 @@ class Slot:
             self.die(ExitReason("error", error=reason.error))
 
     async def undo_start(self, exc: BaseException) -> BaseException:
-        """End what a failed start has begun; return the error, with what was raised meanwhile."""
+        """End the work that a failed start has begun; return the error, with those raised meanwhile."""
         extra = self.ensure_extra()
         reason = SHUTDOWN if is_cancel(exc) else ExitReason("error", error=exc)
         with trio.CancelScope(shield=True):
@@ -2023,7 +2024,7 @@ class Slot:
 
     def remove(self) -> None:
         """Empty the slot for good, as its child spec is gone; old refs then raise NotFound."""
-        if self.state == ENDING:  # something of it still unwinds
+        if self.state == ENDING:  # a part of it still unwinds
             self.ensure_extra().removed = True
         if self.state in (ENDING, GONE):
             return

@@ -49,10 +49,10 @@ def start_now(slot: Slot) -> None:
 
 
 async def start_agent(slot: Slot) -> None:
-    """Start an agent: enter its lifespan, start its children, as it has any. Raises StartFailed.
+    """Start an agent: enter its lifespan and start its children, if it has any. Raises StartFailed.
 
-    It waits only where the agent has one of them. Raises NameTaken for a durable agent at whose key another
-    one runs.
+    It waits only where the agent has one of them. Raises NameTaken for a durable agent if another one runs
+    under its key.
     """
     agent = _make(slot)
     contract = agent.__contract__
@@ -92,7 +92,7 @@ async def _start_waiting(slot: Slot, agent: Any, contract: Contract) -> None:
 def child_supervisor(slot: Slot) -> AgentSupervisor:
     """Return the supervisor of the agent's children, made at the first call.
 
-    Raises WrongState when the agent is ending, and what its `supervises()` raises.
+    Raises WrongState when the agent is ending, and any error of its `supervises()`.
     """
     extra = slot.ensure_extra()
     if extra.child_supervisor is None:
@@ -186,7 +186,7 @@ def _open(slot: Slot, agent: Any) -> None:
     slot.incarnation += 1
     slot.gate = BUSY
     if slot.state != DRAINING:
-        own = slot.extra.own if slot.extra is not None else 0  # what its lifespan has sent to itself
+        own = slot.extra.own if slot.extra is not None else 0  # messages to itself from its lifespan
         slot.size = slot.mailbox.size + own
     contract = agent.__contract__
     if (contract.has_started or contract.periodic) and not _survives_first_turn(slot, agent, contract):

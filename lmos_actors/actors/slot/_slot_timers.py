@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from ._slot import Slot
 
 _NO_TIME: Final = TimerHeap()
-"""In place of the heap of a timer that is due at once: it stays empty."""
+"""Stands in for the heap of a timer that is due at once; it stays empty."""
 
 
 @enable_ki_protection
 def turn_after(slot: Slot, seconds: float, fn: Callable[..., None], args: tuple[Any, ...]) -> Timer:
-    """Have a turn run `seconds` from now, while this incarnation lives."""
+    """Run a turn `seconds` from now, while this incarnation lives."""
     agent = slot.agent
     if agent is not None and agent.__contract__.options.history:
         fn = kept_turn(agent, fn)
@@ -48,7 +48,7 @@ def turn_after(slot: Slot, seconds: float, fn: Callable[..., None], args: tuple[
 
 
 def _turn_promptly(slot: Slot, due: _Due) -> Timer:
-    """Have a turn run before all messages that were not taken yet, as `gen_statem` does at a time of 0."""
+    """Run a turn before all messages that were not taken yet, as `gen_statem` does at a time of 0."""
     due.timer = timer = Timer(trio.current_time(), due.fire, _NO_TIME)
     stash = slot.ensure_stash()
     slot.keep_timer(timer)
@@ -67,10 +67,10 @@ def _turn_promptly(slot: Slot, due: _Due) -> Timer:
 def send_after(
     slot: Slot, seconds: float, link: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Timer:
-    """Have a message sent `seconds` from now, as a turn that sends it then, while this incarnation lives.
+    """Send a message `seconds` from now, as a turn would send it, while this incarnation lives.
 
-    Where the agent runs near, arguments are checked now: InvalidInput, NotFound. What is refused when it
-    is sent is a dead letter, as no code is left to see the error.
+    Where the agent runs near, arguments are checked now: InvalidInput, NotFound. A message that is refused
+    when it is sent is a dead letter, as no code is left to see the error.
     """
     delayed = Departure.planned(slot, link, key, args, kwargs)
     delayed.timer = timer = slot.rt.timers.call_after(world_seconds(slot, seconds), delayed.fire)
@@ -79,7 +79,7 @@ def send_after(
 
 
 def run_every(slot: Slot, when: float, seconds: float, firing: PeriodicTurn) -> None:
-    """Have a turn run at `when` and every so many seconds, by the clock of the agent, after it."""
+    """Run a turn at `when` and every `seconds` after it, by the clock of the agent."""
 
     def fire() -> None:
         timer.leave()
@@ -96,7 +96,7 @@ def run_every(slot: Slot, when: float, seconds: float, firing: PeriodicTurn) -> 
 
 
 def next_turns(slot: Slot, most: int) -> list[tuple[float, str]]:
-    """Return the pending timers of an agent, the newest first: the instant of each, and what it does then."""
+    """Return the pending timers of an agent, the newest first: the instant and the title of each."""
     pending = () if slot.extra is None else timers_of(slot.extra)
     return [(timer.when, _title(timer.callback)) for timer in islice(pending, most)]
 
@@ -116,7 +116,7 @@ def _title(callback: Any) -> str:
 
 
 class _Due(PromptTurn):
-    """A turn of a timer that has its time; it stands in the queue from then on."""
+    """The turn of a timer; it stands in the queue from its time on."""
 
     __slots__ = ()
 

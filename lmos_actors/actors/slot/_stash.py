@@ -44,7 +44,7 @@ def check_stash(slot: Slot) -> None:
 
 @enable_ki_protection
 def unstash(slot: Slot) -> int:
-    """Bring back what was put aside: it comes first, in order. Return how many messages that are."""
+    """Bring back the messages that were put aside, first and in order; return how many they are."""
     extra = slot.extra
     if extra is None or extra.stash is None or not extra.stash.items:
         return 0
@@ -65,7 +65,7 @@ def unstash(slot: Slot) -> int:
 
 @enable_ki_protection
 def behaviour_changed(slot: Slot) -> None:
-    """End the timer of the last behaviour, and try again what was postponed in it."""
+    """End the timer of the last behaviour, and try the messages again that were postponed in it."""
     stash = slot.ensure_stash()
     _end_state_timeout(slot)
     if slot.turns.slot is slot:
@@ -78,7 +78,7 @@ def behaviour_changed(slot: Slot) -> None:
 
 
 def state_timeout(slot: Slot, seconds: float, fn: Callable[[], None]) -> Timer:
-    """Have a turn run `seconds` from now if the behaviour is still the same, replacing an earlier one."""
+    """Run a turn `seconds` from now if the behaviour is still the same, replacing an earlier one."""
     stash = slot.ensure_stash()
     _end_state_timeout(slot)
 
@@ -100,5 +100,5 @@ def _end_state_timeout(slot: Slot) -> None:
 
 
 def _is_first_step(run: Run | OwnTask) -> bool:
-    """Return whether the code that runs now is the run's, and nothing else has run since it began."""
+    """Return whether the current code is the run's, and nothing else has run since it began."""
     return current_task().custom_sleep_data is run  # trio empties it whenever the task is woken

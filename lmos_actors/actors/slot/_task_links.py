@@ -1,7 +1,7 @@
 """The links of a task's block with an agent, and the exit signals that go round between linked lives.
 
-As in OTP, a link joins two lives: those of two agents' incarnations (`_links.py`), or of an incarnation and
-a task's block (`TaskLink`). When one of them has ended and unwound, an exit signal with its reason goes to
+As in OTP, a link joins two lives: two agents' incarnations (`_links.py`), or an incarnation and a task's
+block (`TaskLink`). When one of them has ended and unwound, an exit signal with its reason goes to
 the other. Any reason but `normal` ends that one too, at once and with the same reason; an agent whose class
 has `trap_exits=True` gets a turn of `on_exit` instead, for `normal` as well.
 
@@ -36,7 +36,7 @@ class LinkPeer(Protocol):
         ...
 
     def exit_signal(self, down: Down) -> None:
-        """The other end is no more. Never blocks, runs nothing of the user's, never raises."""
+        """Take note that the other end is no more. Never blocks, runs no user code, never raises."""
         ...
 
 
@@ -95,7 +95,7 @@ class TaskLink:
             self.scope.cancel(f"linked to {down.agent}, which has ended: {down.reason}")
 
     def left(self, error: BaseException | None) -> None:
-        """Notify the agent that the block was left, by `error` if any. Raises what leaves it instead."""
+        """Notify the agent that the block was left, by `error` if any. Raises the error that replaces it."""
         slot = self._slot
         slot.part(self)
         own = None if error is None else _without(error, lambda leaf: isinstance(leaf, trio.Cancelled))
@@ -108,7 +108,7 @@ class TaskLink:
             carry_signals(slot.rt)
 
     def _ending(self) -> Down | None:
-        """Return the end of an agent that has died and only unwinds, None else; its signal is to come."""
+        """Return the end of an agent that has died and still unwinds, else None; its signal will come."""
         slot, extra = self._slot, self._slot.extra
         if not self._tied or slot.state != ENDING or extra is None or extra.reason is None:
             return None
@@ -124,7 +124,7 @@ def _name_of_task() -> str:
 
 
 def _died(down: Down, error: BaseException | None) -> BaseException:
-    """Make what leaves a block whose agent has died: with what else its body raised, if that is news."""
+    """Make the error that leaves a block whose agent has died, with the body's own error if that is news."""
     died = LinkedAgentDied(down.agent, down.incarnation, down.reason)
     other = None if error is None else _without(error, lambda leaf: _is_same_news(leaf, down))
     if other is None:

@@ -108,7 +108,7 @@ class TracedSlot(Slot):
             self.rt.schedule(self)
 
     def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
-        """As `Slot.own`, in the trace of what runs now."""
+        """As `Slot.own`, in the trace of the current code."""
         made = super().own(op, args)
         made.trace = handed_mark(self.rt)
         return made
@@ -126,7 +126,7 @@ class TracedSlot(Slot):
             raise
 
     def _mark(self, envelope: Envelope) -> None:
-        """Hand a message its trace, unless it came with one, and record it with its number."""
+        """Give a message its trace, unless it came with one, and record it with its number."""
         rt, mark = self.rt, envelope.trace
         if not self.records:
             if mark is None:
@@ -152,7 +152,7 @@ class TracedSlot(Slot):
             rt.instrument.record("sent", self.path, fields)
 
     def note_event(self, name: str, data: Any) -> None:
-        """As `Slot.note_event`, with the trace of the message on behalf of which it is emitted."""
+        """As `Slot.note_event`, with the trace of the message for which it is emitted."""
         mark = current_mark(self.rt) if self.records else None
         if mark is None or not mark[1]:
             super().note_event(name, data)

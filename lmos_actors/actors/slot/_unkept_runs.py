@@ -1,4 +1,4 @@
-"""The warning for runs that stay open while nothing of them is kept.
+"""The warning for runs that stay open while none of their changes are kept.
 
 A durable class that is `serial` and keeps snapshots has its state kept at the end of each run. A crash during
 a long run takes back all that the run has changed, which its author may not expect. So the first such run of
@@ -22,9 +22,9 @@ LONG: Final = 1.0
 
 
 def watch_run(run: Run) -> Timer | None:
-    """Have a run named that is still open after `LONG`; None if another run of its action was.
+    """Warn of a run that is still open after `LONG`; None if another run of its action was named.
 
-    The timer ends with the incarnation. It is to be cancelled when the run ends.
+    The timer ends with the incarnation. Cancel it when the run ends.
     """
     slot = run.slot
     cls = type(cast("object", run.agent))

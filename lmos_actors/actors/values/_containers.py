@@ -1,7 +1,7 @@
 """Arrays, dicts and objects, made of compiled parts.
 
 A container that cannot change, and whose items all passed as they are, passes as it is; any other is made
-anew. Tuples, sets and objects also take what a decoded JSON text holds in their place.
+anew. Tuples, sets and objects also take their form in a decoded JSON text.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _map(tree: types.DictType, compiled: Compile) -> Part:
 
 
 def _key(tree: types.Type, compiled: Compile) -> AnyTake:
-    """Return the taker of keys: those that are numbers may stand as their decimal text, as in JSON."""
+    """Return the taker of keys: numbers may stand as their decimal text, as in JSON."""
     if is_any(tree):
         return SCALARS[types.StrType].take
     part = compiled(tree)
@@ -163,7 +163,7 @@ def _take_unless_unset(take: AnyTake) -> AnyTake:
 
 
 def _hiding(part: Part, secrecy: int) -> Part:
-    """Return the part of a field; where that is secret, its refusals do not speak of the value."""
+    """Return the part of a field; if the field is secret, refusals do not mention the value."""
     return part if secrecy < WHOLE else attrs.evolve(part, take=guarded(part.take))
 
 
@@ -182,7 +182,7 @@ def _field(tree: Any, field: types.Field, compiled: Compile, secrecy: int) -> Fi
 
 
 def _getter(fields: list[Field]) -> Callable[[Any], Iterable[Any]]:
-    """Return what reads all fields at once."""
+    """Return a function that reads all fields at once."""
     names = [field.name for field in fields]
     if len(names) > 1:
         return attrgetter(*names)
@@ -201,7 +201,7 @@ def _typed_dict(tree: types.TypedDictType, compiled: Compile) -> Part:
 
 
 def _members(fields: list[Field]) -> Callable[[dict[Any, Any], str], dict[str, Any]]:
-    """Return what reads the fields of an object out of JSON's, under their names here."""
+    """Return a function that reads fields from a JSON object, and returns them by their names here."""
 
     def take(value: dict[Any, Any], path: str) -> dict[str, Any]:
         taken: dict[str, Any] = {}
@@ -220,7 +220,7 @@ def _members(fields: list[Field]) -> Callable[[dict[Any, Any], str], dict[str, A
 
 
 def _object(tree: types.StructType | types.DataclassType, compiled: Compile) -> Part:
-    """A struct, a dataclass or an attrs class: an instance of just that class, or what JSON has for it."""
+    """A struct, a dataclass or an attrs class: an instance of just that class, or its JSON form."""
     fields = _fields(tree, compiled)
     cls: Any = get_origin(tree.cls) or tree.cls
     frozen, build, read = _is_frozen(cls), _builder(tree, cls), _getter(fields)
@@ -264,7 +264,7 @@ def _tag(tree: types.StructType | types.DataclassType) -> tuple[str, object] | N
 
 
 def _builder(tree: types.Type, cls: Any) -> Callable[[dict[str, Any], str], Any]:
-    """Return what makes an instance of checked fields; a ValueError of a `__post_init__` is a refusal."""
+    """Return a function that makes an instance of checked fields; a `__post_init__` refuses by ValueError."""
 
     def build(taken: dict[str, Any], path: str) -> Any:
         try:
@@ -283,7 +283,7 @@ def _builder(tree: types.Type, cls: Any) -> Callable[[dict[str, Any], str], Any]
 
 
 def _open(tree: types.StructType | types.DataclassType, fields: list[Field]) -> Callable[[Any, str], Any]:
-    """Return what reads an object's fields out of JSON's object."""
+    """Return a function that reads an object's fields from a JSON object."""
     take_members, name, tag = _members(fields), type_name(tree.cls), _tag(tree)
     closed = isinstance(tree, types.StructType) and tree.forbid_unknown_fields
     known = {field.wire for field in fields} | ({tag[0]} if tag else set[str]())
@@ -307,7 +307,7 @@ def _check_tag(tag: tuple[str, object], value: object, path: str) -> None:
 
 
 def _row(tree: types.StructType, fields: list[Field]) -> Callable[[Any, str], Any]:
-    """Return what reads the fields of an array-like struct, after its tag if it has one."""
+    """Return a function that reads the fields of an array-like struct, after its tag if it has one."""
     tag, name = _tag(tree), type_name(tree.cls)
     start = 0 if tag is None else 1
     least = start + sum(field.required for field in fields)

@@ -1,4 +1,4 @@
-"""Values and texts without what is secret in them: `***` stands in its place."""
+"""Values and texts without their secrets: `***` stands in their place."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ._secrets import Secrecy
 
 SHORTEST: Final = 4  # characters: shorter secrets are not looked for in texts
-LONGEST: Final = 4096  # characters of a secret that are looked for; what follows it is cut off
+LONGEST: Final = 4096  # characters of a secret that are looked for; text behind them is cut off
 FORMS: Final = 256  # texts looked for; with more of them no text is shown at all
 LOOKED_AT: Final = 5000  # values looked at for secrets in them, where some are declared
 GLANCED_AT: Final = 10_000  # records and containers looked at, where none are declared
@@ -44,7 +44,7 @@ _KINDS: Final[tuple[Any, ...]] = (*ROWS, *_VIEWS)
 
 
 def conceal(value: Any, secrecy: Secrecy) -> Any:
-    """Return a value, or what may be shown of it: dicts for records, `***` for what is secret."""
+    """Return a value in the form that may be shown: dicts for records, `***` for secrets."""
     if secrecy in (WHOLE, UNREAD):
         return HIDDEN
     if not secrecy:
@@ -65,13 +65,13 @@ def conceal(value: Any, secrecy: Secrecy) -> Any:
 
 
 def conceal_unchecked(value: Any, secrecy: Secrecy) -> Any:
-    """As `conceal`, but for an object in its JSON form, which does not show what is secret in it."""
+    """Do as `conceal` for an object in its JSON form, which does not tell its secrets."""
     is_known = secrecy != PARTS or value is None or members_of(value) is not None
     return conceal(value, secrecy) if is_known else HIDDEN
 
 
 def conceal_all(args: tuple[Any, ...], secrecies: tuple[Secrecy, ...] | None) -> tuple[Any, ...]:
-    """Return the arguments of a message, or what may be shown of each; None: nothing of them is secret."""
+    """Return the arguments of a message in the form that may be shown; None: nothing in them is secret."""
     if secrecies is None:
         return args
     return tuple(conceal(value, secrecy) for value, secrecy in zip(args, secrecies, strict=False))
@@ -88,7 +88,7 @@ def holds_secrets(value: Any) -> bool:
 class Secrets:
     """The secrets found in some values, and texts without them.
 
-    The work is bounded: where more is to be looked for than is looked for, `clean` shows nothing. Where types
+    The work is bounded: past the bound, `clean` shows nothing. Where types
     declare no secrets, there may be records all the same that have some, anywhere. These are looked for
     level by level, those that have some before others, and no value takes more than half of the looks that
     are left, so that a huge one hides nothing in those after it. Where not all could be looked at, `clean`
@@ -98,11 +98,11 @@ class Secrets:
 
     def __init__(self) -> None:
         self._forms: dict[str, None] = {}
-        self._left = LOOKED_AT  # at what is declared to hold secrets
-        self._glances = GLANCED_AT  # at anything else
+        self._left = LOOKED_AT  # looks at values that are declared to hold secrets
+        self._glances = GLANCED_AT  # looks at anything else
         self._scans = SCANNED
         self._is_cut = False
-        self._has_records = False  # with secrets
+        self._has_records = False  # whether there are records with secrets
         self._pattern: re.Pattern[str] | None = None
 
     @property
@@ -116,9 +116,9 @@ class Secrets:
         return max(map(len, self._forms), default=0)
 
     def look(self, value: Any, secrecy: Secrecy = OPEN) -> None:
-        """Find what is secret in a value; one that cannot be looked at counts as too much to look at.
+        """Find the secrets in a value; a value that cannot be looked at counts as too much to look at.
 
-        Where the type declares no secrets, those of records in it are looked for.
+        If the type declares no secrets, look for records with secrets in the value.
         """
         self._has_records = self._has_records or secrecy == PARTS
         try:
@@ -160,7 +160,7 @@ class Secrets:
                 seen[id(item)] = item  # kept, so that no other one gets its id meanwhile
 
     def _inside(self, value: Any) -> list[Any]:
-        """Return what is in a value, but for its secrets, which are kept."""
+        """Return the parts of a value, except its secrets, which are kept here."""
         members = members_of(value)
         if members is None:
             most = self._scans - self._scans // 2
@@ -268,9 +268,9 @@ def field_of(value: Any, name: str) -> Any:
 
 
 def _items(value: Any, most: int | None = None) -> list[Any]:
-    """Return what is in a container of the usual kinds, and in others whose `repr` shows what is in them.
+    """Return the items of a container of the usual kinds, or of another whose `repr` shows its items.
 
-    Of derived classes nothing is called but what their base does. `most`: no more than so many.
+    For derived classes only code of their base is called. `most` bounds the number of items.
     """
     if isinstance(value, MappingProxyType):
         value = dict(value)  # pyright: ignore

@@ -1,7 +1,7 @@
 """Single values and plain JSON data: the leaves of the types that cross between agents.
 
 A taker checks a value and returns what may cross in its place: the value itself where it cannot change. It
-also takes what a decoded JSON text holds in its place. It refuses with `InvalidInput` and a path.
+also takes its form in a decoded JSON text. It refuses with `InvalidInput` and a path.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ AnyTake: TypeAlias = Take[Any]
 class Part:
     """A compiled type.
 
-    `natives` are the classes of the values it takes, `mutable` is what of it can change (empty: nothing),
+    `natives` are the classes of the values it takes, `mutable` names the part that can change (empty: none),
     a value whose class is `exact` needs no look at all, and `tag` is a tagged struct's member and its value.
     """
 
@@ -63,7 +63,7 @@ def wrong(expected: str, value: object, path: str) -> InvalidInput:
 
 
 def inside(bad: InvalidInput | RecursionError, path: str, step: str) -> InvalidInput:
-    """Return where in a container the bad part stands."""
+    """Return the refusal with the place of the bad part in its container."""
     if isinstance(bad, RecursionError):
         return InvalidInput("Nested too deeply", path)
     if bad.path == KEY:
@@ -98,9 +98,9 @@ def convert(value: object, tp: Any, path: str) -> Any:
 
 
 def refuse_foreign(error: BaseException, path: str) -> None:
-    """Raise InvalidInput for what the code of a value's class has raised if it is no `Exception`.
+    """Raise InvalidInput for an error of a value's own class that is no `Exception`.
 
-    Whoever sends such a value ends no more than the request.
+    So the sender of such a value ends no more than its request.
     """
     if not isinstance(error, Exception) and not is_interrupt(error):
         raise InvalidInput(f"{type(error).__name__}: {text_of(error)}", path) from error
@@ -199,7 +199,7 @@ def _always(value: Any) -> bool:
 
 
 def _placed(value: Any) -> bool:
-    """Return whether the text of a time loses nothing; a zone with rules would arrive as an offset."""
+    """Return whether a time loses nothing as text; a zone with rules would arrive as an offset."""
     return value.fold == 0 and (value.tzinfo is None or value.tzinfo is dt.UTC)
 
 

@@ -1,4 +1,4 @@
-"""Values marked secret: where they may be, what is shown in their place, and how they are found in texts.
+"""Values marked secret: where they may be, their stand-ins, and how they are found in texts.
 
 `Secret[T]` is `T` to code that computes with it. Code that shows a value to people (a crash report, a dead
 letter, a record for the instrument, a refusal) asks here first. Two ways lead to a secret: its declared
@@ -44,7 +44,7 @@ OPEN, PARTS, UNREAD, WHOLE = range(4)
 """The secret part of a value of a type: nothing, some fields, all because it is unknown, or all."""
 
 Secrecy: TypeAlias = "int | Mapping[str, int]"
-"""That of a value; of a dict by member for what the runtime itself hands over."""
+"""The secrecy of a value; by member for a dict that the runtime itself hands over."""
 
 ROWS: Final = (list, tuple, set, frozenset, deque)
 MAPS: Final = (dict, OrderedDict, defaultdict)
@@ -65,7 +65,7 @@ Secret: TypeAlias = Annotated[T, _Mark()]
 
 
 def secrecy_of(hint: Any) -> int:
-    """Return how much of a value of that type is secret."""
+    """Return how much is secret in a value of that type."""
     return _secrecy(hint, ())
 
 
@@ -151,7 +151,7 @@ def _known_record(cls: Any) -> tuple[Member, ...] | None:
 
 
 class _NotReadYet(Exception):
-    """Some types of the members of a record class are not known yet."""
+    """Raised while some types of the members of a record class are not known yet."""
 
     def __init__(self, members: tuple[Member, ...]) -> None:
         self.members = members
@@ -180,7 +180,7 @@ def _names(cls: Any) -> list[tuple[str, str, bool]] | None:
 
 
 def is_agent_class(thing: object) -> bool:
-    """Return whether a thing is the class of an agent. No type that the class names is read for it."""
+    """Return whether a thing is an agent class, without reading the types that the class names."""
     return isinstance(thing, type) and any("__contract__" in vars(part) for part in thing.__mro__)
 
 
@@ -211,7 +211,7 @@ def guarded(take: Callable[..., Any], refusal: str = "Not of its declared type, 
 
 
 class Discreet:
-    """A turn whose one argument is secret: that of a follower of a secret event."""
+    """A turn whose one argument is secret, as a follower of a secret event has."""
 
     def __init__(self, fn: Callable[[Any], None], secrecy: int) -> None:
         self.fn = fn

@@ -1,8 +1,8 @@
 """Values that cross between agents: checked against their declared type, sharing nothing that can change.
 
-Each type is compiled once, into a tree of small functions. They take a native value of the type and what a
-decoded JSON text holds in its place alike, so near and far accept the same, and give equal values. What
-cannot change passes as it is; everything else is made anew. A refusal is an `InvalidInput` whose path says
+Each type is compiled once, into a tree of small functions. They take a native value of the type and its form
+in a decoded JSON text alike, so near and far accept the same, and give equal values. Immutable values pass
+as they are; everything else is made anew. A refusal is an `InvalidInput` whose path says
 where: `$.city`, `$.items[2]`, `$['two words']`; `$[...]` is some item of a set.
 """
 
@@ -29,8 +29,8 @@ T = TypeVar("T")
 class Shape(Generic[T]):
     """A declared type, compiled.
 
-    `take` checks a value and returns what may cross; it raises InvalidInput, and nothing else but what a
-    `__post_init__` of the user's raises beside ValueError and TypeError. A value whose class is `exact`
+    `take` checks a value and returns the one that may cross; it raises InvalidInput, and any error of a
+    user's `__post_init__` other than ValueError and TypeError. A value whose class is `exact`
     needs no look. `immutable` is decided for the type as a whole, to its depths, and so is its `secrecy`.
     """
 
@@ -51,7 +51,7 @@ class Shape(Generic[T]):
     def schema(self) -> dict[str, Any]:
         """The TD data schema, made when first asked for; shared, so copy it before changing it.
 
-        What is secret is marked; defaults that are secret, or hold secrets, are not in it.
+        Secrets are marked; defaults that are secret, or hold secrets, are left out.
         """
         if self._schema is None:
             schema = schema_of(self.type, hide_default=_hides_default, is_secret=_is_secret)
@@ -90,7 +90,7 @@ def _cached(tp: Any) -> Shape[Any]:
 
 
 def check_property_type(tp: Any, where: str) -> None:
-    """Refuse a property's type of which anything can change in place. Raises SchemaError (a TypeError)."""
+    """Refuse a property's type if any part can change in place. Raises SchemaError (a TypeError)."""
     shape = shape_of(tp)
     if shape.mutable:
         raise SchemaError(f"{where}: the type of a property must be immutable: {shape.mutable}")
@@ -173,7 +173,7 @@ def _by_class(parts: list[Part]) -> dict[type, AnyTake]:
 
 
 def _near(natives: dict[type, AnyTake], value: object) -> AnyTake | None:
-    """Find the alternative for a value of a derived class; an enum's member counts as what it stands for."""
+    """Find the alternative for a value of a derived class; an enum's member counts as its value."""
     if isinstance(value, bool):
         return None
     plain = value.value if isinstance(value, Enum) else value
