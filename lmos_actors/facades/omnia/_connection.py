@@ -325,7 +325,10 @@ class OmniaConnection:
             if is_gone and not is_new and self._begins_with_file(event):
                 await self._turn(event, session_id, is_new=True)
             elif is_gone and not is_new and not self._context.options.strict_sessions:
-                await self._in_new_session(event)
+                # the client learns from the turn that it goes on in another session
+                self.wire.adopt(self._context.rt.entropy.new_id())
+                turn.session_id = self.wire.session_id
+                await self._turn(event, self.wire.session_id, is_new=True)
             else:
                 turn.fail(*fault_of(error))
 
@@ -337,12 +340,6 @@ class OmniaConnection:
         if uploads.begins(self._link.path, self.principal or "", event.session_id):
             return True
         return not self._context.options.strict_sessions and any(_references(event))
-
-    async def _in_new_session(self, event: MessageReceived) -> None:
-        """Run the turn in a new session, and announce that."""
-        self.wire.adopt(self._context.rt.entropy.new_id())
-        event.turn.session_id = self.wire.session_id
-        await self._turn(event, self.wire.session_id, is_new=True)
 
     async def _stream(self, event: MessageReceived, session_id: str, *, is_new: bool) -> None:
         message, turn = event.message, event.turn
@@ -392,19 +389,16 @@ class OmniaConnection:
             elif self._context.options.shows_tools:
                 turn.show_call(call)
         elif isinstance(item, ToolReturned):
-            self._show_result(turn, item)
+            if item.id in self._asked:
+                turn.give_up(item.id)
+            elif self._context.options.shows_tools:
+                result = UNSET if item.error is not None else item.result
+                turn.show_result(omnia.Outcome(id=item.id, result=result, error=item.error))
         elif isinstance(item, TurnDone):
             turn.done(item.text, parts=_parts(item.parts))
         elif isinstance(item, TurnBegan):
             turn.session_id = item.session
         self.charge()
-
-    def _show_result(self, turn: ServerTurn, item: ToolReturned) -> None:
-        if item.id in self._asked:
-            turn.give_up(item.id)
-        elif self._context.options.shows_tools:
-            result = UNSET if item.error is not None else item.result
-            turn.show_result(omnia.Outcome(id=item.id, result=result, error=item.error))
 
     def has_room(self) -> bool:
         """Return whether the client has taken most of the sent data, or has left."""

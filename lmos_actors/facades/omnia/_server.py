@@ -132,14 +132,21 @@ class OmniaServer(NodeService):
     def _decided(self, upgrade: Upgrade) -> Accept | Refuse | None:
         query = parse_qs(upgrade.query)
         name = agent_named(upgrade.path, query)
-        if name is None and not self._is_root(upgrade.path):
+        roots = ROOTS if self.options.only else ("/",)
+        if name is None and upgrade.path not in roots:
             return None
         admission = self._admitted(upgrade)
         if isinstance(admission, Refusal):
             return Refuse(admission.status, admission.reason, admission.headers)
-        found = self._only_agent() if name is None else self._exposure.named(public_name(name))
-        if name is None and found is None:
-            return Refuse(400, "agent parameter is required") if self.options.only else None
+        if name is not None:
+            found = self._exposure.named(public_name(name))
+        elif self.options.only:
+            return Refuse(400, "agent parameter is required")
+        else:  # the root of a node means its only chat agent
+            chats = [each for each in self._exposure if issubclass(each.cls, ChatAgent)]
+            if len(chats) != 1:
+                return None
+            found = chats[0]
         if found is None or not issubclass(found.cls, ChatAgent) or not self._is_seen(found, admission):
             return Refuse(404, self._nothing(name or "", admission))
         refusal = self._forbidden(found.name, admission)
@@ -150,15 +157,6 @@ class OmniaServer(NodeService):
             return refusal
         serve = partial(self._serve, found=found, admission=admission, query=query)
         return Accept(None, serve, options=self._connection)
-
-    def _is_root(self, path: str) -> bool:
-        return path in ROOTS if self.options.only else path == "/"
-
-    def _only_agent(self) -> Exposed | None:
-        if self.options.only:
-            return None
-        found = [each for each in self._exposure if issubclass(each.cls, ChatAgent)]
-        return found[0] if len(found) == 1 else None
 
     def _admitted(self, upgrade: Upgrade) -> Admission | Refusal | None:
         admission = self._guard.admit(presented_in(upgrade), trio.current_time())

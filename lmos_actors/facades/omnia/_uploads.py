@@ -135,11 +135,12 @@ class Uploads:
         until = now.timestamp() + options.ticket_seconds
         self._announced[file.id] = Announced(file, until, stored)
         self._bytes[owner] += file.size
+        expires = now.fromtimestamp(until, now.tzinfo).isoformat(timespec="milliseconds")
         return UploadTicket(
             upload_id=file.id,
             upload_url=f"{url}/media/upload/{file.id}",
             storage_ref=file.reference,
-            expires_at=_date(now.fromtimestamp(until, now.tzinfo)),
+            expires_at=expires.replace("+00:00", "Z"),
         )
 
     def _check(self, owner: str, order: UploadOrder) -> None:
@@ -293,7 +294,3 @@ class Uploads:
             await trio.lowlevel.checkpoint()
             return work(*args)
         return await trio.to_thread.run_sync(partial(work, *args))
-
-
-def _date(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

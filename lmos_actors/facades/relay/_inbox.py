@@ -37,7 +37,10 @@ class Inbox:
         self._events.append((event, size))
         self._bytes += size
         while len(self._events) > EVENTS or self._bytes > EVENT_BYTES:
-            oldest = next((each for each in self._events if _is_broadcast(each[0])), self._events[0])
+            broadcasts = (
+                each for each in self._events if isinstance(each[0], RelayMessage) and each[0].is_broadcast
+            )
+            oldest = next(broadcasts, self._events[0])
             self._events.remove(oldest)
             self._bytes -= oldest[1]
             self._lost += 1
@@ -63,7 +66,3 @@ class Inbox:
                 raise self._failure
             self._came = trio.Event()
             await self._came.wait()
-
-
-def _is_broadcast(event: RelayEvent) -> bool:
-    return isinstance(event, RelayMessage) and event.is_broadcast

@@ -113,7 +113,11 @@ async def _answer(
         seconds=SECONDS,
         most=MOST,
     )
-    found = _object_in(answer.body)
+    try:
+        received = read_json(answer.body)
+    except (ValueError, RecursionError):
+        received = None
+    found = cast("dict[str, Any]", received) if isinstance(received, dict) else {}
     head = answer.head
     if head.status == 200:
         return found
@@ -124,11 +128,3 @@ async def _answer(
     if isinstance(code, str) and head.status < 500:
         raise ActionFailed({"code": code, "message": message})
     raise ConnectFailed(url, answered(head.status, head.reason, message), status=head.status)
-
-
-def _object_in(body: bytes) -> dict[str, Any]:
-    try:
-        found = read_json(body)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

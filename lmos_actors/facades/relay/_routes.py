@@ -129,17 +129,15 @@ class _RelayRoutes:
             id = named or own
             if id is None:
                 raise _Fault(400, "invalid_agent_id", "the member `agent_id` says whose token")
-            if not await self._revoked(id):
+            try:
+                is_revoked = await self._hub().revoke_token(id)
+            except StoreFailed:
+                raise _Fault(503, "unavailable", "this cannot be kept") from None
+            if not is_revoked:
                 raise _Fault(404, "unknown_agent", "there is no such agent")
             return JSONResponse({"agent_id": id})
         except _Fault as fault:
             return fault.answer
-
-    async def _revoked(self, id: str) -> bool:
-        try:
-            return await self._hub().revoke_token(id)
-        except StoreFailed:
-            raise _Fault(503, "unavailable", "this cannot be kept") from None
 
     # ---- GET
 

@@ -254,7 +254,10 @@ class Relay:
         if self.way == "receipts":
             sent = self._message(targets, payload, type, ref, members)
         elif self.way == "echo":
-            self._hear_itself(targets)
+            if EVERYBODY in targets and not self._hears_itself:
+                # some relays send broadcasts back only to followers of the sender
+                self._hears_itself = True
+                self._queue.append(self._subscription([self.id]))
             data = self._client.message([*targets, self.id], payload, type=type, ref=ref, members=members)
             sent = Sent(data, echo=(type, msgspec.json.decode(msgspec.json.encode(payload))))
         else:
@@ -309,12 +312,6 @@ class Relay:
             self._asked[id] = question
         if question.cancel_at:
             self._cancel(question)
-
-    def _hear_itself(self, targets: list[str]) -> None:
-        """Follow itself, so that broadcasts come back: some relays send them only to followers."""
-        if EVERYBODY in targets and not self._hears_itself:
-            self._hears_itself = True
-            self._queue.append(self._subscription([self.id]))
 
     async def answer(
         self,
