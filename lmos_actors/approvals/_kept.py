@@ -180,10 +180,13 @@ class KeptApprovals:
     async def load(self) -> None:
         """Read all records. Raise StoreFailed."""
         store = self._writer.name
-        found = [
-            Entry(_approval_in(store, key, value), len(value), key)
-            for key, value in await self._writer.records(SPACE)
-        ]
+        found: list[Entry] = []
+        for key, value in await self._writer.records(SPACE):
+            try:
+                approval = msgspec.json.decode(value, type=Approval)
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                raise StoreDamaged(store, f"the record {key!r} in {SPACE!r} is no approval") from None
+            found.append(Entry(approval, len(value), key))
         # `_add` gives a key to the question that is not handed, in any order: clocks may have been set back
         for each in sorted(found, key=lambda entry: (entry.approval.asked, entry.approval.id)):
             self._add(each)
@@ -276,7 +279,8 @@ class KeptApprovals:
         self._make_room(size)
         if self.waiting + self._unkept >= MOST_WAITING or self._bytes + size > MOST_BYTES:
             raise TooMany
-        entry = Entry(question, size, _record_of(question))
+        # older records have no id in their keys, and keep them
+        entry = Entry(question, size, key_of(question.agent, question.key, question.id))
         if question.once:
             self._add(entry)
             return entry

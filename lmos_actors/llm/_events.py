@@ -37,7 +37,10 @@ class EventDecoder:
             self._rest.append(piece)
             return
         if self._saw_cr or b"\r" in piece:
-            piece = self._without_cr(piece)
+            if self._saw_cr and piece.startswith(b"\n"):
+                piece = piece[1:]
+            self._saw_cr = piece.endswith(b"\r")
+            piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         lines = piece.split(b"\n")
         if self._rest:
             if len(lines) == 1:
@@ -78,9 +81,3 @@ class EventDecoder:
         self._head = None if first else head
         self._is_json = first[:1] in (b"{", b"[")
         return head if first else b""
-
-    def _without_cr(self, piece: bytes) -> bytes:
-        if self._saw_cr and piece.startswith(b"\n"):
-            piece = piece[1:]
-        self._saw_cr = piece.endswith(b"\r")
-        return piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")

@@ -96,7 +96,8 @@ class ProviderKey:
         read = source.read()
         lines = [] if read is None else [SecretBytes(line.strip()) for line in read.splitlines()]
         # a value that no header may have would be shown by the error that refuses it
-        self._value = next((line for line in lines if line and _is_printable(line)), None)
+        usable = (line for line in lines if line and line.isascii() and line.decode("ascii").isprintable())
+        self._value = next(usable, None)
 
 
 class _KeyFilter(logging.Filter):
@@ -133,10 +134,6 @@ def hide_keys(key: ProviderKey, packages: Collection[str]) -> None:
             logging.getLogger(name).addFilter(_KEY_FILTER)
 
 
-def _is_printable(line: bytes) -> bool:
-    return line.isascii() and line.decode("ascii").isprintable()
-
-
 class Fields(Protocol):
     """The fields that the clients of all providers have."""
 
@@ -170,7 +167,10 @@ def check_fields(model: Fields) -> None:
     heat: Any = model.temperature
     if heat is not None and not (_is_number(heat) and 0 <= heat <= 2):
         raise ConfigError(f"must be a number from 0 to 2, not {heat!r}", f"{name}.temperature")
-    _check_options(model.options, f"{name}.options")
+    try:
+        msgspec.convert(model.options, dict[str, Any])
+    except msgspec.ValidationError:
+        raise ConfigError("must be a dict of members of requests, by name", f"{name}.options") from None
     try:
         msgspec.convert(model.rename, dict[str, str])
     except msgspec.ValidationError:
@@ -204,13 +204,6 @@ def with_options(body: dict[str, Any], model: Fields, omit: object) -> dict[str,
 def _check_name(value: object, path: str) -> None:
     if not isinstance(value, str) or not value:
         raise ConfigError(f"must be the name of a model, not {value!r}", path)
-
-
-def _check_options(value: object, path: str) -> None:
-    try:
-        msgspec.convert(value, dict[str, Any])
-    except msgspec.ValidationError:
-        raise ConfigError("must be a dict of members of requests, by name", path) from None
 
 
 def _is_number(value: object) -> bool:

@@ -201,7 +201,12 @@ class RequestLimits:
             )
         async with self._line:
             while (wait := self._seconds_until_free(tokens)) > 0:
-                self._check_deadline(wait, deadline)
+                if deadline is not None and wait < inf and trio.current_time() + wait >= deadline:
+                    raise model_failure(
+                        MODEL_BUSY,
+                        f"the limits of this model let it begin in {wait:.1f} s, after its caller's deadline",
+                        retry_after=round(wait, 3),
+                    )
                 self._changed = trio.Event()
                 with trio.move_on_after(wait):
                     await self._changed.wait()
@@ -259,11 +264,3 @@ class RequestLimits:
             if over <= 0:
                 return admission.at + MINUTE
         return 0.0
-
-    def _check_deadline(self, wait: float, deadline: float | None) -> None:
-        if deadline is not None and wait < inf and trio.current_time() + wait >= deadline:
-            raise model_failure(
-                MODEL_BUSY,
-                f"the limits of this model let it begin in {wait:.1f} s, after its caller's deadline",
-                retry_after=round(wait, 3),
-            )

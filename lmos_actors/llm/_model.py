@@ -31,7 +31,7 @@ from ._messages import (
     ToolOffer,
     ToolRequest,
 )
-from ._observed import UNOBSERVED, Unobserved, observed
+from ._observed import UNOBSERVED, observed
 
 MAX_REQUESTS: Final = 4_096
 """Requests of one model at once, those that wait included."""
@@ -101,7 +101,12 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
         """
         request = ModelRequest(messages, instructions, tools or [], answer, max_tokens, temperature)
         tally, limits = Tally(request), self._limits
-        with self._observed(request) as seen:
+        edge, seen = self._place().rt.edge, UNOBSERVED
+        if edge is not None:
+            title, named = type(self).__name__, getattr(self, "model", None)
+            model = named if isinstance(named, str) and named else title
+            seen = observed(edge, self.provider_name or title, model, request, prompts=self.record_prompts)
+        with seen:
             async with (
                 limits.admitted(tally, self._deadline()),
                 aclosing(self.respond(request)) as items,
@@ -112,14 +117,6 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
                     _check(item)
                     tally.take(item)
                     yield item  # noqa: ASYNC119 -- the runtime closes what it runs
-
-    def _observed(self, request: ModelRequest) -> Unobserved:
-        edge, cls = self._place().rt.edge, type(self)
-        if edge is None:
-            return UNOBSERVED
-        named = getattr(self, "model", None)
-        model = named if isinstance(named, str) and named else cls.__name__
-        return observed(edge, self.provider_name or cls.__name__, model, request, prompts=self.record_prompts)
 
     def _deadline(self) -> float | None:
         """Return when the caller of this request gives up, in the clock's seconds, if that is known."""

@@ -148,7 +148,8 @@ def report_of(
     numbers = [int(name) for name in names if re.fullmatch("[3-5][0-9][0-9]", name)]
     number = next(iter(numbers), None) if status is None else status
     label = next((name for name in names if name not in ("", "error")), "") if number is None else number
-    kind = _own_kind(objects) or _kind(names, number)
+    said = (kinds.get(fitted(part.get(name), int)) for part in objects for name, kinds in OWN_NUMBERS.items())
+    kind = next(filter(None, said), None) or _kind(names, number)
     return Report(kind, str(label), _joined(texts), _wait(headers, objects, now))
 
 
@@ -247,11 +248,6 @@ def _joined(texts: Sequence[str]) -> str:
 
 def _letters(name: str) -> str:
     return re.sub("[^a-z]", "", name[:MOST_OF_A_NAME].lower())
-
-
-def _own_kind(objects: Sequence[dict[str, Any]]) -> str | None:
-    said = (kinds.get(fitted(part.get(name), int)) for part in objects for name, kinds in OWN_NUMBERS.items())
-    return next(filter(None, said), None)
 
 
 def _kind(names: Sequence[str], number: int | None) -> str:

@@ -105,7 +105,12 @@ class ToolPieces:
             if piece.id or piece.name or piece.arguments:
                 same_place = self._together[position] if len(self._together) == len(pieces) > 1 else None
                 call = self._found(piece, same_place, first=position == 0)
-                together.append(self._begun(piece, together) if call is None else self._extended(call, piece))
+                if call is None:
+                    together.append(self._begun(piece, together))
+                    continue
+                if piece.index is not None and piece.arguments:
+                    call.settled = piece.index
+                together.append(self._learned(call, piece))
         self._together = together or self._together
 
     def requests(self) -> list[ToolRequest]:
@@ -193,11 +198,6 @@ class ToolPieces:
             raise ValueError(f"it asks for more than {MOST_TOOLS} tools")
         call = _Call()
         self._calls.append(call)
-        return self._learned(call, piece)
-
-    def _extended(self, call: _Call, piece: Piece) -> _Call:
-        if piece.index is not None and piece.arguments:
-            call.settled = piece.index
         return self._learned(call, piece)
 
     def _learned(self, call: _Call, piece: Piece) -> _Call:

@@ -78,7 +78,14 @@ async def embedded(embedding: Embedding, texts: Sequence[str]) -> list[array[flo
     vectors: list[array[float]] = []
     for start in range(0, len(texts), AT_ONCE):
         some = list(texts[start : start + AT_ONCE])
-        vectors += _vectors(await _called(embedding, some), len(some))
+        found = await _called(embedding, some)
+        try:
+            made = [_unit(list(map(float, each))) for each in found]
+        except (TypeError, ValueError, OverflowError):
+            raise EmbeddingFailed("it has returned something else than lists of numbers") from None
+        if len(made) != len(some):
+            raise EmbeddingFailed(f"it has returned {len(made)} vectors for {len(some)} texts")
+        vectors += made
     if len({len(vector) for vector in vectors}) > 1:
         raise EmbeddingFailed("its vectors have different lengths")
     return vectors
@@ -95,16 +102,6 @@ async def _called(embedding: Embedding, texts: list[str]) -> Any:
             raise EmbeddingFailed(f"it has raised {type(error).__name__}") from error
         raise TypeError(f"the function of the embedding {embedding.name!r} is not async")
     raise EmbeddingFailed(f"it has not answered within {embedding.seconds:g} s")
-
-
-def _vectors(found: Any, count: int) -> list[array[float]]:
-    try:
-        vectors = [_unit(list(map(float, each))) for each in found]
-    except (TypeError, ValueError, OverflowError):
-        raise EmbeddingFailed("it has returned something else than lists of numbers") from None
-    if len(vectors) != count:
-        raise EmbeddingFailed(f"it has returned {len(vectors)} vectors for {count} texts")
-    return vectors
 
 
 def _unit(numbers: list[float]) -> array[float]:

@@ -150,7 +150,9 @@ class Memories:
         """
         options = self._options
         asked = _question(query, options.text_bytes)
-        _check_most(most)
+        given: Any = most
+        if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+            raise ValueError(f"most is a whole number above 0, not {given!r}")
         wanted, kept = set(_checked_tags(tags)), self._kept()
         found = await self._found(kept, asked)
         return [_shown(each) for each in found if wanted.issubset(each.kept.tags)][:most]
@@ -238,11 +240,6 @@ def _question(query: Any, most: int) -> str:
     if not isinstance(query, str):
         raise TypeError(f"a question is a text, not {type(query).__name__}")
     return query.encode("utf-8", "replace")[:most].decode(errors="ignore")
-
-
-def _check_most(most: Any) -> None:
-    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
-        raise ValueError(f"most is a whole number above 0, not {most!r}")
 
 
 def _checked_tags(tags: Any) -> tuple[str, ...]:
