@@ -44,7 +44,7 @@ from ._hand_over import (
     pass_on,
     take_over,
 )
-from ._history import files_of, first_kept, messages_of, notes_of, prompt_of, tokens_of, transcript_of
+from ._history import files_of, first_kept, messages_of, notes_of, tokens_of, transcript_of
 from ._memory_tools import MemoryTools, memory_tools
 from ._steps import (
     BACK_AGAIN,
@@ -277,9 +277,15 @@ class ThinkingAgent(ChatAgent):
                 return
         kept.partner = ""
         before = await self._said_before(turn, kept, account, recorded)
-        text = "\n\n".join([each for each in (prompt_of(turn), note_of(turn)) if each])
+        texts = (turn.text, *[part.text for part in turn.parts], note_of(turn))
+        text = "\n\n".join([each for each in texts if each])
         messages = [*before, UserMessage(text, await files_of(turn)), *recorded.messages]
-        await self._say_again(turn, recorded)
+        if self.answer is str:
+            # what the model had said before it asked for tools is part of the answer; nobody hears it now
+            for message in recorded.messages:
+                if isinstance(message, ModelMessage) and message.text:
+                    gap = "\n\n" if turn.answer and not turn.answer[-1].isspace() else ""
+                    await turn.say(gap + message.text)
         while True:
             thought = await self._think(turn, account, recorded, messages, sources, list(over.values()))
             asked = thought.asked
@@ -303,14 +309,6 @@ class ThinkingAgent(ChatAgent):
             recorded.messages += results
             messages += [*thought.messages, *results]
 
-    async def _say_again(self, turn: ChatTurn, recorded: Recorded) -> None:
-        """Put into the answer what the model had said before it asked for tools; nobody hears it now."""
-        if self.answer is str:
-            for message in recorded.messages:
-                if isinstance(message, ModelMessage) and message.text:
-                    gap = "\n\n" if turn.answer and not turn.answer[-1].isspace() else ""
-                    await turn.say(gap + message.text)
-
     async def _record_said(
         self, turn: ChatTurn, account: Account, recorded: Recorded, message: Message
     ) -> None:
@@ -328,13 +326,26 @@ class ThinkingAgent(ChatAgent):
         over: Sequence[HandOver],
     ) -> Thought[Any]:
         back = [BACK] if HANDED_OVER in turn.metadata else []
-        of_client = [_of_client(turn, each) for each in self.client_tools] if turn.has_client_tools else []
+        of_client: list[Tool] = []
+        if turn.has_client_tools:
+            for each in self.client_tools:  # the client of the turn carries their calls out
+                ask = partial(turn.ask_client, each.name)
+                of_client.append(attrs.evolve(each, call=ask, repeatable=False))
+        model, instructions = self._model(), self.instructions_for(turn)
+        tools: list[ToolSource] = [*of_client]
+        for source in sources:
+            if isinstance(source, MemoryTools):
+                tools += memory_tools(turn.memories)
+            elif isinstance(source, McpSource):
+                tools.append(await self._server_of(source))
+            elif not isinstance(source, HandOver):
+                tools.append(source)
         return await think(
-            self._model(),
+            model,
             "",
             history=messages,
-            instructions=self.instructions_for(turn),
-            tools=[*of_client, *[tool for each in sources for tool in await self._tools_of(turn, each)]],
+            instructions=instructions,
+            tools=tools,
             ending=[*(each.tool for each in over), *back],
             answer=self.answer,
             budget=account,
@@ -395,14 +406,6 @@ class ThinkingAgent(ChatAgent):
             messages.insert(0, UserMessage(f"[Summary of what we said before: {kept.summary}]"))
         return messages
 
-    async def _tools_of(self, turn: ChatTurn, source: ToolSource | HandOver) -> Sequence[ToolSource]:
-        """Return the tools of a source that needs this turn or this agent; any other source as it is."""
-        if isinstance(source, HandOver):
-            return ()
-        if isinstance(source, MemoryTools):
-            return memory_tools(turn.memories)
-        return [await self._server_of(source) if isinstance(source, McpSource) else source]
-
     async def _server_of(self, source: McpSource) -> Ref[McpServer]:
         """Return the agent of an MCP server, started if this is the first time. Raises StartFailed."""
         async with self._starting:
@@ -420,11 +423,6 @@ class ThinkingAgent(ChatAgent):
         if self.model is not None:
             return self.model
         return self.find(Model, affordance=Model.generate.name)  # in directories by affordance, not title
-
-
-def _of_client(turn: ChatTurn, tool: Tool) -> Tool:
-    """Return a tool whose calls the client of a turn carries out."""
-    return attrs.evolve(tool, call=partial(turn.ask_client, tool.name), repeatable=False)
 
 
 async def _used(turn: ChatTurn, of_client: Sequence[Tool], tool: Tool, /, **arguments: Any) -> Any:

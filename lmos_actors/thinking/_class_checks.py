@@ -90,7 +90,11 @@ def _check(place: str, name: str, value: Any) -> None:
         if not all(isinstance(each, Tool) for each in given):
             raise TypeError(f'{place} is a tuple of tools, such as (Tool("position", ...),), not {value!r}')
     elif name == "answer":
-        _check_answer(place, value)
+        try:
+            form_of(value)
+        except TypeError as error:
+            words = "is the type of the answers, such as str or a Struct"
+            raise TypeError(f"{place} {words}: {error}") from error.__cause__
     elif name == "model":
         if value is not None and not isinstance(value, Ref):
             raise TypeError(
@@ -122,12 +126,3 @@ def _check_tools(place: str, value: Any) -> None:
             check_source(source)
         except TypeError as error:
             raise TypeError(f"{place}: {error}") from error.__cause__
-
-
-def _check_answer(place: str, value: Any) -> None:
-    try:
-        form_of(value)
-    except TypeError as error:
-        raise TypeError(
-            f"{place} is the type of the answers, such as str or a Struct: {error}"
-        ) from error.__cause__

@@ -145,7 +145,9 @@ async def pass_on(turn: ChatTurn, ref: Ref[Any], session: str | None, reason: st
                 await _listen(turn, items, passed)
         except AgentError as error:
             if passed.said:
-                raise error if isinstance(error, ActionFailed) else _broken_off() from None
+                text = "the agent that answers has broken off"
+                broken_off = ActionFailed({"code": "TOOL_ERROR", "message": text})
+                raise error if isinstance(error, ActionFailed) else broken_off from None
             if isinstance(error, AgentUnavailable) and left and await is_back(ref):
                 continue
             passed.back = f"it cannot answer now ({type(error).__name__})"
@@ -235,10 +237,6 @@ async def _listen(turn: ChatTurn, items: AsyncIterator[Any], passed: PassedOn) -
 def _call_of(item: ToolCalled | ToolReturned | MediaPiece) -> str:
     """Return the id of the call that an item belongs to, empty for none."""
     return "" if isinstance(item, MediaPiece) else item.id
-
-
-def _broken_off() -> ActionFailed:
-    return ActionFailed({"code": "TOOL_ERROR", "message": "the agent that answers has broken off"})
 
 
 async def _embedded(turn: ChatTurn, part: ChatPart) -> ChatPart:

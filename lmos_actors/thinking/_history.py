@@ -64,11 +64,6 @@ def notes_of(messages: Sequence[Message], most: int) -> list[Any]:
             del calls[0]
 
 
-def prompt_of(turn: ChatTurn) -> str:
-    """Return the text of a message and of those of its parts that are text."""
-    return "\n\n".join([text for text in (turn.text, *(part.text for part in turn.parts)) if text])
-
-
 async def files_of(turn: ChatTurn) -> list[ModelFile]:
     """Return the files of a message. Raises ActionFailed: one cannot be read, or they are too large."""
     files: list[ModelFile] = []

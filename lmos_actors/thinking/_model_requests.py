@@ -183,7 +183,11 @@ class ModelAnswer:
         if isinstance(item, ModelEnd):
             self.end = item
         elif isinstance(item, ToolRequest):
-            self._tools.append(self._with_own_id(item))
+            taken = {"", *(each.id for each in self._tools)}
+            if item.id in taken:  # each request of an answer has another id: results refer to it
+                own = next(f"{n}" for n in count() if f"{n}" not in taken)
+                item = msgspec.structs.replace(item, id=own)
+            self._tools.append(item)
         elif isinstance(item, Reasoning):
             self._reasoning.append(item)
         else:
@@ -193,13 +197,6 @@ class ModelAnswer:
                 BUDGET_EXCEEDED, "the answer of the model is longer than the budget allows"
             )
         return True
-
-    def _with_own_id(self, asked: ToolRequest) -> ToolRequest:
-        """Return a request with an id that no other request of the answer has: results refer to it."""
-        taken = {"", *(each.id for each in self._tools)}
-        if asked.id not in taken:
-            return asked
-        return msgspec.structs.replace(asked, id=next(f"{n}" for n in count() if f"{n}" not in taken))
 
     def message(self) -> ModelMessage:
         """Return what has come as a message. If the answer was cut, its last tool request may be cut, too."""

@@ -125,7 +125,7 @@ class ToolCalls:
     ) -> None:
         self._crashes = {tool.agent or tool.name: _Crashes() for tool in tools.values()}
         self._tools = {
-            name: _limited(tool, limits, self._crashes_of(tool), account.clock)
+            name: _limited(tool, limits, self._crashes[tool.agent or tool.name], account.clock)
             for name, tool in tools.items()
         }
         self._account = account
@@ -196,9 +196,6 @@ class ToolCalls:
         again = tool is not None and tool.repeatable
         text = UNKNOWN_REPEATABLE if again else UNKNOWN
         return ToolMessage(request.id, request.name, error=text, unknown=not again)
-
-    def _crashes_of(self, tool: Tool) -> _Crashes:
-        return self._crashes[tool.agent or tool.name]
 
     def _refused(self, request: ToolRequest) -> str | None:
         """Return why a request is not carried out; None if it is to be."""

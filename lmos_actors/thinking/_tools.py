@@ -351,7 +351,9 @@ def _of_agent(ref: Ref[Any], contract: Contract | None) -> Iterator[_Named]:
     for wire, handle in contract.actions.items():
         op = contract.table[wire]
         if op.untyped and op.kind != STREAM:
-            yield _Named(_patient(_untyped_tool(ref, wire, handle), ref), name, foreign=True)
+            # nothing is known of its input, so it takes any object
+            tool = _tool(wire, "", {"type": "object"}, partial(_invoke, ref, handle))
+            yield _Named(_patient(tool, ref), name, foreign=True)
         elif isinstance(handle, Turn | Action) and not op.streams and chats.get(wire) is not handle:
             yield _Named(_patient(tool_of(cast("Any", ref), cast("Any", handle)), ref), name)
 
@@ -396,11 +398,6 @@ def chat_tool(ref: Ref[Any], name: str, contract: Contract) -> Tool:
 
     doc = contract.doc or f"Ask {contract.title}."
     return attrs.evolve(tool_of(ask, name=name), description=doc, agent=str(ref.path))
-
-
-def _untyped_tool(ref: Ref[Any], name: str, handle: Any) -> Tool:
-    """Return the tool for an action of an agent that is known by names alone: it takes any object."""
-    return _tool(name, "", {"type": "object"}, partial(_invoke, ref, handle))
 
 
 async def _invoke(ref: Any, handle: Any, given: Mapping[str, Any]) -> Any:
