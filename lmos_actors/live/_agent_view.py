@@ -95,7 +95,9 @@ class AgentView:
         runs = [] if slot.extra is None else list(islice(slot.extra.runs, RUNS))
         look = Inspection(slot, [*(item for _, item in waiting), *(run.envelope for run in runs)])
         shown = look.messages()
-        self._note_seen([item for _, item in waiting], runs)
+        now, known = trio.current_time(), self._seen
+        seen = [*(item for _, item in waiting), *runs]
+        self._seen = {id(item): known.get(id(item), (item, now)) for item in seen}
         messages = [
             {"place": where, **text, **self._about(item)}
             for (where, item), text in zip(waiting, shown, strict=False)
@@ -104,17 +106,17 @@ class AgentView:
             "fields": look.fields(),
             "mailbox": {**attrs.asdict(slot.mailbox_statistics()), "messages": messages},
             "runs": [
-                {**text, **self._about(run), "settled": run.settled, "stack": _stack(_task_of(run))}
+                {
+                    **text,
+                    **self._about(run),
+                    "settled": run.settled,
+                    "stack": _stack(None if run.runner is None else run.runner.home),
+                }
                 for run, text in zip(runs, shown[len(messages) :], strict=True)
             ],
         }
 
     # ---- what the runtime does not note
-
-    def _note_seen(self, *lists: list[Any]) -> None:
-        now = trio.current_time()
-        known = self._seen
-        self._seen = {id(item): known.get(id(item), (item, now)) for items in lists for item in items}
 
     def _about(self, item: Any) -> State:
         """Return when an item was first seen, its deadline, and the principal that sent it, if any."""
@@ -190,10 +192,6 @@ def _statistics(slot: Slot) -> State:
     for name in ("cancelled", "dropped", "dead_lettered", "refused"):
         found[name] = 0 if extra is None else getattr(extra, name)
     return {**found, "waiting": max(0, slot.accepted - slot.begun), "restarts": slot.restarts}
-
-
-def _task_of(run: Any) -> trio.lowlevel.Task | None:
-    return None if run.runner is None else run.runner.home
 
 
 def _stack(task: trio.lowlevel.Task | None) -> list[str]:

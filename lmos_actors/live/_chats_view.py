@@ -36,17 +36,15 @@ def chats_view(tree: NodeTree, invokes: Sight, _arguments: NoArguments) -> Searc
             return False
         talks = classes.get(cls)
         if talks is None:
-            talks = classes[cls] = _talks(cls)
+            contract = cls.__contract__
+            talks = not contract.options.private and contract.actions.keys() >= ACTIONS
+            classes[cls] = talks
         if not (talks and invokes(slot.path)):
             return False
         found[slot] = cls
         return True
 
     return Search(tree, matches, lambda slot: _row(slot, found[slot]), MOST_ROWS)
-
-
-def _talks(cls: Any) -> bool:
-    return not cls.__contract__.options.private and cls.__contract__.actions.keys() >= ACTIONS
 
 
 def _row(slot: Slot, cls: type[Any]) -> State:

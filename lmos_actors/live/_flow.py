@@ -376,7 +376,12 @@ class FlowView:
                 break
             if self._wants(record):
                 records[str(record.n)] = record.shown()
-        seen = (each for each in flow.edges.items() if self._wants_edge(each[0]))
+        wanted = self._arguments
+        seen = (
+            (edge, count)
+            for edge, count in flow.edges.items()
+            if is_below(edge[1], wanted.paths) and wanted.affordance in (None, edge[2])
+        )
         edges = nlargest(SHOWN_EDGES, seen, key=lambda each: each[1].sent)
         return {
             "records": dict(reversed(records.items())),
@@ -392,10 +397,6 @@ class FlowView:
         if wanted.trace is not None and record.trace != wanted.trace:
             return False
         return wanted.affordance in (None, record.affordance)
-
-    def _wants_edge(self, edge: Edge) -> bool:
-        wanted = self._arguments
-        return is_below(edge[1], wanted.paths) and wanted.affordance in (None, edge[2])
 
 
 def is_below(path: str, places: Container[str]) -> bool:

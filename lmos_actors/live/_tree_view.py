@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from ._survey import Order  # noqa: TC001  (msgspec reads it)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ._merge_patch import State
 
@@ -118,7 +118,12 @@ class TreeView:
         self._first, self._most = arguments.first, arguments.rows
         self._sought = arguments.at
         # the place that is sought is reached as if it were open
-        self._open: Mapping[str, list[str]] = _by_parent([*arguments.open, *filter(None, [arguments.at])])
+        self._open: defaultdict[str, list[str]] = defaultdict(list)
+        """The names of open places, by the path of the place above them."""
+        for path in dict.fromkeys([*arguments.open, *filter(None, [arguments.at])]):
+            above, _, name = path.rpartition("/")
+            if name:
+                self._open[above].append(name)
         self._is_open = arguments.at in arguments.open
 
     def content(self) -> State:
@@ -243,13 +248,3 @@ def top_state(tree: Tree, arguments: TopArguments) -> State:
     found = tree.top(arguments.by)[: arguments.rows]
     rows = {tree.path_of(agent): {**tree.row_of(agent), "most": round(most, 1)} for most, agent in found}
     return {"order": list(rows), "rows": rows, "passes": tree.passes}
-
-
-def _by_parent(paths: list[str]) -> Mapping[str, list[str]]:
-    """Return the names of open places, by the path of the place above them."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for path in dict.fromkeys(paths):
-        above, _, name = path.rpartition("/")
-        if name:
-            found[above].append(name)
-    return found

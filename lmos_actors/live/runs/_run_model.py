@@ -236,21 +236,17 @@ class RunModel:
         id = str(record.id)
         known = self.faults.get(id)
         names = [name for side in record.sides or () for name in side] or [record.agent]
-        if record.fault == "restart":
-            self._node_ends(record.agent)
+        node = record.agent
+        if record.fault == "restart" and node in self.nodes:
+            self.nodes[node] = False
+            self.tree.end_lives(lambda path: self._node_of(path) == node)
+        elif record.fault == "restart" and node == ROOT:  # the one node of a run without a network
+            self.tree.end_lives(lambda path: True)
         if known is not None and known.healed is None and known.at == record.t:
             known.targets = [*known.targets, *names][:MOST_TARGETS]
             return
         self.faults[id] = FaultSeen(id, record.fault, names[:MOST_TARGETS], record.t)
         self.faults.move_to_end(id)
-
-    def _node_ends(self, node: str) -> None:
-        """Note that a node of the network ends, or the one node of a run without a network."""
-        if node in self.nodes:
-            self.nodes[node] = False
-            self.tree.end_lives(lambda path: self._node_of(path) == node)
-        elif node == ROOT:
-            self.tree.end_lives(lambda path: True)
 
     def _healed(self, record: LogRecord) -> None:
         if record.fault == "restart" and record.agent in self.nodes:
