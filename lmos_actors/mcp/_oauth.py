@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable  # noqa: TC003 -- types of fields are read
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import attrs
 
@@ -45,11 +45,21 @@ class McpOAuth:
 
     def __attrs_post_init__(self) -> None:
         for field in ("client_secret", "private_key"):
-            if getattr(self, field) is not None:
-                _check_reference(getattr(self, field), f"McpOAuth.{field}")
+            value = getattr(self, field)
+            if value is None:
+                continue
+            try:
+                Reference.parse(value)
+            except ConfigError as error:
+                raise _wrong(str(error), field) from None
         self._check_who()
         if self.issuer:
-            _check_issuer(self.issuer)
+            try:
+                private = is_private(place_of(self.issuer))
+            except ConfigError as error:
+                raise _wrong(str(error), "issuer") from None
+            if not private:
+                raise _wrong(f"must be a https URL, or one of this machine, not {self.issuer!r}", "issuer")
         if self.auth_method not in ("client_secret_basic", "client_secret_post"):
             raise _wrong('must be "client_secret_basic" or "client_secret_post"', "auth_method")
         if self.ask is not None and self.ask != "approve" and not callable(self.ask):
@@ -78,19 +88,3 @@ class McpOAuth:
 
 def _wrong(text: str, field: str) -> ConfigError:
     return ConfigError(text, f"McpOAuth.{field}")
-
-
-def _check_reference(value: Any, path: str) -> None:
-    try:
-        Reference.parse(value)
-    except ConfigError as error:
-        raise ConfigError(str(error), path) from None
-
-
-def _check_issuer(url: Any) -> None:
-    try:
-        private = is_private(place_of(url))
-    except ConfigError as error:
-        raise _wrong(str(error), "issuer") from None
-    if not private:
-        raise _wrong(f"must be a https URL, or one of this machine, not {url!r}", "issuer")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Contract, Ref
 
-    from ._values import McpContent, McpResult, McpTool
+    from ._values import McpContent, McpTool
 
 _OTHERS: Final = re.compile(r"[^a-zA-Z0-9_-]+")
 
@@ -85,20 +85,16 @@ def _tool_of(server: Ref[McpServer], tool: McpTool) -> Tool:
 
 async def _call(server: Ref[McpServer], name: str, given: Mapping[str, Any]) -> Any:
     try:
-        return plain_result(await server.invoke(McpServer.call, name, dict(given)))
+        result = await server.invoke(McpServer.call, name, dict(given))
+        if result.structured is not None:
+            return result.structured
+        return "\n".join(map(_text_of, result.content))  # texts, and mentions of all other content
     except ActionFailed as error:
         if error.code == NO_ANSWER:
             raise ToolFailed(name, str(error)) from OutcomeUnknown(str(server.path), "it was not answered")
         raise ToolFailed(name, str(error)) from error
     except Exception as error:
         raise ToolFailed(name, f"{type(error).__name__}: {error}") from error
-
-
-def plain_result(result: McpResult) -> Any:
-    """Return a result for a model: its structured part, else its texts, and mentions of all other content."""
-    if result.structured is not None:
-        return result.structured
-    return "\n".join(map(_text_of, result.content))
 
 
 def _text_of(content: McpContent) -> str:

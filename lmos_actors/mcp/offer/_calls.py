@@ -142,26 +142,20 @@ class Call:
 
     async def _take(self, item: Any) -> None:
         if self._tool.kind == "chat":
-            await self._take_of_chat(item)
+            if isinstance(item, TurnBegan):
+                self._session = item.session
+            elif isinstance(item, TurnDone):
+                self._done = item
+            elif isinstance(item, TextChunk) and item.text and item.role == "agent":
+                await self._report(self._counted(), None, item.text[:LONGEST_MESSAGE])
             return
         written = written_value(item)
-        self._weigh(len(written))
-        self._items.append(written)
-        await self._report(self._counted(), None, written.decode()[:LONGEST_MESSAGE])
-
-    async def _take_of_chat(self, item: Any) -> None:
-        if isinstance(item, TurnBegan):
-            self._session = item.session
-        elif isinstance(item, TurnDone):
-            self._done = item
-        elif isinstance(item, TextChunk) and item.text and item.role == "agent":
-            await self._report(self._counted(), None, item.text[:LONGEST_MESSAGE])
-
-    def _weigh(self, size: int) -> None:
-        self._size += size
+        self._size += len(written)
         if self._size > self._most or len(self._items) >= MOST_ITEMS:
             raise ActionCancelled(f"the stream has more than {self._most} bytes or {MOST_ITEMS} items")
-        self._caller.held.add(size)
+        self._caller.held.add(len(written))
+        self._items.append(written)
+        await self._report(self._counted(), None, written.decode()[:LONGEST_MESSAGE])
 
     def _result(self, value: Any) -> CallToolResult:
         tool = self._tool

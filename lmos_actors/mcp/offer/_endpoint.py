@@ -126,9 +126,11 @@ class McpEndpoint(NodeService):
         opens = _begins_session(scope["method"], headers)
         self._begin(scope["method"], exchange.owner, opens=opens)
         answer = _Answer(send, at_once=scope["method"] == "GET")
+        # without the last event's id: events have no ids here, and none is sent again
+        kept = [each for each in scope["headers"] if bytes(each[0]).lower() != _LAST_EVENT]
         try:
             with self._finished(shielded=opens) as limit, _unless_ended():
-                await self._passed_on(_without_replay(scope), receive, answer, headers, exchange)
+                await self._passed_on({**scope, "headers": kept}, receive, answer, headers, exchange)
             if not answer.has_begun and limit.cancelled_caught:
                 text = f"the request was not received and answered within {OPENING_SECONDS:g} s"
                 await _refused(503, text, headers=UNAVAILABLE)(scope, receive, send)
@@ -306,11 +308,6 @@ def _again(body: Message | None, receive: Receive) -> Receive:
         return first.pop() if first else await receive()
 
     return received
-
-
-def _without_replay(scope: Scope) -> Scope:
-    """Return a scope without the last event's id: events have no ids here, and none is sent again."""
-    return {**scope, "headers": [each for each in scope["headers"] if bytes(each[0]).lower() != _LAST_EVENT]}
 
 
 def _exchange(scope: Scope, headers: dict[bytes, bytes]) -> Exchange:

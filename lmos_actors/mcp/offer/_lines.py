@@ -62,14 +62,6 @@ async def serve_lines(
         nursery.cancel_scope.cancel("the client is gone")
 
 
-def _check_id(message: Any) -> None:
-    """Raise ValueError for a request whose id has a wrong type: it would pass as a notification."""
-    if isinstance(message, dict) and "method" in message and "id" in message:
-        number: Any = message["id"]  # pyright: ignore[reportUnknownVariableType]
-        if isinstance(number, bool) or not isinstance(number, str | int):
-            raise ValueError("an id is a text or an integer")
-
-
 def _broken_answer(message: Any) -> JSONRPCError | None:
     """Return the failure of our own request that an unreadable message names, if it names one."""
     members = mapped(message)
@@ -176,7 +168,11 @@ class _Reader(MessageReader):
             await self._writer.complain(PARSE_ERROR, f"the line is not JSON: {error}")
             return None
         try:
-            _check_id(decoded)
+            if isinstance(decoded, dict) and "method" in decoded and "id" in decoded:
+                number: Any = decoded["id"]  # pyright: ignore[reportUnknownVariableType]
+                if isinstance(number, bool) or not isinstance(number, str | int):
+                    # the model would take such a request for a notification
+                    raise ValueError("an id is a text or an integer")
             return jsonrpc_message_adapter.validate_python(decoded, by_name=False)
         except (ValueError, RecursionError):
             await self._writer.complain(INVALID_REQUEST, NO_MESSAGE)
