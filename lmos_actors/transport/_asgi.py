@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import h11
 import trio
-from trio.lowlevel import ParkingLot, checkpoint
+from trio.lowlevel import ParkingLot, checkpoint, checkpoint_if_cancelled
 
 from lmos_actors._core import SMALL, SPENT, weight
 
@@ -285,7 +285,7 @@ class Exchange:
             own = [(bytes(name), bytes(value)) for name, value in headers]
             if self._chunked or not self._whole or self._is_last():
                 own.append(_CLOSE)
-            if not any(name.lower() == b"date" for name, _ in own):
+            if b"date" not in [name.lower() for name, _ in own]:
                 own += self._limits.stamp()
             self._response = h11.Response(status_code=status, headers=own)
             self._empty_answer = self._empty_answer or status in (204, 304)
@@ -293,7 +293,7 @@ class Exchange:
             async with self._writing:
                 more = message.get("more_body", False)
                 await self._send(*self._encoded(self._response, message.get("body", b""), more=more))
-            await checkpoint()
+            await (checkpoint() if more else checkpoint_if_cancelled())  # who streams lets others run
         else:
             raise RuntimeError(f"{kind!r} is not what is to be sent now")
 

@@ -62,6 +62,18 @@ class Head:
     headers: Headers = attrs.field(converter=hide)
     raw: bytes = attrs.field(repr=False)  # the whole of it, its empty line included
     http: h11.Connection = attrs.field(repr=False, eq=False)  # it has read the head, and nothing else
+    length: int = attrs.field(init=False, repr=False, eq=False)
+    """The length of the body in bytes, as the head declares it; 0 without a declaration."""
+    chunked: bool = attrs.field(init=False, repr=False, eq=False)
+    _named: dict[bytes, list[str]] = attrs.field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        named: dict[bytes, list[str]] = {}
+        for name, value in self.headers:
+            named.setdefault(name, []).append(value.decode("ascii"))
+        object.__setattr__(self, "_named", named)
+        object.__setattr__(self, "length", int(named.get(b"content-length", ("0",))[0]))
+        object.__setattr__(self, "chunked", b"transfer-encoding" in named)
 
     @property
     def raw_path(self) -> str:
@@ -77,21 +89,14 @@ class Head:
         return self.target.partition("?")[2]
 
     def values(self, name: bytes) -> list[str]:
-        return [value.decode("ascii") for each, value in self.headers if each == name]
+        return self._named.get(name, [])
 
     def tokens(self, name: bytes) -> list[str]:
         """The elements of a list in headers of that name, spelt as they came."""
-        parts = (part.strip() for value in self.values(name) for part in value.split(","))
+        if name not in self._named:
+            return []
+        parts = (part.strip() for value in self._named[name] for part in value.split(","))
         return [part for part in parts if part]
-
-    @property
-    def length(self) -> int:
-        """The length of the body in bytes, as the head declares it; 0 without a declaration."""
-        return int((self.values(b"content-length") or ["0"])[0])
-
-    @property
-    def chunked(self) -> bool:
-        return bool(self.values(b"transfer-encoding"))
 
 
 def refused_bytes(refused: Refused, more: Headers = (), *, bare: bool = False) -> bytes:
@@ -149,6 +154,8 @@ class HeadReader:
             if self._empty_lines > 4:  # RFC 9112, 2.2 asks for one to be ignored
                 raise malformed("empty lines where a request is expected")
             del self._buffer[:2]
+        if not self._buffer:
+            return None
         end = self._buffer.find(b"\r\n\r\n", max(0, self._checked - 3)) + 4
         whole = end >= 4
         end = end if whole else len(self._buffer)
