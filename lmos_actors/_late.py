@@ -19,6 +19,7 @@ from __future__ import annotations
 import builtins
 import sys
 from _thread import RLock  # not `threading`, which takes time: this file comes before all others
+from types import SimpleNamespace
 
 from ._wings import WingFinder
 
@@ -74,7 +75,7 @@ class late:
         if globals is not self._names:
             return self._import(name, globals, locals, fromlist, level)
         self._modules.update(dict.fromkeys(fromlist, (name, level)))
-        return _Unread()
+        return SimpleNamespace(**dict.fromkeys(fromlist))  # no module: the names are None for the block
 
     def _find(self, name: str) -> object:
         """Import a name of the face. Raise AttributeError if the face has no such name."""
@@ -108,13 +109,6 @@ def _value_in(module: str, name: str) -> object:
         return getattr(import_module(module), name, None)
     except ImportError:
         return None  # its wing is away
-
-
-class _Unread:
-    """A module that has not been imported: any name of it is bound to None until the block ends."""
-
-    def __getattr__(self, name: str) -> None:
-        return None
 
 
 sys.meta_path.append(WingFinder)

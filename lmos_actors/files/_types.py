@@ -64,14 +64,12 @@ class Tag:
 @cache
 def fields_of(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
     """Return the keys of a struct, in order."""
-    return tuple(
-        Field(field.name, field.encode_name, field.type, field.required, _is_left_out(field))
-        for field in msgspec.structs.fields(struct)
-    )
-
-
-def _is_left_out(field: msgspec.structs.FieldInfo) -> bool:
-    return field.default is None and not any(is_open(part) for part in branches(field.type))
+    found: list[Field] = []
+    for field in msgspec.structs.fields(struct):
+        holds_null = [part for part in branches(field.type) if is_open(part)]
+        is_left_out = field.default is None and not holds_null
+        found.append(Field(field.name, field.encode_name, field.type, field.required, is_left_out))
+    return tuple(found)
 
 
 @cache
@@ -102,7 +100,7 @@ def branches(declared: Any) -> tuple[Any, ...]:
     inner, notes = split(declared)
     if get_origin(inner) in (Union, types.UnionType):
         found = [leaf for member in get_args(inner) for leaf in branches(member)]
-        return tuple(leaf for leaf in found if leaf is not msgspec.UnsetType)
+        return tuple([leaf for leaf in found if leaf is not msgspec.UnsetType])
     return (declared,) if notes else (inner,)
 
 

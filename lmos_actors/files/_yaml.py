@@ -134,7 +134,8 @@ class _Reader:
                 start, f"aliases (*{event.anchor}) are not supported, write the value out", end
             )
             return None
-        self._refuse_anchor_and_tag(event, start)
+        if event.anchor is not None or event.tag is not None:
+            self._refuse_anchor_and_tag(event, start)
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(path)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -159,7 +160,8 @@ class _Reader:
             start, end = event.start_mark.index, event.end_mark.index
             if not isinstance(event, yaml.ScalarEvent):
                 raise Unreadable(start, "a key is text, not a list, mapping or alias", end)
-            self._refuse_anchor_and_tag(event, start)
+            if event.anchor is not None or event.tag is not None:
+                self._refuse_anchor_and_tag(event, start)
             if event.value == "<<" and event.style in (None, ""):
                 self.tree.add_mistake(start, "merge keys (<<) are not supported, write the keys out", end)
             name = self.tree.text(event.value, start)

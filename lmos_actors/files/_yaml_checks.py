@@ -108,7 +108,8 @@ class _Checks:
                 self._block(event, start)
             return
         if self.last or not self.flow:
-            self._lines(start, end)
+            if event.end_mark.line > event.start_mark.line:
+                self._lines(start, end)
         elif event.value == "-":
             raise Unreadable(start, 'put "-" in quotes', end)
         elif (colon := self.text.find(":?", start, end)) >= 0:

@@ -293,7 +293,10 @@ class Exchange:
             async with self._writing:
                 more = message.get("more_body", False)
                 await self._send(*self._encoded(self._response, message.get("body", b""), more=more))
-            await (checkpoint() if more else checkpoint_if_cancelled())  # who streams lets others run
+            if more:
+                await checkpoint()  # an application that streams lets others run
+            else:
+                await checkpoint_if_cancelled()
         else:
             raise RuntimeError(f"{kind!r} is not what is to be sent now")
 

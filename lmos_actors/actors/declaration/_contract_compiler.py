@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from ..values import Shape
 
+_HANDLES: Final = (Property, Event, Turn, Action, StreamAction)
 _KINDS: Final = ((Turn, TURN), (Action, RUN), (StreamAction, STREAM))
 _RENAMES: Final = (None, "camel")
 
@@ -76,8 +77,13 @@ def compile_contract(
     contract.serial = bool(options.serial)
     contract.mailbox = mailbox
     compiler = _Compiler(cls, contract, rename, reserved, is_last=is_last)
-    for name in dict.fromkeys(name for part in reversed(cls.__mro__) for name in vars(part)):
-        compiler.member(name, inspect.getattr_static(cls, name))
+    declarers: dict[str, type] = {}  # the nearest of each name
+    for part in reversed(cls.__mro__):
+        declarers.update(dict.fromkeys(vars(part), part))
+    for name, declarer in declarers.items():
+        value = vars(declarer)[name]
+        if declarer is cls or isinstance(value, _HANDLES) or hasattr(value, "__lmos_every__"):
+            compiler.member(name, value, declarer)
     compiler.whole_object()
     contract.answers = _answering(cls.__name__, contract)
     # which fields are secret, or may be as their types are unknown
@@ -159,13 +165,12 @@ class _Compiler:
         self.rename = self.own_rename = rename
         self.reserved = reserved
 
-    def member(self, name: str, value: Any) -> None:
+    def member(self, name: str, value: Any, declarer: type) -> None:
         """Compile one member of the class, if it is an affordance or a periodic turn."""
         # an inherited one keeps the name it has: the base's handle is the same object
-        declarer = next(part for part in self.cls.__mro__ if name in vars(part))
         contract = outline_of(declarer) if declarer is not self.cls else None
         self.rename = self.own_rename if contract is None else contract.rename
-        if isinstance(value, (Property, Event, Turn, Action, StreamAction)):
+        if isinstance(value, _HANDLES):
             if name in self.reserved:
                 raise TypeError(f"{self.cls.__name__}.{name}: the name is the agent's own, choose another")
             self._affordance(name, value)  # pyright: ignore[reportUnknownArgumentType]

@@ -96,7 +96,7 @@ def _secrecy(hint: Any, inside: tuple[Any, ...]) -> int:
 
 
 def _most(hints: Iterable[Any], inside: tuple[Any, ...]) -> int:
-    return max((_secrecy(hint, inside) for hint in hints), default=OPEN)
+    return max([_secrecy(hint, inside) for hint in hints], default=OPEN)
 
 
 def _of_class(cls: type, inside: tuple[Any, ...]) -> int:
@@ -143,9 +143,9 @@ def _known_record(cls: Any) -> tuple[Member, ...] | None:
         return None
     hints = types_of_class(cls)
     members = tuple(
-        Member(name, wire, secrecy_of(hints.get(name)) if shown else WHOLE) for name, wire, shown in names
+        [Member(name, wire, secrecy_of(hints.get(name)) if shown else WHOLE) for name, wire, shown in names]
     )
-    if any(member.secrecy == UNREAD for member in members):
+    if UNREAD in [member.secrecy for member in members]:
         raise _NotReadYet(members)
     return members
 
@@ -181,7 +181,11 @@ def _names(cls: Any) -> list[tuple[str, str, bool]] | None:
 
 def is_agent_class(thing: object) -> bool:
     """Return whether a thing is an agent class, without reading the types that the class names."""
-    return isinstance(thing, type) and any("__contract__" in vars(part) for part in thing.__mro__)
+    if isinstance(thing, type):
+        for part in thing.__mro__:  # a loop, as this is asked for each class that a description meets
+            if "__contract__" in vars(part):
+                return True
+    return False
 
 
 def hidden_fields(cls: type, types: Mapping[str, Any], reserved: frozenset[str]) -> dict[str, int]:
