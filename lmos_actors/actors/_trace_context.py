@@ -172,15 +172,8 @@ def current_mark(rt: Runtime) -> Mark | None:
     return getattr(current, "trace", None)
 
 
-def next_mark(rt: Runtime, number: int) -> Mark:
-    """Return the mark of a message with this number that the current code sends.
-
-    Where spans are recorded the message is in the span of that code, as without an instrument.
-    """
-    return _mark_within(rt, handed_mark(rt), number)
-
-
-def _mark_within(rt: Runtime, outer: Mark | None, number: int) -> Mark:
+def mark_within(rt: Runtime, outer: Mark | None, number: int) -> Mark:
+    """Return the mark of a message with this number that is sent for the message with the mark `outer`."""
     if outer is None:
         return (number, number, None, None)
     origin = outer[2]
@@ -239,7 +232,7 @@ def outgoing_trace(rt: Runtime) -> TraceMembers:
     if rt.instrument is None:
         return {} if outer is None else _members(rt, outer, 0)
     rt.messages = number = rt.messages + 1
-    mark = _mark_within(rt, outer, number)
+    mark = mark_within(rt, outer, number)
     trace_context(rt).under_way(number, _sender(rt), mark[1])
     return _members(rt, mark, number)
 

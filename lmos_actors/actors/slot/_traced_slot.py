@@ -21,7 +21,7 @@ from trio.lowlevel import checkpoint_if_cancelled, enable_ki_protection
 
 from lmos_actors.errors import AgentError
 
-from .._trace_context import current_mark, handed_mark, next_mark
+from .._trace_context import current_mark, handed_mark, mark_within
 from ..messages._gates import BUSY
 from ..messages._mailbox import QUEUED, Ask, Tell
 from ..messages._operation import ASKING, CHECKED, named
@@ -134,7 +134,7 @@ class TracedSlot(Slot):
             return
         if mark is None:  # else it came over a wire
             rt.messages = number = rt.messages + 1
-            mark = envelope.trace = next_mark(rt, number)
+            mark = envelope.trace = mark_within(rt, handed_mark(rt), number)
         number, trace, _, sender_name = mark
         op, sender = envelope.op, envelope.sender
         verb = "tell" if not op.internal and isinstance(envelope, Tell) else op.verb

@@ -345,14 +345,10 @@ def _take_plain(value: object, path: str, room: int) -> Any:
         raise InvalidInput(f"Nested more than {NESTING} deep", path)
     if isinstance(value, dict):
         return _take_plain_dict(cast("dict[object, object]", value), path, room - 1)
-    return _take_plain_list(cast("list[object]", value), path, room - 1)
-
-
-def _take_plain_list(value: list[object], path: str, room: int) -> list[Any]:
     taken: list[Any] = []
     try:
-        for item in value:
-            taken.append(_take_plain(item, "$", room))
+        for item in cast("list[object]", value):
+            taken.append(_take_plain(item, "$", room - 1))
     except (InvalidInput, RecursionError) as bad:
         raise inside(bad, path, f"[{len(taken)}]") from None
     return taken
