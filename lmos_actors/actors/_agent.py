@@ -95,7 +95,7 @@ class Agent:
     options that it does not set, except `rename`.
 
     `durable=True`: its fields and properties are kept in the node's store after each turn and given back to
-    the next incarnation; what it puts out leaves once they are kept. Fields declared by `ephemeral` are not
+    the next incarnation; its output leaves once they are kept. Fields declared by `ephemeral` are not
     kept. `durability="process"` (the default) survives the end of the process, `"power"` a power failure
     too. `state_version = 2` in the body is the version of its fields, `state_migrations` a dict of functions
     from the state of one version to the next, `formerly=("shop:Ledger",)` the names the class once had.
@@ -149,7 +149,7 @@ class Agent:
     # ---- to override
 
     def started(self) -> None:
-        """The first turn of an incarnation, before its mailbox opens; what it raises is a failed start."""
+        """The first turn of an incarnation, before its mailbox opens; if it raises, the start fails."""
 
     def on_exit(self, down: Down) -> None:
         """The turn for the end of a linked agent or task; for classes with `trap_exits=True`.
@@ -268,9 +268,9 @@ class Agent:
     ) -> Timer:
         """Send one way `seconds` from now, as `send` does then; ends with the incarnation, or by `cancel()`.
 
-        Arguments are checked at once where the agent runs in this node: InvalidInput, NotFound. What reaches
-        no running agent then is a dead letter, and so is what its mailbox refuses. Raises ValueError for a
-        time below 0.
+        Arguments are checked at once where the agent runs in this node: InvalidInput, NotFound. A message
+        that then reaches no running agent, or is refused by its mailbox, is a dead letter. Raises ValueError
+        for a time below 0.
         """
         try:
             link: Any = ref._link  # pyright: ignore[reportPrivateUsage] # as in `send`
@@ -324,7 +324,7 @@ class Agent:
         return topic_for(self._place(), name, tp)
 
     def group(self, name: str, cls: type[A], /) -> Group[A]:
-        """Return the members of a group that are of that class."""
+        """Return the members of a group that have that class."""
         return group_for(self._place(), name, cls)
 
     def join_group(self, name: str, /) -> None:
@@ -429,7 +429,7 @@ class Agent:
     def become(self, behaviour: str, /) -> None:
         """Change the behaviour, which decides which actions with `when` are taken.
 
-        What was postponed or stashed comes next, in order; the timer of `state_timeout` ends. Nothing
+        Postponed and stashed messages come next, in order; the timer of `state_timeout` ends. Nothing
         happens if it is the present one. Raises ValueError for a behaviour that the class does not have.
         """
         slot = self._place()
@@ -470,7 +470,7 @@ class Agent:
     def to_thread(
         self, fn: Callable[[*Ts], V], /, *args: *Ts, abandon: bool = False
     ) -> Coroutine[Any, Any, V]:
-        """Call a function that blocks in a thread, and return what it returns; what it raises is raised here.
+        """Call a function that blocks in a thread; return its result, or raise its exception.
 
         At most 16 at a time in a node (`open_node(threads=...)`). A run that is cancelled waits for the
         thread; with `abandon` the run ends, and the result of the thread is discarded. Context variables are
@@ -479,7 +479,7 @@ class Agent:
         return outside_of(self._place(), "to_thread").to_thread(fn, args, abandon)
 
     def to_process(self, fn: Callable[[*Ts], V], /, *args: *Ts) -> Coroutine[Any, Any, V]:
-        """Call a function that computes in a worker process; return what it returns, raise what it raises.
+        """Call a function that computes in a worker process; return its result, or raise its exception.
 
         As many at a time as there are processors (`open_node(processes=...)`). The function has to stand
         at the top level of a module, arguments and result must be picklable: TypeError. A cancel kills the
@@ -503,7 +503,7 @@ class Agent:
     ) -> Coroutine[Any, Any, bool]:
         """Wait until a person has approved or refused something; return whether it is approved.
 
-        `text` says what, `data` is plain data beside it. `key` names the question among those of this agent:
+        `text` is the question, `data` plain data beside it. `key` names the question within this agent:
         asked again, as after a crash, it goes on waiting. It is kept in the store, or else in memory.
         `expires` seconds after it was first asked it is refused. A cancel leaves it waiting. The answer is
         for one run, which is kept before this returns: that run gets it again, and so does the next life of

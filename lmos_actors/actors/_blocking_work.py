@@ -175,7 +175,7 @@ class Pool:
             return UNFIT, f"to_process cannot load what the worker process sent: {exc!r}; return plain data"
 
     async def _worker(self) -> int:
-        """Make sure that the next worker to be taken is one that answers, and return its number."""
+        """Make sure that the next worker to be taken answers, and return its number."""
         from anyio import BrokenWorkerProcess, to_process
 
         cause: BaseException | None = None

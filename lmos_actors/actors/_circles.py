@@ -1,16 +1,16 @@
 """The search for circles of waits: from one node of the waiting graph, only where waits lead.
 
-The rule and the nodes are those of the waiting graph (`_waiting.py`). What is waited for is not looked for in
-all mailboxes, as that graph does: a node may have very many agents, and under load runs begin to wait all the
-time. What a task waits for is in its `custom_sleep_data`, which trio empties when the task is woken; a task
-in whose place there is nothing waits for something of its own, such as a socket, and can go on.
+The rule and the nodes are the waiting graph's (`_waiting.py`). Waits are not looked for in all mailboxes, as
+that graph does: a node may have very many agents, and under load runs begin to wait all the time. The wait of
+a task is in its `custom_sleep_data`, which trio empties when the task is woken; a task with nothing there
+waits for something of its own, such as a socket, and can go on.
 
 A turn that runs now leaves its seat when it has ended, and the seats of turns before it in the batch in hand
 become free with it. As many messages as that makes room for wait for nobody. Those behind them wait for the
 next turn, which does not come if this one is held back. So two agents that flood each other get the error at
 the line that would close the circle, and not when the turn has ended.
 
-What becomes of a circle is in `_blocking.py`.
+`_blocking.py` deals with the circles that are found.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _WAITS: Final = (Envelope, Gathering, InputStream)
 
 
 class FarRequest(Protocol):
-    """A request to another node, of which the other node knows what it waits for in the end."""
+    """A request to another node; that node knows what the request waits for in the end."""
 
     @property
     def path(self) -> str:
@@ -138,7 +138,7 @@ class Wait:
 
 
 def named(wait: Wait) -> tuple[str, str, int]:
-    """Return the path of what is waited for, the affordance, and a number to order by."""
+    """Return the path of the agent that is waited for, the affordance, and a number to order by."""
     request = wait.envelope
     if isinstance(request, Envelope):
         return (wait.target or request.slot).path, request.op.name, request.slot.number
@@ -316,7 +316,7 @@ class Search:
         if extra is None:
             return
         seats: set[Slot] = set()
-        for held in cast("Iterable[Any]", extra.out):  # those to agents of other nodes are of another class
+        for held in cast("Iterable[Any]", extra.out):  # messages to other nodes have another class
             waits = isinstance(held, OutgoingTell) and held.phase == PARKED and held.slot not in seats
             if waits and not self.has_seat_soon(held):
                 seats.add(held.slot)

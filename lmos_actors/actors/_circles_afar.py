@@ -6,7 +6,7 @@ is asked what the request waits for. It searches from there, asks on where its o
 further nodes, and answers with all that it has found as plain data: nodes of the graph, by labels that are
 the same each time. Here the answers are put together, and looked at as if the graph were of one node.
 
-What is kept true:
+What this file keeps true:
 
 - Nobody is asked twice on one way: the ids of the requests go along, HOPS of them at most. What is not
   answered in PATIENCE seconds, or not understood, can go on: then there is no circle.
@@ -15,8 +15,8 @@ What is kept true:
   waits of the circle were. If one node is seen in two states, it can go on.
 - A node is asked once in PAUSE seconds for what stands behind one run, however many requests do.
 
-Only peers that offer `waits` are asked, over LMOS. What they say is a stranger's: it is bounded, and shown as
-text is that others have written. A guarded node tells no names and lines to others, and so to nobody.
+Only peers that offer `waits` are asked, over LMOS. Their answers come from strangers: they are bounded, and
+shown like any text from others. A guarded node tells no names and lines to others, and so to nobody.
 """
 
 from __future__ import annotations

@@ -414,7 +414,7 @@ def _begin(slot: Slot, envelope: Envelope) -> None:
 
 
 def batch_in_hand(slot: Slot) -> tuple[list[Any], list[Any]]:
-    """Return the messages of the batch in hand whose turns have begun, and those that are left.
+    """Return the messages of the batch in hand: those whose turns have begun, and the rest.
 
     Both are empty where no batch of that agent runs now. Only the frame of `run_batch` knows it: to keep it
     anywhere else would cost each batch something.

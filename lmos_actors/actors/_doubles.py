@@ -48,7 +48,7 @@ def altered(
 ) -> Operation:
     """Return an operation with another function in the place of its own.
 
-    `bare`: the function gets no `Progress`, and what it returns is not checked.
+    `bare`: the function gets no `Progress`, and its result is not checked.
     """
     made = copy(op)
     made.fn = fn
@@ -234,7 +234,7 @@ class _EndSink:
         self._on_end(value)
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """Do nothing: nothing is missing from what is passed on at once."""
+        """Do nothing: ends are passed on at once, so none is missing."""
 
     def close(self) -> None:
         """Do nothing: the slot is empty for good."""

@@ -124,14 +124,14 @@ class Edge(Protocol):
     def calls(self, kind: RequestKind, name: str, attributes: Mapping[str, Any], /) -> Going:
         """Look at a request that the current code sends to something that is no agent known here.
 
-        `kind` is what it is counted as, `name` and `attributes` are those of its span.
+        `kind` is its kind for counts; `name` and `attributes` are for its span.
         """
         ...
 
     def asks(self, model: str, name: str, attributes: Mapping[str, Any], /) -> Inquiry:
         """Look at a request that the current code sends to a language model.
 
-        `model` is what it is counted as, `name` and `attributes` are those of its span.
+        `model` is its name for counts; `name` and `attributes` are for its span.
         """
         ...
 

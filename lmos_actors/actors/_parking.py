@@ -70,7 +70,7 @@ class Awaited(Protocol):
 
     @property
     def path(self) -> str:
-        """The path of the agent, or what is sought."""
+        """The path of the agent, or the query for it."""
         ...
 
     def unready(self) -> str:

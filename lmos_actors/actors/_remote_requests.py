@@ -206,7 +206,7 @@ class Seats:
     peers. Addresses are weighed first, then the connections from one: more connections do not get more seats,
     if others want them too. A principal counts as an address with one connection.
 
-    What comes from near, and one-way messages, take seats as before, and keep them.
+    Messages from near, and one-way messages, take seats as before, and keep them.
 
     As long as a mailbox has room nothing is counted: the table of an agent is made from what waits when it is
     needed, and let go of once half of the seats are free again.

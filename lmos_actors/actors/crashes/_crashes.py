@@ -92,7 +92,7 @@ def end_reason(slot: Any, error: BaseException, hand: Any) -> ExitReason:
 def shown_message(place: Any, affordance: str, message: Any) -> Any:
     """Return the parts that may be shown of a message to an agent or a pool; it may be unchecked.
 
-    Nothing is shown before there is an agent, whose class declares what is secret.
+    Nothing is shown before there is an agent, whose class declares the secrets.
     """
     if not isinstance(message, tuple) or not message:
         return message  # pyright: ignore[reportUnknownVariableType] # no arguments, or none of a message

@@ -86,7 +86,7 @@ class CrashReport:
             contract = outline_of(self.agent_class)
             given = fields_given(slot.spec.factory).values()
             self._guarded = contract.guarded if contract is not None else any(secret for _, secret in given)
-        if self._guarded:  # others that crash of it do not know what is secret
+        if self._guarded:  # others that crash by this error do not know its secrets
             error.__dict__.setdefault(_MARK, self)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -183,7 +183,7 @@ _SAFE: Final[frozenset[Any]] = frozenset(
     {bool, type(None), float, complex, range, date, timedelta, timezone, Decimal, Fraction, UUID}
     | {PurePosixPath, PureWindowsPath, PosixPath, WindowsPath}
 )
-"""The classes whose `repr` is quick, and is of Python itself."""
+"""The classes whose `repr` is quick, and is Python's own."""
 
 _BASES: Final[tuple[Any, ...]] = (str, bytes, int, float)
 _CONTAINERS: Final[tuple[Any, ...]] = (dict, list, tuple, set, frozenset, deque)

@@ -4,8 +4,8 @@
 class it belongs to (contravariantly, so that a subclass accepts its base's handles) and which types go
 in and out, so that `ref.read(Weather.units)` is checked by a type checker without knowing the agent.
 
-The types here are for people and checkers. What a message carries out is compiled from them, once per
-class, by `_contract.py`.
+The types here are for people and checkers. The operations of messages are compiled from them, once per
+class, by `_contract_compiler.py`.
 """
 
 from __future__ import annotations

@@ -277,7 +277,7 @@ def every(
 
 
 def of_system(cls: type[T]) -> type[T]:
-    """Mark a class whose agents serve those of their node, as a language model does.
+    """Mark a class whose agents serve the other agents of their node, as a language model does.
 
     They are not offered to MCP clients. A subclass is marked too.
     """

@@ -117,7 +117,7 @@ class DurableTimer:
 
     @enable_ki_protection
     def cancel(self) -> None:
-        """Cancel the turn, also one that is due and waits; kept with the turn that calls it.
+        """Cancel the turn, even if it is due and waits; the cancel is kept with the turn that calls this.
 
         Never blocks; late or repeated calls do nothing.
         """

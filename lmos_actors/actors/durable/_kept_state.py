@@ -2,8 +2,8 @@
 
 A durable class (`class Ledger(Agent, durable=True)`) has a `StateForm`, made with the class. It knows which
 fields are kept, turns them into plain data that JSON can hold, and puts such data back into a new object,
-after migrating what an older version of the class has written. What cannot be kept is refused when the class
-is made, by the name of its field: better then than at the first commit.
+after migrating what an older version of the class has written. A field that cannot be kept is refused by
+its name when the class is made: better then than at the first commit.
 
 The converter is one for all classes of a process (`state_converter`), so that a hook for a type is registered
 once. It is stricter than cattrs itself, which would turn the text "5" into the number 5: stored state that

@@ -1,4 +1,4 @@
-"""One address for several agents of a class: which of them gets a message, and what they count together.
+"""One address for several agents of a class: the choice of the member for a message, and common counts.
 
 A message is handed on to one member as its sender sent it: nothing waits here and no task stands between.
 The members and their number are decided above (`supervision/_members.py`).
@@ -101,7 +101,7 @@ class _Forwarder:
 
 
 class PoolSinks:
-    """The listeners of a pool: each listens to all members, also those that join later. A `SinkTable`."""
+    """The listeners of a pool: each listens to all members, also to later ones. A `SinkTable`."""
 
     __slots__ = ("_forwarders", "_members")
 

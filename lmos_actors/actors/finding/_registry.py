@@ -28,7 +28,7 @@ _NO_DIRECTORY: Final = "this node asks no directory: open_node(lookup=URL) names
 
 
 class LookupLink(ForwardingLink):
-    """A link that looks for its agent when it is first used, and keeps what it found.
+    """A link that looks for its agent when it is first used, and keeps the link that it found.
 
     Near agents come first, then agents on relays that an agent of the node is on, then those in directories.
     A link that was found elsewhere is kept until its agent is gone.

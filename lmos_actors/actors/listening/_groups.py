@@ -123,7 +123,7 @@ def _roll(rt: Runtime, name: str, node: str | None) -> Roll:
 
 
 class Group(Generic[A]):
-    """The members of a group that are of class `A`: `node.group("desks", Desk)`, or `self.group(...)`."""
+    """The members of class `A` in a group: `node.group("desks", Desk)`, or `self.group(...)`."""
 
     __slots__ = ("_cls", "_node", "_rt", "name")
 

@@ -311,7 +311,7 @@ class Source:
 
     @disable_ki_protection
     async def carry(self) -> None:
-        """Iterate the source until it ends or the call is over, and close it. Raises what it raises."""
+        """Iterate the source until it ends or the call is over, and close it. Raises the source's errors."""
         self.task = current_task()
         try:
             with trio.CancelScope() as self._scope:
@@ -361,7 +361,7 @@ class Source:
 
 
 class CallSources:
-    """The sources of one call, and what they raised.
+    """The sources of one call, and the errors that they raised.
 
     Making it raises RuntimeError for a source that another call iterates; it has to be released then. The
     call calls `go_on` when there may be room, and `ended` when it is over. `gate` is the output gate of a

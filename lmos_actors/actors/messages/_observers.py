@@ -342,7 +342,7 @@ class FeedStatistics:
 
 
 class SinkTable(Protocol):
-    """The listeners of an agent, or of a pool, by what they listen to."""
+    """The listeners of an agent, or of a pool, by the key that they listen to."""
 
     def add(self, key: str, sink: Sink) -> None:
         """Add a sink for the values that are pushed under `key` from now on."""
@@ -358,7 +358,7 @@ class SinkTable(Protocol):
 
 
 class Sinks:
-    """The listeners of one slot, by what they listen to; they outlive its incarnations."""
+    """The listeners of one slot, by the key that they listen to; they outlive its incarnations."""
 
     __slots__ = ("by_key",)
 

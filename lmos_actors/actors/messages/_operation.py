@@ -56,8 +56,8 @@ CHECKED: Final[Mapping[str, Any]] = MappingProxyType({})
 class Parameter:
     """One parameter of an action, as its caller sees it.
 
-    `take` checks an argument. The `shape` of an input stream is that of one item; its argument is the source
-    of the items, an asynchronous iterable, which is no member of the input.
+    `take` checks an argument. The `shape` of an input stream is the shape of one item; its argument is the
+    source of the items, an asynchronous iterable, which is no member of the input.
     """
 
     __slots__ = ("default", "is_stream", "keyword_only", "name", "shape", "take", "wire_name")

@@ -101,7 +101,7 @@ def far_key(text: str, principal: str | None, *, guarded: bool) -> RequestKey:
 def keyed_requests_of(slot: Any) -> Any:
     """Return the `KeyedRequests` of an agent.
 
-    Raises NotAllowed for one that keeps no answers, AgentUnavailable or NotFound for one that does not run.
+    Raises NotAllowed if the agent keeps no answers, AgentUnavailable or NotFound if it does not run.
     """
     gate = slot.output_gate
     if gate is not None:

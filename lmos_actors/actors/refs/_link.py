@@ -50,7 +50,7 @@ class Invocation:
 
 
 class Link(Protocol):
-    """The path of the requests of a ref. Keys are those of `_contract.py`; values are checked on the way.
+    """The path of a ref's requests. Keys are as in `_contract_compiler.py`; values are checked on the way.
 
     `ask` has positional arguments and no `Invocation`: for a near agent nothing is made for a request that is
     answered at once. `seconds` is how long an answer is waited for; the attempts of one request have one

@@ -374,7 +374,7 @@ class Ref(Generic[A_co]):
 
 
 class Streaming(AbstractAsyncContextManager[T]):
-    """The context manager that `ref.stream` returns. It returns the coroutines of what it enters."""
+    """The context manager that `ref.stream` returns. It returns the coroutines of the one it enters."""
 
     __slots__ = ("_opened",)
 

@@ -113,7 +113,7 @@ class LocalCall(Envelope):
         self._timer = self.slot.rt.timers.call_at(self.deadline, expire)
 
     def request(self) -> Request:
-        """Return what it asks for, and on whose behalf."""
+        """Return what it asks for, and who asks."""
         request = super().request()
         if self.principal is None and self.allows is None:
             return request

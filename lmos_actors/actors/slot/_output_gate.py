@@ -1,7 +1,7 @@
 """The output gate of a durable agent: nothing leaves before the state that it rests on is kept.
 
-A turn of a durable agent runs as any other, but what it puts out (its answer, its events, changes of its
-properties, its messages) stays here. When the turn has ended its state is handed to the store, and when the
+A turn of a durable agent runs as any other, but its outputs (its answer, its events, changes of its
+properties, its messages) stay here. When the turn has ended its state is handed to the store, and when the
 store has kept it, the outputs leave, in the order in which they were made. Meanwhile the agent takes its next
 turns; what these put out queues behind. A turn that has changed nothing needs no commit, but its outputs
 still queue behind those that wait, as it may have read state that is not kept yet.

@@ -373,7 +373,7 @@ class Slot:
 
     @property
     def factory(self) -> Callable[[], Any]:
-        """The factory of the next agent: that of the spec, with refs in place of references to siblings."""
+        """The factory of the next agent: the spec's, with refs in place of references to siblings."""
         spec = self.spec
         if not spec.references:
             return spec.factory  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
 """Behaviours of an agent: messages put aside until its behaviour allows them, and the timer of a behaviour.
 
-The rules are those of OTP's `gen_statem`: what is not allowed in the present behaviour is refused, or
-postponed where its action says so (`Slot.postpone_or_refuse`); what was postponed is tried again, in order
+The rules are those of OTP's `gen_statem`: a message that the present behaviour does not allow is refused, or
+postponed where its action says so (`Slot.postpone_or_refuse`); postponed messages are tried again, in order
 and before all that came later, once the behaviour changes. A message put aside keeps its seat: it has been
 accepted and has not begun, so the accounts take back that it had.
 

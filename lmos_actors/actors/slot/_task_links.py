@@ -57,7 +57,7 @@ class LinkedSlot(Protocol):
 
 
 def carry_signals(rt: Runtime) -> None:
-    """Work off the exit signals on their way, and those that these bring about."""
+    """Work off the exit signals on their way, and the further ones that these cause."""
     if rt.signalling:
         return
     rt.signalling = True

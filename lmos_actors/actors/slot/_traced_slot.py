@@ -10,7 +10,7 @@ It costs nothing in a node with neither. The code is one class; two more set wha
 
 A `TracedSlot` is laid out in memory as a `Slot` is. So a slot that stands becomes one, and stops being one,
 by having its class set (`tap`, `untap`): while somebody looks at the messages of some agents, the others cost
-what they did. What began before goes on as it began, and has no records.
+what they did. Messages that began before go on as they began, and have no records.
 """
 
 from __future__ import annotations
