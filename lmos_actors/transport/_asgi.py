@@ -153,7 +153,17 @@ class Exchange:
             nursery.cancel_scope.cancel()
         self._account.give_way = give_way
         self._account.release(self._held)
-        return self._outcome(failure)
+        if failure is None and not (self._answered or self._gone or self._refused):
+            failure = RuntimeError("the application returned before its answer was whole")
+        is_done = (self._http.our_state, self._http.their_state) == (h11.DONE, h11.DONE)
+        is_reusable = is_done and failure is None and not (self._gone or self._torn or self._refused)
+        return ExchangeOutcome(
+            rest=self._http.trailing_data[0] + self._ahead if is_reusable else None,
+            refused=self._refused,
+            failure=failure,
+            answered=self._begun or self._gone,
+            unread=not self._whole and not self._gone,
+        )
 
     def hold(self, size: int) -> None:
         """Charge bytes that are held until the exchange has ended."""
@@ -175,19 +185,6 @@ class Exchange:
 
     def _overdrawn(self) -> None:
         self._refuse(Refused(503, SPENT, "memory", RETRY))
-
-    def _outcome(self, failure: Exception | None) -> ExchangeOutcome:
-        if failure is None and not (self._answered or self._gone or self._refused):
-            failure = RuntimeError("the application returned before its answer was whole")
-        is_done = (self._http.our_state, self._http.their_state) == (h11.DONE, h11.DONE)
-        is_reusable = is_done and failure is None and not (self._gone or self._torn or self._refused)
-        return ExchangeOutcome(
-            rest=self._http.trailing_data[0] + self._ahead if is_reusable else None,
-            refused=self._refused,
-            failure=failure,
-            answered=self._begun or self._gone,
-            unread=not self._whole and not self._gone,
-        )
 
     async def _read_ahead(self) -> None:
         while not self._gone:

@@ -6,7 +6,7 @@ import ipaddress
 import re
 import socket
 import ssl
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import attrs
@@ -16,9 +16,6 @@ from lmos_actors._core import read_json
 from lmos_actors.errors import ConfigError, ConnectFailed, hint_at
 
 from ._tls import send_alert, whose_certificate, why_failed
-
-if TYPE_CHECKING:
-    from urllib.parse import SplitResult
 
 _PORTS: Final = {"ws": 80, "http": 80, "wss": 443, "https": 443}
 _SECURE: Final = ("wss", "https")
@@ -62,17 +59,6 @@ def endpoint_of(url: str) -> Endpoint:
         port = parts.port
     except ValueError as error:
         raise ConfigError(f"{url!r} is no URL: {error}") from None
-    _check(url, parts)
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Endpoint(
-        parts.scheme in _SECURE,
-        parts.hostname or "",
-        _PORTS[parts.scheme] if port is None else port,
-        target,
-    )
-
-
-def _check(url: str, parts: SplitResult) -> None:
     if parts.scheme not in _PORTS:
         hint = hint_at(parts.scheme, _PORTS) or f": one of {', '.join(_PORTS)} is needed"
         raise ConfigError(f"the scheme {parts.scheme!r} of {url!r} is not known{hint}")
@@ -82,6 +68,13 @@ def _check(url: str, parts: SplitResult) -> None:
         raise ConfigError(f"{url!r} names no host: each part of a name has 1 to 63 characters")
     if not url.isascii() or any(letter <= " " or letter == "\x7f" for letter in url):
         raise ConfigError(f"{url!r} has characters that a URL must write as %XX (a host as xn--)")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Endpoint(
+        parts.scheme in _SECURE,
+        parts.hostname,
+        _PORTS[parts.scheme] if port is None else port,
+        target,
+    )
 
 
 class Listener(Protocol):
