@@ -104,9 +104,8 @@ class AgentSupervisor:
                 self._limit.cancel()
             loop.remove()
             raised = loop.take_raised()
-            reason: ExitReason | None = (
-                None  # none where the agent knows: it stopped them, or failed to start
-            )
+            # no reason where the agent knows it: it stopped the children, or they failed to start
+            reason: ExitReason | None = None
             if not self._stopped_by_agent and loop.failure is None:
                 reason = loop.reason or SHUTDOWN
                 if raised:

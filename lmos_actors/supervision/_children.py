@@ -2,7 +2,7 @@
 
 A supervisor may have children by the hundred thousand. A table by name would cost each of them an entry and a
 text, so children that `start_many` has started, or that were started without a name, stand in no table: their
-name is the name of their spec and a number. The index of such names is built when one of them is looked up.
+name is their spec's name and a number. The index of such names is built when one of them is looked up.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class Exchange:
             self._http.next_event()
 
     async def run(self, app: App, scope: Scope) -> ExchangeOutcome:
-        """Let the application answer. An exception of its is returned, unless it is no `Exception`."""
+        """Let the application answer. What it raises is returned, unless that is no `Exception`."""
         failure: Exception | None = None
         give_way, self._account.give_way = self._account.give_way, self._overdrawn
         if len(self._ahead) > SMALL:

@@ -489,7 +489,7 @@ class FrontDoor:
     async def _exchange(
         self, client: ClientConnection, stream: trio.abc.Stream, head: Head, rest: bytes
     ) -> bytes | None:
-        """Let a request be answered; return what came behind it, None if the connection is to be closed."""
+        """Have a request answered; return what came behind it, None if the connection is to be closed."""
         if self._app is None:
             raise Refused(426, "only WebSockets are served here", "no app", TO_WEBSOCKET)
         if [each for each in head.tokens(b"expect") if each.lower() != "100-continue"]:

@@ -39,7 +39,7 @@ ALLOWED = ((b"Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
 
 
 class Refused(Exception):
-    """A request that the door refuses: `status`, `why` in a few words, `kind` for the statistics."""
+    """The door's refusal of a request: `status`, `why` in a few words, `kind` for the statistics."""
 
     def __init__(self, status: int, why: str, kind: str, headers: Headers = ()) -> None:
         self.status = status
@@ -100,7 +100,7 @@ class Head:
 
 
 def refused_bytes(refused: Refused, more: Headers = (), *, bare: bool = False) -> bytes:
-    """Return the whole answer to a refused request: problem details (RFC 9457) say why, and it closes.
+    """Return the whole answer to a refused request: problem details (RFC 9457), and a `Connection: close`.
 
     `more` are further headers; `bare` leaves out the text, as an answer to HEAD does.
     """
