@@ -347,11 +347,11 @@ class ChallengeServer(ScriptedServer):
         return thing
 
     def describe(self, base: str) -> Json:
-        """Describe the thing."""
+        """Return the description of the thing."""
         return describe_challenges(base)
 
     def describe_b(self, base: str) -> Json:
-        """Describe the thing beside it."""
+        """Return the description of the second thing."""
         return describe_challenges_b(base)
 
 

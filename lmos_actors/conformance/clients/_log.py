@@ -110,7 +110,7 @@ class ClientNotes:
         return token
 
     def begin(self, challenge: str, log: ConnectionLog) -> None:
-        """Note that a challenge was begun, by what has just come."""
+        """Note that a challenge has begun with what has just come."""
         found = self.challenges[challenge]
         found.begun += 1
         found.log, found.since = log, max(0, log.count - 1)

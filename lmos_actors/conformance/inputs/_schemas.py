@@ -50,7 +50,7 @@ def as_number(value: object) -> int | float | None:
 
 
 def merged(first: Schema, second: Schema) -> Schema:
-    """Return a schema for what fits both, as far as one schema can express that."""
+    """Return a schema for values that fit both schemas, as far as one schema can express it."""
     found = {**first, **second}
     for word, take in (("minimum", max), ("minLength", max), ("minItems", max), ("maximum", min)):
         _narrow(found, first, second, word, take)
@@ -83,7 +83,7 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether it was not enough."""
+        """Whether the budget was too small."""
         return self._left < 0
 
     def take(self, much: int = 1) -> bool:

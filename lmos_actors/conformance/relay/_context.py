@@ -189,13 +189,13 @@ class RelayAgent:
         raise NoAnswer(f"no {what} came within {within:g} s")
 
     async def message(self, payload: Any, within: float | None = None) -> Frame:
-        """Wait for the message with a payload. Raises NoAnswer, ConnectionGone, Failed."""
+        """Wait for the message with this payload. Raises NoAnswer, ConnectionGone, Failed."""
         return await self.find(
             f"message with {shown(payload)}", lambda f: f.get("payload") == payload, within
         )
 
     async def with_ref(self, ref: str) -> Frame:
-        """Wait for the message with a ref. Raises NoAnswer, ConnectionGone, Failed."""
+        """Wait for the message with this ref. Raises NoAnswer, ConnectionGone, Failed."""
         return await self.find(f"message with the ref {ref}", lambda frame: frame.get("ref") == ref)
 
     async def of_relay(self, *types: str, within: float | None = None) -> Frame:

@@ -550,7 +550,7 @@ class ScriptedConnection:
         return known
 
     def settle_key(self, request: Request, final: Final_ | None) -> None:
-        """Answer the requests that waited for an answer; if none is kept, carry the next one out."""
+        """Answer the requests that waited for an answer; if none is kept, carry out the next one."""
         known = None if self.key_of(request) is None else self.server.kept_answers.settle(request, final)
         for voice, waiting in () if known is None else known.waiting:
             voice.take(waiting)

@@ -50,14 +50,14 @@ NEVER_ANSWERED: Final = ("error", "acknowledgement")
 
 @attrs.frozen
 class SendText:
-    """A text message goes out."""
+    """A text message to send."""
 
     text: str
 
 
 @attrs.frozen
 class SendFrame:
-    """A frame goes out as it is."""
+    """A frame to send as it is."""
 
     opcode: int
     payload: bytes = b""
@@ -67,7 +67,7 @@ class SendFrame:
 
 @attrs.frozen
 class SendClose:
-    """A Close frame goes out, and the peer's Close is awaited."""
+    """A Close frame to send; the peer's Close is awaited."""
 
     code: int | None = 1000
     reason: str = ""
@@ -75,7 +75,7 @@ class SendClose:
 
 @attrs.frozen
 class Disconnect:
-    """The stream ends, without a Close."""
+    """The end of the stream, without a Close."""
 
 
 Out: TypeAlias = SendText | SendFrame | SendClose | Disconnect
