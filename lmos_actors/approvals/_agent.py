@@ -53,9 +53,6 @@ MOST_ASKED: Final = 2 * MOST_WAITING
 
 LONGEST_NOTE: Final = 2_000
 
-OVER_SECONDS: Final = 1.0
-"""Seconds that a user's client has to learn that a question is decided."""
-
 FORBIDDEN: Final = "FORBIDDEN"
 UNKNOWN: Final = "UNKNOWN"
 DECIDED: Final = "DECIDED"
@@ -174,7 +171,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
                     nursery.start_soon(self._ask_user, entry, offer)
                     await entry.changed.wait()
                     # a client that reads nothing does not learn that it is over, and holds up nobody
-                    nursery.cancel_scope.deadline = trio.current_time() + OVER_SECONDS
+                    nursery.cancel_scope.deadline = trio.current_time() + 1.0
             if asking.shared:
                 if entry.is_withdrawn:
                     raise Withdrawn

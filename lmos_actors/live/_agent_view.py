@@ -38,9 +38,6 @@ LINES: Final = 60
 """Lines of one stack."""
 NAMES: Final = 50
 """Links, monitors, groups or timers that are named."""
-CRASHES: Final = 3
-MOST_CONTRACT: Final = 128 << 10
-"""Bytes of the description of a class; beyond that, only the names are shown."""
 
 
 class AgentArguments(Struct, forbid_unknown_fields=True):
@@ -139,7 +136,7 @@ class AgentView:
         """Return the last reports about the agent, the newest first."""
         crashes = self._rt.crashes
         first = crashes.count - len(crashes.reports) + 1
-        mine = [(first + n, each) for n, each in enumerate(crashes.reports) if each.is_of(slot)][-CRASHES:]
+        mine = [(first + n, each) for n, each in enumerate(crashes.reports) if each.is_of(slot)][-3:]
         return [{"number": number, **self._rows.row(report)} for number, report in reversed(mine)]
 
 
@@ -276,7 +273,7 @@ def contract_of(cls: type[Any]) -> State:
         return {"error": f"{type(error).__name__}: {error}"[:500]}
     kinds = ("properties", "actions", "events")
     found: State = {kind: without_null(plain[kind]) for kind in kinds if plain.get(kind)}
-    if len(msgspec.json.encode(found)) > MOST_CONTRACT:
+    if len(msgspec.json.encode(found)) > 128 << 10:  # then only the names are shown
         found = {kind: {name: {} for name in list(names)[:1000]} for kind, names in found.items()}
     doc = plain.get("description")
     return {**found, "description": doc[:2000]} if isinstance(doc, str) else found

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 MOST_OPEN: Final = 500
 MOST_ROWS: Final = 300
 
-FIND_SECONDS: Final = 0.005
-"""Seconds of processor time that a search takes in one step."""
-
 Path = Annotated[str, Meta(max_length=4_096)]
 Place: TypeAlias = Any
 """An agent or a supervisor, which only its tree can read."""
@@ -194,7 +191,7 @@ class Search:
 
     def content(self) -> State:
         """Search on, and return the rows of the matches; `complete` once all agents have been looked at."""
-        until = thread_time() + FIND_SECONDS
+        until = thread_time() + 0.005  # seconds of processor time for one step of a search
         self.is_busy = len(self._found) < self._most
         while self.is_busy and thread_time() < until:
             some = self._further(100)

@@ -54,8 +54,6 @@ BEHIND: Final = 64 << 10
 CHECK: Final = 10.0
 """Seconds after which the credentials of a viewer to which nothing is sent are checked again."""
 
-POLICY_VIOLATION: Final = 1008
-
 _READ: Final = msgspec.json.Decoder(FromViewer)
 _WRITE: Final = msgspec.json.Encoder()
 
@@ -246,7 +244,7 @@ class Viewer:
         while True:
             waits = await self._wait_for_viewer()
             if not self._is_admitted():
-                self.close(POLICY_VIOLATION, "the credentials are not valid any more")
+                self.close(1008, "the credentials are not valid any more")
                 return
             if waits:
                 continue

@@ -108,8 +108,6 @@ _KNOWN: Final = (
 )
 """Families by the end of the host, and by parts of the names of their models, which gateways keep."""
 
-_OLLAMA_PORT: Final = 11434
-
 
 def family_of(model: str, url: str) -> str:
     """Return the family of an endpoint, by the name of its model and its URL."""
@@ -117,7 +115,7 @@ def family_of(model: str, url: str) -> str:
     for found, host, words in _KNOWN:
         if f".{place.hostname}".endswith(host) or any(word in name for word in words):
             return found
-    return "ollama" if place.port == _OLLAMA_PORT else "openai"
+    return "ollama" if place.port == 11434 else "openai"  # the port that Ollama listens on
 
 
 def check_family(family: object, path: str) -> None:

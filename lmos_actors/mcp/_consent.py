@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 Consent: TypeAlias = Literal["none", "tools", "calls"]
 """What people are asked about: nothing, each tool as it is described, or each call."""
 
-MOST_CHANGES: Final = 5
-"""Maximum changes of a tool while a person is asked about one call of it."""
-
 SHOWN: Final = 100
 """Maximum characters of a tool's name in a question, and in its key."""
 

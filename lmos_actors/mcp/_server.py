@@ -40,7 +40,7 @@ from lmos_actors.errors import ActionFailed, ConfigError, ForbiddenCall, hint_at
 from lmos_actors.security import Reference, SecretSource, in_the_clear, is_private, place_of
 
 from ._connection import Connection
-from ._consent import MOST_CHANGES, Consent, ToolChanged, question_about
+from ._consent import Consent, ToolChanged, question_about
 from ._failures import (
     ARGUMENTS_INVALID,
     NO_TOOL,
@@ -68,9 +68,6 @@ CONCURRENCY: Final = 64
 
 MESSAGE_BYTES: Final = 8 << 20
 """The lowest limit on the bytes of one message, even if results may have fewer: lists are longer."""
-
-READ_AGAIN: Final = 1.0
-"""Seconds between two reads of what a server reports as changed."""
 
 SHOWN: Final = 100
 """Maximum characters shown of a command."""
@@ -220,7 +217,7 @@ class McpServer(Agent):
         MCP_RESULT_INVALID, MCP_RESULT_TOO_LARGE, MCP_REQUEST_REFUSED, MCP_NOT_APPROVED or MCP_NO_ANSWER.
         """
         given = arguments or {}
-        for _ in range(MOST_CHANGES):
+        for _ in range(5):  # so often the tool may change while a person is asked about its call
             tool = self._tool(name, given)
             try:
                 await self._approved(tool, given)
@@ -317,7 +314,7 @@ class McpServer(Agent):
                 self.log.warning("what an MCP server says has changed cannot be read", why=str(error))
             except SessionLost:
                 return  # the next one reads all of it
-            await trio.sleep(READ_AGAIN)  # a server that always says so is read once a second
+            await trio.sleep(1.0)  # a server that always says so is read once a second
 
     async def _read_changed(self, session: Session) -> None:
         self._change = trio.Event()

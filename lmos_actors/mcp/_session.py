@@ -78,9 +78,6 @@ MOST_PAGES: Final = 1_000
 TEXT: Final = 4_096
 """Maximum characters of names, descriptions and instructions."""
 
-LISTEN_AGAIN: Final = 5.0
-"""Seconds after which a broken stream of changes is opened again."""
-
 _UNREADABLE: Final = re.compile(rf"(?:[\w ]+: )?{UNREADABLE}(.+)|Failed to parse .*: \d+ validation error")
 """The texts of failures for unreadable answers: our own, and those of the SDK over HTTP."""
 
@@ -343,7 +340,7 @@ class Session:
                 return  # it has no such stream
             except SubscriptionLost:
                 pass
-            await trio.sleep(LISTEN_AGAIN)
+            await trio.sleep(5.0)  # before a broken stream of changes is opened again
 
 
 @asynccontextmanager

@@ -51,9 +51,6 @@ MOST_SKIPPED: Final = 64 << 20
 WAITING: Final = 256
 """Messages that may wait to be written; a server that reads too slowly is cut off."""
 
-COMPLAINTS: Final = 2_000
-"""Characters that are kept of the standard error."""
-
 # Members of the message itself, and of nothing in it: nothing but another member stands before or behind.
 _ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
 _ID_LAST: Final = re.compile(rb',\s*"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
@@ -131,7 +128,7 @@ class _Tail:
         """Read to the end, so that the server never waits for a reader."""
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             while piece := await stream.receive_some(PIECE):
-                self.text = (self.text + piece.decode(errors="replace"))[-COMPLAINTS:]
+                self.text = (self.text + piece.decode(errors="replace"))[-2_000:]
         self.ended.set()
 
 

@@ -67,9 +67,6 @@ AGENTS: Final = "memory agents"
 ID_DIGITS: Final = 20
 """Hexadecimal digits of an id."""
 
-SCOPE_DIGITS: Final = 16
-"""Hexadecimal digits of the digest of an owner before each word in the index."""
-
 PAGE: Final = 32
 """Texts that are read at once."""
 
@@ -399,7 +396,7 @@ def decoded(store: str, kind: type[T], value: bytes) -> T:
 
 
 def _terms(owner: str, words: Sequence[str]) -> tuple[str, ...]:
-    scope = sha256(owner.encode()).hexdigest()[:SCOPE_DIGITS]
+    scope = sha256(owner.encode()).hexdigest()[:16]
     return tuple(f"{scope}{word}" for word in dict.fromkeys(words))
 
 

@@ -58,7 +58,7 @@ from ._steps import (
 )
 from ._think import think
 from ._tool_calls import ToolLimits
-from ._tools import ASKED_BY, ASKERS, MOST_ASKERS, ToolSource, askers_of
+from ._tools import ASKED_BY, ASKERS, ToolSource, askers_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,12 +70,6 @@ if TYPE_CHECKING:
 
 MEMORY: Final = "thinking"
 """The key under which a thinking agent keeps its state in the memory of a session."""
-
-SUMMARY_TOKENS: Final = 1_000
-"""Tokens of a summary at most."""
-
-SUMMARY_CHARACTERS: Final = 8_000
-"""Characters of a summary that are kept: a model may write more than it is asked for."""
 
 SUMMARIZE: Final = (
     "Summarize the conversation below for yourself, in a few sentences: what the user wants, what was found "
@@ -214,7 +208,7 @@ class ThinkingAgent(ChatAgent):
             text + transcript_of(older),
             instructions=SUMMARIZE,
             budget=account,
-            max_tokens=SUMMARY_TOKENS,
+            max_tokens=1_000,
         )
         return thought.answer
 
@@ -230,7 +224,7 @@ class ThinkingAgent(ChatAgent):
     async def reply(self, turn: ChatTurn) -> None:
         """Answer a message: by the agent that has the conversation, or by thinking."""
         askers = askers_of(turn)
-        if self._asker in askers or len(askers) >= MOST_ASKERS:
+        if self._asker in askers or len(askers) >= 8:
             why = "it waits for this very answer" if self._asker in askers else "too many agents wait already"
             raise thinking_failure(ASKED_IN_A_CIRCLE, f"{self.path} is not asked: {why}")
         token = ASKERS.set((*askers, self._asker))
@@ -396,7 +390,7 @@ class ThinkingAgent(ChatAgent):
         if tokens_of(messages_of(said)) > self.history_tokens:
             place = first_kept(said, self.history_tokens // 2)
             summary = await self.summarize(messages_of(said[:place]), kept.summary, account)
-            kept.summary = summary[:SUMMARY_CHARACTERS]
+            kept.summary = summary[:8_000]  # a model may write more than it is asked for
             kept.summarized(said[:place])
             said = said[place:]
             step = SummaryStep(kept.summary, kept.until, kept.until_count, account.spent)

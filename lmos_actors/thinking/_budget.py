@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from lmos_actors.errors import ActionFailed
     from lmos_actors.llm import Tally
 
-REF_SECONDS: Final = 0.02
-"""Seconds by which the deadline of a ref may be early."""
-
 LEAST_OUTPUT: Final = 16
 """The fewest tokens of output that are worth the input of a request, unless it wants fewer."""
 
@@ -89,7 +86,7 @@ class Account:
     @property
     def is_late(self) -> bool:
         """Whether its time is over, as far as deadlines of refs are exact."""
-        return trio.current_time() + REF_SECONDS >= self.deadline
+        return trio.current_time() + 0.02 >= self.deadline  # the deadline of a ref may be early by so much
 
     @property
     def spent(self) -> Spent:

@@ -28,9 +28,6 @@ from ._tools import check_source
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Sequence
 
-NEARNESS: Final = 0.8
-"""How similar a name must be to a field to be taken for a misspelling: `tool` is, `model_name` is not."""
-
 _FIELD: Final[Any] = type(attrs.field())  # pyright: ignore[reportUnknownVariableType]
 
 _TYPES: Final[dict[str, tuple[tuple[type, ...], str]]] = {
@@ -53,7 +50,8 @@ def check_body(cls: type, fields: Collection[str]) -> None:
                 with _unless_undefined():
                     _check(f"{title}.{name}", name, value)
         elif not name.startswith("_") and name not in annotated and _is_data(value):
-            near = get_close_matches(name, fields, n=1, cutoff=NEARNESS)
+            # `tool` is near enough to be a misspelling, `model_name` is not
+            near = get_close_matches(name, fields, n=1, cutoff=0.8)
             if near:
                 raise TypeError(
                     f"{title}.{name} is no field of a ThinkingAgent, did you mean {near[0]!r}? "

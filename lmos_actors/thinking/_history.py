@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 FILE_BYTES: Final = 20 << 20
 """Bytes of all files of a message."""
 
-LEAST_RESULT: Final = 256
-"""Bytes to which results may be cut before whole calls are left out."""
-
 
 def messages_of(history: Sequence[Recalled]) -> list[Message]:
     """Return what was said as messages for a model; files are only named.
@@ -58,7 +55,7 @@ def notes_of(messages: Sequence[Message], most: int) -> list[Any]:
         notes: list[Any] = msgspec.to_builtins([[_noted(each, share) for each in round] for round in calls])
         if not calls or len(msgspec.json.encode(notes)) <= most:
             return [note for round in notes for note in round]
-        if share > LEAST_RESULT:
+        if share > 256:  # results are not cut to fewer bytes: whole calls are left out
             share //= 2
         else:
             del calls[0]

@@ -50,17 +50,8 @@ if TYPE_CHECKING:
 
     from lmos_actors.actors import Ref
 
-END_SECONDS: Final = 1.0
-"""Seconds that a model has from its end to the end of its stream."""
-
 MOST_TOKENS: Final = 1 << 20
 """Tokens of one answer of a model, if no budget says less."""
-
-MORE_THAN_ESTIMATED: Final = 1.25
-"""How much the estimate of an answer may exceed its bound: many texts have fewer tokens than estimated."""
-
-MOST_DROPPED: Final = 64
-"""Items after the end that are still read: the model may have something to finish there."""
 
 MOST_TOOLS: Final = 1_024
 """Requests for tools in one answer of a model."""
@@ -73,12 +64,6 @@ NOT_FAKED: Final = "NotFaked"
 
 NAME_ONE: Final = 'start one, such as OpenAIModel, or name it: model=sibling("model") in a tree'
 """What to do if there is no model."""
-
-MOST_ADDED: Final = 64
-"""Tokens that a provider is assumed to add to an input, as for its template, until it has counted one."""
-
-MOST_BOUND: Final = 8_192
-"""Tokens of output above which a request names no bound: clients of providers ask for no more by default."""
 
 
 class ModelRequests:
@@ -94,7 +79,7 @@ class ModelRequests:
         self._model = model
         self._account = account
         self._say = say
-        self._added = MOST_ADDED
+        self._added = 64  # assumed, as for a template, until the provider has counted an input
         """Tokens that the provider has added to the last input, beyond the estimate."""
         self.heard: list[str] = [begun] if begun else []
         """All text so far that was said as it came, in pieces."""
@@ -152,7 +137,8 @@ class ModelRequests:
                     if not answer.take(item):
                         break
                     if answer.end is not None:
-                        scope.deadline = min(scope.deadline, trio.current_time() + END_SECONDS)
+                        # so long a stream may go on after its end
+                        scope.deadline = min(scope.deadline, trio.current_time() + 1.0)
                     elif self._say is not None and isinstance(item, TextDelta) and item.text:
                         self.heard.append(gap + item.text)
                         gap = ""
@@ -164,7 +150,8 @@ class ModelAnswer:
 
     def __init__(self, tally: Tally, room: int | None) -> None:
         self._tally = tally
-        self._room = MOST_TOKENS if room is None else room * MORE_THAN_ESTIMATED
+        # a quarter more than the estimate: many texts have fewer tokens than estimated
+        self._room = MOST_TOKENS if room is None else room * 1.25
         self._text: list[str] = []
         self._tools: list[ToolRequest] = []
         self._reasoning: list[Reasoning] = []
@@ -178,7 +165,7 @@ class ModelAnswer:
         """
         if self.end is not None:
             self._dropped += 1
-            return self._dropped < MOST_DROPPED
+            return self._dropped < 64  # the model may have something to finish after its end
         self._tally.take(item)
         if isinstance(item, ModelEnd):
             self.end = item
@@ -210,7 +197,8 @@ class ModelAnswer:
 def _bounded(request: ModelRequest, room: int | None) -> ModelRequest:
     """Return a request whose output has at most `room` tokens, unless that is too large a bound to name."""
     most = request.max_tokens
-    if room is None or (most is None and room > MOST_BOUND):
+    # clients of providers ask for no more than 8,192 tokens by default
+    if room is None or (most is None and room > 8_192):
         return request
     return msgspec.structs.replace(request, max_tokens=room if most is None else min(most, room))
 

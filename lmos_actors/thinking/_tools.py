@@ -71,9 +71,6 @@ DIGEST: Final = 8
 REPEATS: Final = 2
 """The most repetitions of a request that has not begun."""
 
-RESTART_SECONDS: Final = 10.0
-"""Seconds to wait for an agent that is restarting."""
-
 LOOK_SECONDS: Final = 10.0
 """Seconds to look in directories for an agent whose tools are to be read."""
 
@@ -309,8 +306,8 @@ def _found(cls: Any, find: Find | None) -> Ref[Any]:
 
 
 async def is_back(ref: Ref[Any]) -> bool:
-    """Wait until a restarting agent runs, for RESTART_SECONDS at most; return whether it runs."""
-    with suppress(AgentError), trio.move_on_after(RESTART_SECONDS):
+    """Wait until a restarting agent runs, for 10 s at most; return whether it runs."""
+    with suppress(AgentError), trio.move_on_after(10.0):
         await ref.ready()
         return True
     return False
@@ -366,8 +363,6 @@ ASKERS: Final[ContextVar[tuple[str, ...]]] = ContextVar("askers", default=())
 
 Each has a budget of its own, so agents that have each other as tools would ask one another without an end.
 """
-
-MOST_ASKERS: Final = 8
 
 
 def askers_of(turn: ChatTurn) -> tuple[str, ...]:

@@ -57,9 +57,6 @@ APPROVE_TOOL: Final = "approve"
 
 CATEGORIES: Final = ("approval",)
 
-MOST_DEAF: Final = 4_096
-"""Maximum sessions of an agent that are remembered as deaf; beyond it, the oldest is asked again."""
-
 DECIDED_ELSEWHERE: Final = "it was decided elsewhere"
 
 LONGEST_MEDIA_ID: Final = 12
@@ -426,7 +423,7 @@ class TurnOffer:
                 return None
             if not call.is_accepted and (call.answer is None or call.answer.kind == "refused"):
                 self._deaf[self._session] = None
-                if len(self._deaf) > MOST_DEAF:
+                if len(self._deaf) > 4_096:  # beyond it, the oldest session is asked again
                     del self._deaf[next(iter(self._deaf))]
             return _decision_in(call)
         except (trio.BrokenResourceError, trio.ClosedResourceError, NotInProgress):

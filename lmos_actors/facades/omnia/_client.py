@@ -67,9 +67,6 @@ SILENCE: Final = 120.0
 FIRST_PAUSE: Final = 0.05
 """Seconds before a message is sent again that the server refused as one too many; they double each time."""
 
-ANNOUNCEMENT: Final = 1.0
-"""Seconds for which a client with tools waits for the announcement of a session."""
-
 ATTEMPTS: Final = 8
 """Maximum attempts to have a message accepted."""
 
@@ -299,7 +296,7 @@ class Chat:
         line = self._line = await self._line_to(self._target, self.session)
         self._nursery.start_soon(line.run)
         if self._tools:  # calls of tools are answered only where one came unasked
-            with trio.move_on_after(ANNOUNCEMENT):
+            with trio.move_on_after(1.0):
                 await line.announced.wait()
         return line
 

@@ -50,9 +50,6 @@ AHEAD: Final = 256
 PAUSES: Final = Backoff(initial=0.05, max=1.0, jitter=0.0)
 """Waits between attempts to connect again."""
 
-FAREWELL: Final = 2.0
-"""Seconds of silence after an exchange after which a call that was hung up is over."""
-
 
 @attrs.frozen
 class CallStatistics:
@@ -222,7 +219,8 @@ class OutgoingCall:
     def _limit_patience(self) -> None:
         """Bound the wait for the end of a call that was hung up, by the time that a server may take."""
         if self._is_over:
-            seconds = FAREWELL if self._may_end else self._seconds
+            # after an exchange, 2 s of silence mean that the call is over
+            seconds = 2.0 if self._may_end else self._seconds
             self._patience.deadline = trio.current_time() + seconds
 
     async def _take(self, said: ServerSaid | MediaPiece) -> bool:

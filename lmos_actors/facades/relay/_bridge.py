@@ -80,9 +80,6 @@ messages that a hub passes on in an hour."""
 ITEMS: Final = 1_000
 """Maximum items of a stream in an answer."""
 
-BETWEEN_INTRODUCTIONS: Final = 1.0
-"""Minimum seconds before the agent introduces itself again."""
-
 PAUSES: Final = Backoff(initial=0.5)
 
 _LOGGER: Final = logging.getLogger("lmos_actors")
@@ -330,7 +327,7 @@ class Bridge:
         while True:
             self._introduction_wanted = trio.Event()
             await _sent(relay, introduction(exposed), "discovery")
-            await trio.sleep(BETWEEN_INTRODUCTIONS)
+            await trio.sleep(1.0)  # whoever asks for it again sooner waits
             await self._introduction_wanted.wait()
 
     async def _broadcast(

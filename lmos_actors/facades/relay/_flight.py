@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 LEFT: Final = 256
 """Maximum messages that were sent, are unanswered, and that nobody waits for."""
 
-PAUSE_SECONDS: Final = 2.0
-"""Seconds without sending once the relay refuses more: it repeats that at most once a second."""
-
 
 class Flight:
     """The messages and commands that were sent to one relay, and wait; see the module docstring."""
@@ -178,7 +175,7 @@ class RatePause:
                 self._begun = trio.Event()
                 await self._begun.wait()
             last = self._flight.last
-            await trio.sleep(PAUSE_SECONDS)
+            await trio.sleep(2.0)  # the relay repeats its refusal at most once a second
             why = "the relay has refused messages beyond its rate, and not said which"
             self._flight.leave_unknown(last, why)
             self.is_on = False

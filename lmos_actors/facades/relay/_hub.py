@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from ._options import RelayOptions
 
-LONGEST_SLEEP: Final = 60.0
-
 RESTART: Final = (1012, "the relay restarts")
 
 _MEMORIES: Final[WeakKeyDictionary[Runtime, dict[str, MemoryStore]]] = WeakKeyDictionary()
@@ -126,7 +124,7 @@ class RelayHub(Agent, private=True):
         while True:
             at = self.hub.due_at()
             # a clock that is set has to be looked at now and then
-            seconds = inf if at is None else min(max(at - self.hub.now(), 0) / 1_000, LONGEST_SLEEP)
+            seconds = inf if at is None else min(max(at - self.hub.now(), 0) / 1_000, 60.0)
             with trio.move_on_after(seconds):
                 await changed.wait()
             changed = trio.Event()

@@ -17,8 +17,6 @@ LASTING: Final = 30.0
 """Seconds after which a connection counts as good: the pauses then begin anew."""
 
 OVER_RATE: Final = 4029
-OVER_RATE_SECONDS: Final = 60.0
-"""Seconds before the next attempt after a close with that code."""
 
 
 class FrameUser(Protocol):

@@ -49,7 +49,6 @@ DISCOVER: Final = "discover"
 
 AT_ONCE: Final = 100
 LONGEST: Final = 1_000
-SKILLS: Final = 32
 EVENTS: Final = 256
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -253,6 +252,6 @@ def class_of(agent: str, payload: Any) -> type[RelayPeer]:
     text = description[:LONGEST] if isinstance(description, str) else "An agent on a relay."
     name = "".join(part.capitalize() for part in re.split(r"[-_]", agent))
     members = {"__doc__": text, "__module__": __name__}
-    about = About(capabilities=tuple(dict.fromkeys(known[:SKILLS])))
+    about = About(capabilities=tuple(dict.fromkeys(known[:32])))
     made: Any = new_class(f"Relayed{name}", (RelayPeer,), {"about": about}, lambda body: body.update(members))
     return cast("type[RelayPeer]", made)

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 PATH: Final = "/arc"
 SUBPROTOCOL: Final = "arc"
-STORE_SECONDS: Final = 1.0
-"""Maximum seconds that a new connection waits for the store."""
-
 HTTP_PATHS: Final = ("/register", "/revoke", "/stats", "/health")
 """The HTTP paths of a hub, which its own guard judges."""
 
@@ -137,7 +134,7 @@ class RelayServer(NodeService):
         with self._served.served(served):
             try:
                 # the time of the last use is not worth a connection, nor a wait for a store that hangs
-                with trio.move_on_after(STORE_SECONDS), suppress(StoreFailed):
+                with trio.move_on_after(1.0), suppress(StoreFailed):
                     await hub.identities.use(agent)
                 await connection.run(served)
             finally:

@@ -52,7 +52,7 @@ from lmos_actors.transport import ConnectionOptions, connect
 from ._flight import Flight, RatePause
 from ._hops import hops_in, ref_with
 from ._inbox import Inbox
-from ._line import FINAL_CODES, FINAL_STATUS, LASTING, OVER_RATE, OVER_RATE_SECONDS, Line, how_ended
+from ._line import FINAL_CODES, FINAL_STATUS, LASTING, OVER_RATE, Line, how_ended
 from ._sent import ACKNOWLEDGEMENTS, CANCEL, NOBODY, Question, Receipt, Sent, check_size, ids_of
 from ._traces import going_out, trace_of_now
 
@@ -75,8 +75,6 @@ WELCOME_SECONDS: Final = 5.0
 
 PROBE: Final = "probe"
 """The type of the message to itself by which an agent tests for direct messages."""
-PROBE_SECONDS: Final = 2.0
-
 MAX_MESSAGE: Final = 4 << 20
 
 
@@ -522,7 +520,7 @@ class Relay:
                     return
                 attempt = 0 if trio.current_time() - began >= LASTING else attempt
                 if ended.code == OVER_RATE:
-                    await trio.sleep(OVER_RATE_SECONDS)
+                    await trio.sleep(60.0)  # the rate has to go down first
             attempt += 1
             await trio.sleep(PAUSES.delay(attempt, self._draw()))
             try:
@@ -562,7 +560,7 @@ class Relay:
             self._wake()
             self._has_direct = False
             try:
-                with trio.move_on_after(PROBE_SECONDS):
+                with trio.move_on_after(2.0):
                     await probe.outcome.wait()
                     self._has_direct = True
             finally:

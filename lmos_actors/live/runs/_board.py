@@ -30,9 +30,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = ("faster", "go", "pause", "slower", "
 
 SPEEDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 
-MODELS: Final = 5
-"""The last runs, of which more is kept than the outcome."""
-
 REMEMBERED: Final = 1_000
 """Operations whose ids are remembered."""
 
@@ -136,7 +133,7 @@ class RunsBoard:
             nodes = run.head.nodes() if run.head.nodes is not None else ()
             run.model = RunModel(run.head.class_of, nodes, run.head.node_of)
             kept = [each for each in self.runs.values() if each.model is not None]
-            for each in kept[:-MODELS]:
+            for each in kept[:-5]:  # more than the outcome is kept of the last runs only
                 each.model = None
 
     def take_lines(self, lines: str) -> None:

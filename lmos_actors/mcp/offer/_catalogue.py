@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 import attrs
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from ._tools import AgentOffer, AgentTool
 
 T = TypeVar("T")
-
-LONGEST_CURSOR: Final = 4_096
 
 
 @attrs.frozen
@@ -299,7 +297,7 @@ def _cursor(name: str) -> str:
 
 def _name_in(cursor: str) -> str:
     try:
-        name = urlsafe_b64decode(cursor[:LONGEST_CURSOR].encode("ascii")).decode()
+        name = urlsafe_b64decode(cursor[:4_096].encode("ascii")).decode()
     except ValueError:
         name = ""
     if name and _cursor(name) == cursor:

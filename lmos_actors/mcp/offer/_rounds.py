@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 GONE: Final = "the client is gone"
 
-BACK_SECONDS: Final = 5.0
-"""Seconds for a client to fetch the result after its answers, beyond the seconds for the answers."""
-
 
 class RoundCaller(Protocol):
     """The part of a request's client that its rounds need: see `Caller`."""
@@ -135,7 +132,8 @@ class Round:
                     break
                 asked = {key: each for key, each in self._questions.items() if key not in self._answers}
                 if asked:
-                    self.scope.deadline = trio.current_time() + seconds + BACK_SECONDS
+                    # beyond the seconds for the answers, 5 s to fetch the result
+                    self.scope.deadline = trio.current_time() + seconds + 5.0
                     return types.InputRequiredResult(input_requests=asked, request_state=self.token)
                 self._news = trio.Event()
                 await self._news.wait()
