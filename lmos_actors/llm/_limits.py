@@ -210,7 +210,11 @@ class RequestLimits:
                 self._changed = trio.Event()
                 with trio.move_on_after(wait):
                     await self._changed.wait()
-            admission = self._begin(tokens)
+            self._running += 1
+            admission = Admission(trio.current_time(), tokens)
+            if self._requests is not None or self._tokens is not None:
+                self._begun.append(admission)
+                self._begun_tokens += tokens
         try:
             yield
         finally:
@@ -228,14 +232,6 @@ class RequestLimits:
     def pause(self, seconds: float) -> None:
         """Let no request begin for so long: the provider has asked for it."""
         self._paused_until = max(self._paused_until, trio.current_time() + seconds)
-
-    def _begin(self, tokens: int) -> Admission:
-        self._running += 1
-        admission = Admission(trio.current_time(), tokens)
-        if self._requests is not None or self._tokens is not None:
-            self._begun.append(admission)
-            self._begun_tokens += tokens
-        return admission
 
     def _seconds_until_free(self, tokens: int) -> float:
         """Return the seconds until the first in the line may begin, 0 or less if it may now.

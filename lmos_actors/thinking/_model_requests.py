@@ -117,20 +117,16 @@ class ModelRequests:
                 raise model_failure(code, f"the model cannot be asked: {error}") from error
         raise AssertionError("the last repeat returns or raises")
 
-    def _limited(self) -> Ref[Model]:
-        """Return the model, limited to the time that is left: it refuses at once what would be late."""
-        model: Any = self._model
-        left = self._account.deadline - trio.current_time()
-        limited: Ref[Model] = model.within(left) if model._seconds is None and 0 < left < inf else model
-        return limited
-
     async def _listen(self, request: ModelRequest, answer: ModelAnswer) -> None:
         """Take an answer to its end; items after that are dropped, and not waited for long."""
         members = msgspec.structs.asdict(request).items()
         wanted: dict[str, Any] = {name: each for name, each in members if each not in (None, "", [])}
         gap = "\n\n" if self.heard and not self.heard[-1][-1].isspace() else ""
-        stream = self._limited().stream(Model.generate, **wanted)
-        async with stream as items:
+        model: Any = self._model
+        left = self._account.deadline - trio.current_time()
+        if model._seconds is None and 0 < left < inf:
+            model = model.within(left)  # so it refuses at once what would be late
+        async with model.stream(Model.generate, **wanted) as items:
             with trio.CancelScope() as scope:
                 async for sent in items:
                     item = sent if isinstance(cast("Any", sent), Struct) else _converted(sent)

@@ -182,7 +182,11 @@ class _Loop:
         if not said:
             self.calls.bar(history)
         while True:
-            message, end = await self.asking.ask(self._next([*history, *said]))
+            told = self.request.instructions
+            if self.request.tools and is_last_call(self.account):
+                told = f"{told}\n\n{LAST_CALL}".strip()
+            request = msgspec.structs.replace(self.request, messages=[*history, *said], instructions=told)
+            message, end = await self.asking.ask(request)
             if message.text or message.tools:
                 said.append(message)
             if message.tools:
@@ -230,13 +234,6 @@ class _Loop:
 
     def _ending_of(self, message: ModelMessage) -> ToolRequest | None:
         return next((each for each in message.tools if each.name in self.ends_with), None)
-
-    def _next(self, messages: list[Message]) -> ModelRequest:
-        """Return the request of the next round; the last one that the budget allows says so."""
-        told = self.request.instructions
-        if is_last_call(self.account) and self.request.tools:
-            told = f"{told}\n\n{LAST_CALL}".strip()
-        return msgspec.structs.replace(self.request, messages=messages, instructions=told)
 
     def _read(self, message: ModelMessage) -> Any:
         """Return the answer. A model that has said all before it called tools need not say it again."""

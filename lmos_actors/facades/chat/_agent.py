@@ -356,7 +356,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             begun = self._kept.begun(session, asked, metadata, wanted=wanted, has_client=has_tools)
             async with begun as kept:
                 turn = self._made(session, asked.text, parts, metadata, kept, has_client_tools=has_tools)
-                name, keys = ("", None) if kept is None else self._named(session, kept)
+                name = "" if kept is None else name_of(session, kept)
+                keys = None if kept is None else self._keys_of(kept, name)
                 await put(TurnBegan(id, turn.is_new))
                 runner = partial(TurnRunner, turn=turn, reply=self.reply, out=put, asks=keys)
                 if isinstance(answers, InputStream):
@@ -424,10 +425,6 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         keys = self._keys_of(kept, name)
         runner = partial(TurnRunner, turn=turn, reply=self.reply, out=_nowhere, asks=keys)
         await self._in_child(runner, TurnRunner.run, name=name)
-
-    def _named(self, session: Session, kept: OpenTurn) -> tuple[str, TurnKeys]:
-        name = name_of(session, kept)
-        return name, self._keys_of(kept, name)
 
     def _keys_of(self, kept: OpenTurn, name: str) -> TurnKeys:
         goes_on = partial(self._kept.comes_back, kept)

@@ -181,12 +181,12 @@ class ChatTurn:
         if isinstance(piece, str):
             if not piece:
                 return
-            await self._put(TextChunk(piece))
+            await self._out.put(TextChunk(piece))
             self._said.append(piece)
             return
         if not isinstance(piece, ChatPart):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a piece of an answer is text or a ChatPart, not {piece!r}")
-        await self._put(TextChunk(parts=[piece]))
+        await self._out.put(TextChunk(parts=[piece]))
         self._shown.append(piece)
 
     @property
@@ -236,7 +236,7 @@ class ChatTurn:
 
     async def show(self, item: ToolCalled | ToolReturned | MediaPiece) -> None:
         """Show a tool that is carried out elsewhere, such as by an agent that this one asks, or a medium."""
-        await self._put(item)
+        await self._out.put(item)
 
     async def use(self, tool: Tool | Callable[..., Any], /, **arguments: Any) -> Any:
         """Call a tool, and show the call; return its result as plain data. Raises ToolFailed."""
@@ -258,13 +258,13 @@ class ChatTurn:
         if isinstance(source, bytes):
             whole = [source[at : at + PIECE_BYTES] for at in range(0, len(source), PIECE_BYTES)] or [b""]
             for number, data in enumerate(whole):
-                await self._put(MediaPiece(name, number, data, mime_type, number == len(whole) - 1))
+                await self._out.put(MediaPiece(name, number, data, mime_type, number == len(whole) - 1))
             return
         async with _closing(source) as pieces:
             async for data in pieces:
-                await self._put(MediaPiece(name, number, data, mime_type))
+                await self._out.put(MediaPiece(name, number, data, mime_type))
                 number += 1
-        await self._put(MediaPiece(name, number, b"", mime_type, is_last=True))
+        await self._out.put(MediaPiece(name, number, b"", mime_type, is_last=True))
 
     async def ask_client(
         self,
@@ -314,7 +314,7 @@ class ChatTurn:
         """Call a tool of the caller, for a block in which it is answered."""
         call_id = asked.id
         call = self._calls[call_id] = _OpenCall(accepted)
-        await self._put(asked)
+        await self._out.put(asked)
         try:
             yield call
         finally:
@@ -325,18 +325,15 @@ class ChatTurn:
                 "refused" if answer.kind == "refused" else "the client names no reason"
             )
         if call.why is not None or answer is None:
-            await self._put(ToolReturned(call_id, error=call.why or "no answer"))
+            await self._out.put(ToolReturned(call_id, error=call.why or "no answer"))
         else:
-            await self._put(ToolReturned(call_id, answer.result))
+            await self._out.put(ToolReturned(call_id, answer.result))
 
     def take_answer(self, answer: ClientAnswer) -> None:
         """Take the caller's answer to a call; ignore one that nobody waits for."""
         call = self._calls.get(answer.call_id)
         if call is not None:
             call.take(answer)
-
-    async def _put(self, item: ChatItem) -> None:
-        await self._out.put(item)
 
     def close(self) -> None:
         """End: nothing more can be said."""

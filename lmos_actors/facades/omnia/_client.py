@@ -189,7 +189,9 @@ class Chat:
             line.wire.send_message(text, parts=sent, metadata=metadata)
             if self.session is None:  # the oldest announces only new ones
                 line.expect_greeting()
-            first = await self._first(line)
+            first = await self._next(line)
+            while isinstance(first, omnia.ServerSaid) and isinstance(first.message, omnia.OF_NO_TURN):
+                first = await self._next(line)
             if first is None:
                 if line.wire.stage == "unsent":
                     self._line = None
@@ -272,13 +274,6 @@ class Chat:
         if self._credentials is not None:
             headers = (*headers, *self._credentials.headers_for(url, trio.current_time()))
         return headers
-
-    async def _first(self, line: Line) -> ServerSaid | MediaPiece | None:
-        """Wait for the first frame of the turn, ignoring others; None if there is none."""
-        while True:
-            said = await self._next(line)
-            if not isinstance(said, omnia.ServerSaid) or not isinstance(said.message, omnia.OF_NO_TURN):
-                return said
 
     async def _next(self, line: Line) -> ServerSaid | MediaPiece | None:
         with trio.move_on_after(self._silence):
