@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -13,7 +14,7 @@ from ._items import ToolCalled, ToolReturned
 from ._tools import Tool, shown_reason, tool_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Generator, Mapping
 
     from lmos_actors.memories import Memories
 
@@ -36,13 +37,14 @@ class AnswerChannel:
         self._pass_on: Callable[[Any], Awaitable[None]] | None = None
         self._lock = trio.Lock()
 
-    def open(self, pass_on: Callable[[Any], Awaitable[None]]) -> None:
-        """Begin: from now on a function gets the items, and waits until the reader has room."""
+    @contextmanager
+    def opened(self, pass_on: Callable[[Any], Awaitable[None]]) -> Generator[None]:
+        """Pass items to a function during a block; the function waits until the reader has room."""
         self._pass_on = pass_on
-
-    def close(self) -> None:
-        """End: no more items are taken."""
-        self._pass_on = None
+        try:
+            yield
+        finally:
+            self._pass_on = None
 
     async def put(self, item: ChatItem | CallItem) -> None:
         """Pass an item on, and wait until the reader has room.

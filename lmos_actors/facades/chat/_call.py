@@ -114,18 +114,14 @@ class VoiceCall:
         """Call a tool, and show the call; return its result as plain data. Raises ToolFailed."""
         return await self._out.use(tool, arguments)
 
-    def close(self) -> None:
-        """End: nothing more can be said."""
-        self._out.close()
-
     async def run(self, talk: Callable[[VoiceCall], Any], out: Callable[[Any], Awaitable[None]]) -> None:
         """Have `talk` hold the call, which ends with a `finish`; `out` gets its items."""
-        self._out.open(out)
-        held = talk(self)
-        if inspect.isawaitable(held):
-            await held
-        if self._is_open or not self._finished:
-            await self.finish()
+        with self._out.opened(out):
+            held = talk(self)
+            if inspect.isawaitable(held):
+                await held
+            if self._is_open or not self._finished:
+                await self.finish()
         check_memory(self.memory, self._memory_bytes)
 
 

@@ -335,23 +335,19 @@ class ChatTurn:
         if call is not None:
             call.take(answer)
 
-    def close(self) -> None:
-        """End: nothing more can be said."""
-        self._out.close()
-
     async def run(self, reply: Callable[[ChatTurn], Any], out: Callable[[Any], Awaitable[None]]) -> None:
         """Have `reply` answer; `out` gets the items of the answer."""
-        self._out.open(out)
-        said: Any = reply(self)
-        if isinstance(said, AsyncGenerator):
-            pieces = cast("AsyncGenerator[Any]", said)
-            async with aclosing(pieces):
-                async for piece in pieces:
-                    await self.say(piece)
-        else:
-            said = await said if inspect.isawaitable(said) else said
-            if said is not None:
-                await self.say(said)
+        with self._out.opened(out):
+            said: Any = reply(self)
+            if isinstance(said, AsyncGenerator):
+                pieces = cast("AsyncGenerator[Any]", said)
+                async with aclosing(pieces):
+                    async for piece in pieces:
+                        await self.say(piece)
+            else:
+                said = await said if inspect.isawaitable(said) else said
+                if said is not None:
+                    await self.say(said)
         check_memory(self.memory, self._memory_bytes)
 
 
@@ -490,7 +486,6 @@ class TurnRunner(Agent, private=True):
         finally:
             if self.asks is not None and isinstance(run, Run):
                 run.slot.turns.durables -= 1
-            self.turn.close()
 
     @action
     async def hold_call(self, sound: AsyncIterator[bytes]) -> None:
