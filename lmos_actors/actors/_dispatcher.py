@@ -359,7 +359,7 @@ def _take(slot: Slot, item: Any, run: Any) -> None:
     slot.handled += 1
     if trace is not None and slot.rt.instrument is not None:
         shown = conceal(value, op.result_secrecy) if op.result_secrecy else value
-        fields = {"id": trace[0], "affordance": op.name, "value": shown}
+        fields: dict[str, object] = {"id": trace[0], "affordance": op.name, "value": shown}
         slot.rt.instrument.record("answered", slot.path, fields)
     if slot.output_gate is None:
         envelope.answer(value)

@@ -87,7 +87,7 @@ def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
         if is_class_variable or isinstance(value, Event):
             continue
         if isinstance(value, Property):
-            made: Property[Any] = value
+            made: Property[Any] = value  # pyright: ignore[reportUnknownVariableType]
             if made.factory is not None:
                 fields[name] = attrs.field(factory=made.factory, alias=name)
             else:
