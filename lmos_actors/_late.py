@@ -19,7 +19,6 @@ from __future__ import annotations
 import builtins
 import sys
 from _thread import RLock  # not `threading`, which takes time: this file comes before all others
-from types import SimpleNamespace
 
 from ._wings import WingFinder
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
+_Namespace = type(sys.implementation)  # `types.SimpleNamespace`, as importing `types` would take time
 _ONE_BLOCK = RLock()
 """Two threads that import two faces must not each restore the other's `__import__`.
 
@@ -75,7 +75,7 @@ class late:
         if globals is not self._names:
             return self._import(name, globals, locals, fromlist, level)
         self._modules.update(dict.fromkeys(fromlist, (name, level)))
-        return SimpleNamespace(**dict.fromkeys(fromlist))  # no module: the names are None for the block
+        return _Namespace(**dict.fromkeys(fromlist))  # no module: the names are None for the block
 
     def _find(self, name: str) -> object:
         """Import a name of the face. Raise AttributeError if the face has no such name."""
