@@ -4,7 +4,7 @@ Everything here runs in the step of another task: that of the connection's reade
 dispatcher, or of a run. So nothing waits and nothing raises: what goes wrong with one request ends that
 request, by an error to the peer, and a mistake of this program is also handed to `ServerContext.failed`.
 
-The path of a request: `text` -> the protocol session -> `_handle_demands` -> `_ask` (access, draining, does
+The path of a request: `text` -> the protocol session -> `_handle_demands` -> `_ask` (draining, access, does
 the agent exist) -> `_invoked`, a short path for the plain invocation with good input, or `_carry_out` for
 everything else -> `_post` into the agent's mailbox. Answers return through `answered` and `failed`, in the
 step of the turn that made them.

@@ -431,7 +431,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         return TurnKeys(self._place(), kept, f"{self.path}\n{name}", goes_on)
 
     def _answer_of(self, turn: ChatTurn | None) -> KeptMessage:
-        """Return the text and parts that a turn has sent, as a message; None if there were none."""
+        """Return the text and parts that a turn has sent, as a message; an empty one if none."""
         if turn is None:
             return self._message("agent", "")
         answer = self._message("agent", turn.answer, turn.answer_parts)
