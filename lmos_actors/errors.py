@@ -342,7 +342,7 @@ class AgentDied(AgentError):
 
 
 class LinkedAgentDied(AgentError):
-    """An agent that a task was linked to has ended, with another reason than `normal`.
+    """An agent that a task was linked to has ended, for a reason other than `normal`.
 
     `agent` is its path, `incarnation` which of its lives it was, `reason` its `ExitReason`; the exception
     in that, if any, is also the `__cause__`.

@@ -384,12 +384,11 @@ class Agent:
     # ---- ending together
 
     def link(self, ref: Ref[Any]) -> None:
-        """Let this incarnation and another agent's end together.
+        """Tie this incarnation's end to another agent's.
 
-        When one has ended with another reason than `normal`, the other ends at once with the same reason,
-        unless its class has `trap_exits=True`. Linking twice is linking once; with itself, nothing. Raises
-        AgentUnavailable or NotFound where that agent does not run, NotAllowed where it is no agent of this
-        process.
+        If one ends for a reason other than `normal`, the other ends at once with the same reason, unless its
+        class has `trap_exits=True`. A second link, or one to itself, does nothing. Raises AgentUnavailable or
+        NotFound if that agent does not run, NotAllowed if it is no agent of this process.
         """
         place = self._place()
         link_agents(place, neighbour_of(place, ref))

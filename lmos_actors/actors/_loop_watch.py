@@ -6,8 +6,8 @@ nothing in the loop can say so. Hence a thread:
 
 - While nothing happens the thread sleeps, and an idle process costs nothing. A hook of trio wakes it when the
   loop begins to work, and is taken away then: a loop that works pays for no hook.
-- Awake, the thread asks the loop five times a second to say that it goes on. Where that is a while ago and
-  nothing else was to be done then, it has the hook put back, and sleeps.
+- Awake, the thread asks the loop five times a second to say that it goes on. Once the loop has been
+  idle for a while, the thread has the hook put back, and sleeps.
 - Where the loop does not say so three times, and is found in the same call of the same code, that code holds
   it up. A loop that has much to do is in other code each time; it is slow, but nobody holds it.
 - What the loop's thread is doing is looked at only where it does not say that it goes on: in CPython 3.11
@@ -79,7 +79,7 @@ class LoopWatch(trio.abc.Instrument):
         return found
 
     def leave(self) -> None:
-        """One node less; with the last one the thread ends."""
+        """Count one node less; the last ends the thread."""
         self._nodes -= 1
         if not self._nodes:
             _RUN.set(None)
@@ -142,7 +142,7 @@ class LoopWatch(trio.abc.Instrument):
 
 
 def _step_of(ident: int) -> FrameType | None:
-    """Return the outermost call of the running task, a different one for each; None while none runs."""
+    """Return the running task's outermost frame, which no other task has; None while none runs."""
     found = None
     with uncollected():
         frame = sys._current_frames().get(ident)  # pyright: ignore[reportPrivateUsage] # documented by CPython

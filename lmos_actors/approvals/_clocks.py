@@ -84,7 +84,7 @@ class Clock:
         return min(trio.current_time(), self._end())
 
     def _end(self) -> float:
-        """Return the time at which the clock goes on at the latest."""
+        """Return the latest time at which the clock goes on."""
         return self._since + self._most - self._stood
 
 

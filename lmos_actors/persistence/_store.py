@@ -44,7 +44,7 @@ class Expected(Enum):
 
 
 class Put(msgspec.Struct, frozen=True):
-    """Write of a value; it replaces the value at its key, with the terms of that."""
+    """Write of a value; it replaces the value and the terms at its key."""
 
     space: str
     key: str
@@ -127,7 +127,7 @@ class AsyncStore(Protocol):
     """A store whose calls are awaited: a store in a server. Several may be under way at the same time.
 
     Every method raises `StoreFailed`, in a subclass that says what is wrong. A commit whose call is cancelled
-    may be written all the same, but none is once a later call of the same store has begun.
+    may still be written, but not once a later call of the same store has begun.
     """
 
     name: str

@@ -295,7 +295,7 @@ class Ref(Generic[A_co]):
     def link(self) -> AbstractAsyncContextManager[None]:
         """Let this task's block and the agent's incarnation end together: `async with ref.link()`.
 
-        The agent ends with another reason than `normal`: the body is cancelled, and `LinkedAgentDied` leaves
+        The agent ends for a reason other than `normal`: the body is cancelled, and `LinkedAgentDied` leaves
         the block, in a group with the body's other errors. An exception leaves the body: the agent gets an
         exit signal `error` with it; cancelled from outside: `shutdown`. A body that returns unlinks.
         Entering raises AgentUnavailable or NotFound where the agent does not run, NotAllowed for a pool.
@@ -360,7 +360,7 @@ class Ref(Generic[A_co]):
         return link
 
     def _opened(self, verb: str) -> Link | AfterKept:
-        """Return the link for a call or a stream, which a run of a durable agent begins after a wait."""
+        """Return the link for a call or a stream; a durable agent's run waits before it begins one."""
         link = self._entered(verb)
         return AfterKept(link) if link.turns.durables else link
 
@@ -374,7 +374,7 @@ class Ref(Generic[A_co]):
 
 
 class Streaming(AbstractAsyncContextManager[T]):
-    """The context manager that `ref.stream` returns. It returns the coroutines of the one it enters."""
+    """The context manager that `ref.stream` returns. It returns the coroutines of the one it wraps."""
 
     __slots__ = ("_opened",)
 

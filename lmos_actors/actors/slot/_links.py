@@ -93,7 +93,7 @@ class Monitor(InternalTurn):
         self._forget()
 
     def begin(self, sinks: SinkTable) -> None:
-        """Listen to the slot of these sinks; the runtime's side."""
+        """Listen to the slot with these sinks; for the runtime."""
         self._sinks = sinks
         sinks.add(MONITORS, self)
         extra = self._watcher.ensure_extra()
@@ -102,14 +102,14 @@ class Monitor(InternalTurn):
         extra.monitors[self] = None
 
     def push(self, value: Down) -> None:
-        """Take one end; the runtime's side."""
+        """Take one end; for the runtime."""
         self._downs.append(value)
         if not self._waiting:
             self._waiting = True
             self._watcher.put(self)
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return the turn for the oldest end, and take a seat for the next; the runtime's side."""
+        """Return the turn for the oldest end, and take a seat for the next; for the runtime."""
         if not self._downs:  # cancelled meanwhile
             return _nothing, ()
         down = self._downs.popleft()
@@ -119,10 +119,10 @@ class Monitor(InternalTurn):
         return self.fn, (down,)
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """Do nothing: ends arrive by `push`. See `Sink`; the runtime's side."""
+        """Do nothing: ends arrive by `push`. See `Sink`; for the runtime."""
 
     def close(self) -> None:
-        """End, as the agent is gone for good; notices so far are still handled. The runtime's side."""
+        """End, as the agent is gone for good; notices so far are still handled. For the runtime."""
         self._sinks = None
         self._forget()
 

@@ -108,7 +108,7 @@ class WebAnswer:
 
 
 class HttpStream:
-    """A connection; `used` once it has carried a request, `idle_since`: the time since it carries none."""
+    """A connection. `used`: it has carried a request; `idle_since`: when it became idle."""
 
     __slots__ = ("_begun", "_headed", "_http", "_is_untried", "_spoilt", "_stream", "idle_since", "used")
 

@@ -104,7 +104,7 @@ def turns(file: Store, /, *, json: Json = False) -> int:
 
     lmos-actors state turns node.db
 
-    A line has when the turn began, its agent, the principal of its caller (- without one), the session, how \
+    A line shows when the turn began, its agent, its caller's principal (- without one), the session, how \
 many steps it has recorded, how often it was resumed, and the beginning of its message.
     """
     from .._state import carried_out, list_turns

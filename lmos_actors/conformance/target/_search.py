@@ -125,7 +125,7 @@ class _Search:
                 self._found.setdefault(_key(thing), thing)
 
     def _meant(self) -> list[Thing]:
-        """Return the finds that fit: by name, by the socket that is meant, by having any socket."""
+        """Return the finds that fit by name, narrowed to the meant socket, else to any socket."""
         meant = [each for each in self._found.values() if self._name is None or each.is_called(self._name)]
         leading = [each for each in meant if self._socket in self._leads_to(each)]
         there = [each for each in meant if self._is_there(each)]

@@ -78,7 +78,7 @@ class HttpAnswer:
 def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
     """Read JSON strictly: UTF-8, no NaN, no infinite number, no name twice in one object. Raises ValueError.
 
-    `pairs` makes objects of their members instead, and may accept a name twice.
+    `pairs` builds objects from members instead, and may accept a name twice.
     """
     try:
         plain = text if isinstance(text, str) else text.decode("utf-8")

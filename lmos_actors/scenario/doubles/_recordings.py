@@ -38,8 +38,8 @@ class Exchange:
     """One recorded request and its effects. Times are seconds after its delivery.
 
     `ended` is None where nothing answered it. `effects` are in order: "item" and "progress" with a value,
-    "event" and "changed" with name and data. `error` is the text of an error in the log, `output` that of a
-    failure that callers can expect; `type` is that of the message that answers on a relay.
+    "event" and "changed" with name and data. `error` is an error's text in the log, `output` the output of
+    a failure that callers can expect; `type` is the type of the answer on a relay.
     """
 
     line: int
@@ -64,8 +64,8 @@ class Exchange:
 class RecordedEffect:
     """An effect without a request, in one of the agent's lives, counted from 1.
 
-    `kind` is `event` or `changed`, `what` name and data of it; `when` is None for what its first turn did.
-    `shown` is a property's value at the begin of a life, which its observers were shown.
+    `kind` is `event`, `changed`, or `shown`: a property's value shown to observers as a life began. `what`
+    is the name and the data; `when` is None if the first turn of a life did it.
     """
 
     life: int

@@ -12,7 +12,7 @@ What keeps the search narrow:
   later. So does a comparison that failed and fails now. Branches are writes alone.
 - A write of unknown outcome may have happened, or may happen at any later time. If nobody has read its value
   it is left out; if it is the only one of its value, it happened before the first read of it was over.
-- A set of ordered operations is the number of those at the begin of the history, and a few bits for the rest.
+- A set of ordered operations is the number of those at the start of the history, and a few bits for the rest.
 
 Finding an order is hard in general, so the search is bounded; `linearize` returns None past the bound.
 

@@ -65,7 +65,7 @@ class Run:
     """The instrument that takes digests of the run's states, if requested."""
     crashes: Crashes = attrs.Factory(lambda: Crashes())
     machine: Machine | None = None
-    """The machine of the run's node; it exists from the begin of the world on."""
+    """The machine of the run's node; it exists from the start of the world on."""
     client: NodeClient | None = None
     """The connection to the node, in worlds where steps reach agents over one."""
     processes: Processes | None = None

@@ -77,7 +77,7 @@ class TopologyValidator:
             return
         fields = fields_of_agent(cls)
         field = fields.get(topology.field)
-        # a wrong default is not in the file, so it is reported at the begin of the topology
+        # a wrong default is not in the file, so it is reported at the start of the topology
         here = (*path, "field") if "field" in self._raw() else path
         if field is None:
             near = did_you_mean(topology.field, list(fields))

@@ -105,7 +105,7 @@ class Faults:
         return struck
 
     def log(self, struck: StruckFault, place: str, fields: dict[str, object]) -> None:
-        """Log the begin of a fault at a place."""
+        """Log the start of a fault at a place."""
         self._watch.record("fault", place, {"fault": struck.kind, "id": struck.id, **fields})
 
     def heal(self, struck: StruckFault, places: Sequence[str]) -> None:

@@ -83,7 +83,7 @@ class _Saying:
 class HubLines:
     """A `Network` for the connections of one agent to the hub, over the lines between their nodes.
 
-    Connections before the begin of the run are there at once, whatever the lines are.
+    Connections before the start of the run are there at once, whatever the lines are.
     """
 
     def __init__(self, lines: LineNetwork, *, has_begun: bool) -> None:

@@ -27,7 +27,7 @@ RECENT: Final = 20
 """The number of last records in a snapshot."""
 
 LONGEST: Final = 2_000
-"""Maximum length of one value as JSON; of a longer value, the begin of the text is kept."""
+"""Maximum length of one value as JSON; of a longer value, the start of the text is kept."""
 
 
 @attrs.frozen(kw_only=True)

@@ -5,7 +5,7 @@ fields, too. So are the values of all agents of a class in that field together, 
 this way, whichever agents they are. Numbers and long texts are made coarse. The upper half of a digest names
 the field, so that a search can tell useful fields from mere counters. Secrets are left out.
 
-A sample looks at each agent with a record since the last sample. At the begin of a run samples are as dense
+A sample looks at each agent with a record since the last sample. At the start of a run samples are as dense
 as the records, later they are thinner, so that a long run costs hardly more than a short one.
 """
 
