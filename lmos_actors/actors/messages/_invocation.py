@@ -259,6 +259,8 @@ class Run:
             await put(value)
             if self.envelope.trace is not None:
                 self.slot.rt.note("item", self.envelope, value=value)
+        else:
+            await checkpoint()  # of a one-way message, which has no consumer to wait for
 
 
 def is_provisional(item: object) -> bool:
