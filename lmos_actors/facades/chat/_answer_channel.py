@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -14,7 +14,7 @@ from ._items import ToolCalled, ToolReturned
 from ._tools import Tool, shown_reason, tool_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from lmos_actors.memories import Memories
 
@@ -37,12 +37,18 @@ class AnswerChannel:
         self._pass_on: Callable[[Any], Awaitable[None]] | None = None
         self._lock = trio.Lock()
 
-    @contextmanager
-    def opened(self, pass_on: Callable[[Any], Awaitable[None]]) -> Generator[None]:
-        """Pass items to a function during a block; the function waits until the reader has room."""
+    @asynccontextmanager
+    async def opened(self, pass_on: Callable[[Any], Awaitable[None]]) -> AsyncGenerator[None]:
+        """Pass items to a function during a block; the function waits until the reader has room.
+
+        At the end of the block, wait for items that other tasks are passing on.
+        """
         self._pass_on = pass_on
         try:
             yield
+            if self._lock.locked():
+                await self._lock.acquire()
+                self._lock.release()
         finally:
             self._pass_on = None
 

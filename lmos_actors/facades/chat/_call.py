@@ -116,7 +116,7 @@ class VoiceCall:
 
     async def run(self, talk: Callable[[VoiceCall], Any], out: Callable[[Any], Awaitable[None]]) -> None:
         """Have `talk` hold the call, which ends with a `finish`; `out` gets its items."""
-        with self._out.opened(out):
+        async with self._out.opened(out):
             held = talk(self)
             if inspect.isawaitable(held):
                 await held

@@ -337,7 +337,7 @@ class ChatTurn:
 
     async def run(self, reply: Callable[[ChatTurn], Any], out: Callable[[Any], Awaitable[None]]) -> None:
         """Have `reply` answer; `out` gets the items of the answer."""
-        with self._out.opened(out):
+        async with self._out.opened(out):
             said: Any = reply(self)
             if isinstance(said, AsyncGenerator):
                 pieces = cast("AsyncGenerator[Any]", said)

@@ -1,4 +1,4 @@
-"""Durable chat agents: pieces of an answer leave at once, its end when what the turn changed is kept."""
+"""Items of answers: when those of durable agents leave, and those of several tasks."""
 
 from __future__ import annotations
 
@@ -209,3 +209,55 @@ async def test_a_thinking_agent_may_be_durable_and_what_a_tool_records_is_kept_b
             _, answer = await buyer.invoke(ChatAgent.history, "s", settled=True)
             assert (answer.text, answer.failed) == ("Bought.", None)
             assert await buyer.invoke(Buyer.get) == 1
+
+
+class Reporter(ChatAgent):
+    """Says more in a task that outlives `reply`."""
+
+    refused: int = 0
+
+    async def reply(self, turn: ChatTurn) -> None:
+        self.nursery.start_soon(self._go_on, turn)
+        await trio.sleep(1)
+
+    async def _go_on(self, turn: ChatTurn) -> None:
+        for number in range(40):
+            try:
+                await turn.say(f"{number} ")
+            except RuntimeError:
+                self.refused += 1
+
+    @action
+    def get(self) -> int:
+        return self.refused
+
+
+@virtual
+async def test_a_turn_ends_behind_an_item_that_another_task_puts_out() -> None:
+    async with open_node() as node:
+        reporter = await node.start(Reporter)
+        async with reporter.stream(Reporter.chat, "go") as items:
+            await trio.sleep(2)  # the other task waits for room when the turn ends
+            *found, done = [item async for item in items]
+        chunks = [item.text for item in found if isinstance(item, TextChunk)]
+        assert isinstance(done, TurnDone)
+        assert done.text == "".join(chunks)
+        await trio.sleep(1)
+        assert await reporter.invoke(Reporter.get) == 40 - len(chunks)
+
+
+class Fast(ChatAgent):
+    """Never waits."""
+
+    async def reply(self, turn: ChatTurn) -> AsyncIterator[str]:
+        for _ in range(10_000):
+            yield "x"
+
+
+async def test_a_turn_that_nobody_hears_lets_others_run() -> None:
+    async with open_node() as node:
+        fast = await node.start(Fast)
+        await fast.tell(Fast.chat, "go")
+        for _ in range(200):
+            await trio.lowlevel.checkpoint()
+        assert "turn-1" in node.tree()
