@@ -269,10 +269,10 @@ class _Search:
             self._add_task(task, node, Waiting(None, path, "seat" if task in held else kind, name))
         for stream in streams_among(envelope.op, envelope.args) if envelope.op.streams else ():
             self._take_stream(envelope, stream)
-        if isinstance(envelope, LocalStream) and envelope.held_up:
+        if isinstance(envelope, LocalStream) and envelope.room is not None:
             consumer = envelope.consumer
             target = consumer.slot.path if consumer is not None else None
-            self._add(slot, envelope.run, consumer, Waiting(path, target, "seat", name, name))
+            self._add_task(envelope.room, consumer, Waiting(None, target, "seat", name))
 
     def _take_stream(self, envelope: Envelope, stream: InputStream) -> None:
         """Add a handler that waits for an item, and note who iterates the source, which is near or afar."""

@@ -255,20 +255,15 @@ class LocalStream(LocalCall):
         super().__init__(slot, op, args, sender)
         self._outputs = OutputQueue(slot.rt.timers)
         self._outputs.call = self
-        self._room: trio.lowlevel.Task | None = None  # the run, while it has no credit
+        self._room: trio.lowlevel.Task | None = None  # of the run, while it has no credit
         self._outlet: Outlet | None = None
         self._poured = 0
         self._spilt: Exception | None = None  # what the outlet has raised
         self.opener = current_task()
 
     @property
-    def held_up(self) -> bool:
-        """Whether the run waits for its consumer to take items."""
-        return self._room is not None
-
-    @property
     def room(self) -> trio.lowlevel.Task | None:
-        """The task of the run that waits for its consumer to take items."""
+        """The task that waits for the consumer to take items: of the run, or one that works for it."""
         return self._room
 
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:

@@ -261,3 +261,23 @@ async def test_a_turn_that_nobody_hears_lets_others_run() -> None:
         for _ in range(200):
             await trio.lowlevel.checkpoint()
         assert "turn-1" in node.tree()
+
+
+class Many(ChatAgent):
+    """Says more than fits."""
+
+    async def reply(self, turn: ChatTurn) -> AsyncIterator[str]:
+        for _ in range(40):
+            yield "x"
+
+
+@virtual
+async def test_the_waiting_graph_shows_that_the_child_waits_for_the_reader() -> None:
+    async with open_node() as node:
+        many = await node.start(Many)
+        async with many.stream(Many.chat, "go"):
+            await trio.sleep(1)
+            assert str(node.waiting_graph()).splitlines() == [
+                "many (run of 'chat') waits for the answer to 'run' from many/turn-1",
+                "many/turn-1 (run of 'run') waits for a seat for 'chat' with user code",
+            ]
