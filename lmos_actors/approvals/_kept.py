@@ -469,25 +469,12 @@ async def _ended(ticket: Ticket) -> None:
         await ticket.wait()
 
 
-def _approval_in(store: str, key: str, value: bytes) -> Approval:
-    """Return the approval in a record. Raise StoreDamaged."""
-    try:
-        return msgspec.json.decode(value, type=Approval)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise StoreDamaged(store, f"the record {key!r} in {SPACE!r} is no approval") from None
-
-
 def _place(approval: Approval) -> tuple[str, str]:
     return approval.agent, approval.key
 
 
 def _is_same(one: Approval, other: Approval) -> bool:
     return (one.text, one.data) == (other.text, other.data)
-
-
-def _record_of(approval: Approval) -> str:
-    """Return the key of a new record. Older records have no id in it, and keep their keys."""
-    return key_of(approval.agent, approval.key, approval.id)
 
 
 def _written(approval: Approval) -> bytes:

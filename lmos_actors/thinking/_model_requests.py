@@ -129,7 +129,7 @@ class ModelRequests:
         async with model.stream(Model.generate, **wanted) as items:
             with trio.CancelScope() as scope:
                 async for sent in items:
-                    item = sent if isinstance(cast("Any", sent), Struct) else _converted(sent)
+                    item: ModelItem = cast("Any", sent) if isinstance(sent, Struct) else _converted(sent)
                     if not answer.take(item):
                         break
                     if answer.end is not None:

@@ -55,7 +55,8 @@ def delay_in(word: str) -> Delay:
         if len(texts) != len(keys):
             example = ":".join((name, *keys)).upper().replace(name.upper(), name, 1)
             raise ValueError(f'"{name}" is written {example}')
-        made = kind(**dict(zip(keys, map(Duration.parse, texts), strict=True)))
+        given: dict[str, Any] = dict(zip(keys, map(Duration.parse, texts), strict=True))
+        made = kind(**given)
     problem = problem_of_delay(made)
     if problem is not None:
         raise ValueError(problem[1])

@@ -163,7 +163,7 @@ def _coarse(value: Any, depth: int) -> object:
 
 def _coarse_parts(value: Any, depth: int) -> object:
     if isinstance(value, dict):
-        mapping: dict[Any, Any] = value
+        mapping: dict[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
         pairs = list(mapping.items())[:64]  # the rest would take time, and says little more
         parts = sorted(repr((_coarse(key, depth), _coarse(part, depth))) for key, part in pairs)
         return ("dict", _size(len(mapping)), parts[:_MOST_PARTS])
