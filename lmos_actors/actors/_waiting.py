@@ -216,7 +216,7 @@ class _Search:
         """Take in what waits for one agent."""
         path = slot.path
         for envelope in _open_envelopes(slot):
-            self._take(slot, path, envelope)
+            self._take(path, envelope)
         extra = slot.extra
         if extra is None:
             return
@@ -258,7 +258,7 @@ class _Search:
     def _link_all(self, node: Node, others: Iterable[Node]) -> None:
         self._links.setdefault(node, []).extend((other, None) for other in others)
 
-    def _take(self, slot: Slot, path: str, envelope: Envelope) -> None:
+    def _take(self, path: str, envelope: Envelope) -> None:
         kind, node = awaited(envelope)
         name = envelope.op.name
         if isinstance(envelope, OutgoingTell) and envelope.holds is not None:
