@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmos_actors import Agent, InvalidInput, action
+from lmos_actors.actors import completed_by
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Operation
 
 
+def named(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*given[:-1], given[-1] or "nobody")
+
+
 class Desk(Agent):
+    @action
+    @completed_by(named)
+    def greet(self, text: str, name: str | None = None) -> None: ...
+
     @action
     def none(self) -> None: ...
 
@@ -62,3 +71,11 @@ def test_what_it_cannot_take_goes_the_long_way(name: str, data: Any) -> None:
     if data is not None and data != {"first": 1}:
         with pytest.raises(InvalidInput):
             way(op, data)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [(("hello",), {}), (("hello", None), {}), (("hello",), {"name": None}), ((), {"text": "hello"})],
+)
+def test_arguments_are_completed_however_they_are_given(args: tuple[Any, ...], kwargs: Any) -> None:
+    assert Desk.__contract__.table["greet"].bind(args, kwargs) == ("hello", "nobody")
