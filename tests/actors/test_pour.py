@@ -185,3 +185,33 @@ async def test_an_empty_stream_ends(where: str, virtual_clock) -> None:
     async with counter(where, log) as ref, ref.stream(Counter.nothing) as items:
         await pour(items, reader.outlet)
     assert reader.items == []
+
+
+@pytest.mark.parametrize("room", [10, 15, 16])
+async def test_a_reader_that_stops_pouring_may_iterate_the_rest(room: int, virtual_clock) -> None:
+    log: list[Any] = []
+    reader = Reader(room=room)
+    async with counter("near", log) as ref, ref.stream(Counter.count, 50) as items:
+        with trio.move_on_after(1):
+            await pour(items, reader.outlet)
+        with trio.fail_after(1):
+            rest = [item async for item in items]
+    assert reader.items + rest == [*range(50)]
+
+
+async def test_a_reader_that_stops_pouring_between_two_items_loses_none(virtual_clock) -> None:
+    log: list[Any] = []
+    taken: list[int] = []
+    scope = trio.CancelScope()
+
+    def take(item: int) -> None:
+        taken.append(item)
+        if item == 14:
+            scope.cancel()
+
+    async with counter("near", log) as ref, ref.stream(Counter.count, 50) as items:
+        with scope:
+            await pour(items, Outlet(take, lambda: True))
+        with trio.fail_after(1):
+            rest = [item async for item in items]
+    assert taken + rest == [*range(50)]

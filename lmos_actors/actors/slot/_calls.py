@@ -284,16 +284,18 @@ class LocalStream(LocalCall):
             self._room = task = current_task()
             note_wait(task, self)
             await wait_task_rescheduled(self._leave_room)
-        if self._outlet is None:
+        if self._outlet is not None:
+            self._poured += 1
+            if not self._poured % STREAM_CREDIT:
+                await checkpoint()  # a run that waits for nothing else lets others run, as with a queue
+        outlet = self._outlet
+        if outlet is None:
             self._outputs.add(item)
             return
-        self._poured += 1
-        if not self._poured % STREAM_CREDIT:
-            await checkpoint()  # a run that waits for nothing else lets others run, as with a queue
         if self._done:
             return
         try:
-            self._outlet.take(item)
+            outlet.take(item)
         except Exception as error:
             self._spilt = error
             self.leave()
@@ -329,6 +331,7 @@ class LocalStream(LocalCall):
                 raise
         finally:
             self._outlet = None
+            self._make_room()  # a consumer that stops pouring may iterate the rest
         if self._spilt is not None:
             raise self._spilt
         await self._drain(outlet)  # what an action with one output has answered
