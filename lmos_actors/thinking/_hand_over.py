@@ -217,7 +217,7 @@ def note_of(turn: ChatTurn) -> str:
 
 async def _listen(turn: ChatTurn, items: AsyncIterator[Any], passed: PassedOn) -> None:
     """Pass on the items of an answer, except the tool call that hands the conversation back."""
-    hidden = ""
+    hidden: str | None = None
     async for item in items:
         if isinstance(item, TurnBegan):
             passed.session = item.session

@@ -9,7 +9,16 @@ import trio
 
 from lmos_actors import ActionFailed, open_node, simulate
 from lmos_actors.errors import StartFailed
-from lmos_actors.facades import ChatAgent, ChatMedia, ChatPart, ChatTurn, ToolCalled, ToolReturned, tool_of
+from lmos_actors.facades import (
+    ChatAgent,
+    ChatMedia,
+    ChatPart,
+    ChatTurn,
+    MediaPiece,
+    ToolCalled,
+    ToolReturned,
+    tool_of,
+)
 from lmos_actors.llm import ModelEnd, TextDelta, ToolMessage, UserMessage
 from lmos_actors.thinking import Budget, ThinkingAgent, hand_back, hand_over
 from lmos_actors.transport import MemoryNetwork
@@ -52,6 +61,8 @@ class Billing(ChatAgent):
         if turn.parts:
             await turn.say(f"{len(await turn.read(turn.parts[0]))} bytes. ")
         turn.is_cut = "all" in turn.text
+        if "picture" in turn.text:
+            await turn.stream_media("image/png", b"bill")
         await turn.use(tool_of(count), n=1)
         reason = turn.metadata["handed_over"]["reason"]
         await turn.say(f"Bill {turn.memory['turns']} ({reason}).")
@@ -107,6 +118,14 @@ def test_an_answer_that_is_cut_is_so_for_the_user_too() -> None:
         session, items = await said(agent, "all my bills?")
         assert items[-1].is_cut
         assert not (await said(agent, "my bill?", session))[1][-1].is_cut
+
+    play([OVER], talk)
+
+
+def test_media_of_an_agent_that_took_over_are_passed_on() -> None:
+    async def talk(node: Node, agent: Ref[Any]) -> None:
+        _, items = await said(agent, "a picture of my bill?")
+        assert [item.data for item in items if isinstance(item, MediaPiece)] == [b"bill"]
 
     play([OVER], talk)
 
