@@ -97,7 +97,7 @@ class VoiceCall:
     async def finish(self) -> None:
         """End an exchange: the words of both sides are kept, and the caller gets the whole text.
 
-        Raises TypeError or ValueError for a `memory` that cannot be kept.
+        Raises TypeError or ValueError for a `memory` that cannot be kept; ActionFailed if the store fails.
         """
         check_memory(self.memory, self._memory_bytes)
         text = "".join(self._said)
