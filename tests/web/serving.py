@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -11,7 +12,7 @@ from agents.weather import WeatherAgent
 from lmos_actors import open_node
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 
     from lmos_actors import Ref
 
@@ -40,6 +41,13 @@ async def going_on(act: Callable[[], Awaitable[Any]]) -> AsyncGenerator[None]:
         nursery.start_soon(again)
         yield
         nursery.cancel_scope.cancel()
+
+
+def units() -> Iterator[str]:
+    """Yield units by chance: of two that take turns, a client that polls may hear the same each time."""
+    chance = Random(5)
+    while True:
+        yield chance.choice(("fahrenheit", "celsius"))
 
 
 def subprotocol_at(described: dict[str, Any], subprotocol: str) -> int:

@@ -7,7 +7,7 @@ import trio
 
 from agents.weather import UserFeedback, WeatherAgent
 from tests.web.foreign import Client, Refused
-from tests.web.serving import ANSWER, MODEL, QUESTION, going_on, subprotocol_at, weather
+from tests.web.serving import ANSWER, MODEL, QUESTION, going_on, subprotocol_at, units, weather
 
 
 async def test_it_reads_writes_and_invokes(node_wot: Client) -> None:
@@ -43,9 +43,9 @@ async def test_it_observes(node_wot: Client, subprotocol: str) -> None:
         td = await node_wot.ask("consume", url=url)
         index = subprotocol_at(td["properties"]["units"], subprotocol)
         await node_wot.ask("observe", name="units", form=index)
-        values = iter(("fahrenheit", "celsius") * 1000)
+        values = units()
         async with going_on(lambda: ref.write(WeatherAgent.units, next(values))):
-            heard = await node_wot.ask("heard", name="units", count=4)
+            heard = await node_wot.ask("heard", name="units", count=12)
         assert set(heard) == {"celsius", "fahrenheit"}
         await node_wot.ask("stop", name="units")
 
