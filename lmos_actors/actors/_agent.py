@@ -154,7 +154,7 @@ class Agent:
     def on_exit(self, down: Down) -> None:
         """The turn for the end of a linked agent or task; for classes with `trap_exits=True`.
 
-        It has a seat of its own. `down.agent` is the path of the agent; for a task it is `task ...` or
+        The turn has a seat of its own. `down.agent` is the path of the agent; for a task it is `task ...` or
         `run ... of ...`, and `down.incarnation` is 0.
         """
 
@@ -162,8 +162,8 @@ class Agent:
         """Return a SupervisorSpec: the children the agent always has, and how its children are restarted.
 
         Called once for each incarnation, when the lifespan has been entered. The children start before
-        `started()`; if one cannot, the start of the agent fails. Of the spec only `children`,
-        `strategy`, `max_restarts`, `max_seconds` and `auto_shutdown` count.
+        `started()`; if one cannot, the start of the agent fails. Only `children`,
+        `strategy`, `max_restarts`, `max_seconds` and `auto_shutdown` of the spec are used.
         """
 
     @asynccontextmanager
@@ -193,7 +193,7 @@ class Agent:
         """Apply a fact and keep it: later output leaves once the fact is kept.
 
         For classes with `durable="journal"`, whose method `apply(self, fact)` names the types of facts and
-        changes the fields by a fact. It runs again for each kept fact when an incarnation starts,
+        changes the fields by a fact. `apply` runs again for each kept fact when an incarnation starts,
         before `started()`, so it must do nothing else. Raises TypeError for a fact that it does not take.
         """
         form = type(self).__contract__.state
@@ -241,9 +241,9 @@ class Agent:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Send one way, from a turn. Without a seat it waits in order, and this agent takes no further turn.
+        """Send one way, from a turn. One without a seat waits in order, and no further turn runs meanwhile.
 
-        Raises MailboxFull past 1,024 such messages (64 to itself), if the other side rejects, or if to wait
+        Raises MailboxFull past 1,024 such messages (64 to itself), if the other side rejects, or if waiting
         would be a deadlock; InvalidInput, NotFound. A message that reaches no running agent is a dead letter.
         """
         try:
@@ -266,9 +266,9 @@ class Agent:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Timer:
-        """Send one way `seconds` from now, as `send` does then; ends with the incarnation, or by `cancel()`.
+        """Send one way, as `send` does, `seconds` from now, unless cancelled or this incarnation ends first.
 
-        Arguments are checked at once where the agent runs in this node: InvalidInput, NotFound. A message
+        Arguments are checked at once if the receiver runs in this node: InvalidInput, NotFound. A message
         that then reaches no running agent, or is refused by its mailbox, is a dead letter. Raises ValueError
         for a time below 0.
         """
@@ -328,7 +328,7 @@ class Agent:
         return group_for(self._place(), name, cls)
 
     def join_group(self, name: str, /) -> None:
-        """Be a member of a group, until this incarnation is stopped or ends.
+        """Join a group, until this incarnation is stopped or ends.
 
         An agent that joins twice has to leave twice, and is a member once.
         """
@@ -347,11 +347,12 @@ class Agent:
         self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs
     ) -> Timer: ...
     def after(self, seconds: float, turn: Callable[..., None], /, *args: Any, **kwargs: Any) -> Any:
-        """Run a turn `seconds` from now; the timer ends with the incarnation, or by its `cancel()`.
+        """Run a turn `seconds` from now, unless `cancel()` is called or the incarnation ends first.
 
-        At 0 it comes before all messages not taken yet. With `durable=True`, in a durable class, it is kept,
-        and so is its `cancel()`: it runs in this or a later incarnation, once, late rather than never. The
-        turn is then a method of self, with arguments that can be kept: TypeError. RuntimeError past 256.
+        At 0 it comes before all messages not taken yet. With `durable=True`, in a durable class, the timer is
+        kept, and so is its `cancel()`: the turn runs in this or a later incarnation, once, late rather than
+        never. It must then be a method of self, with arguments that can be kept, else TypeError; past 256
+        such timers RuntimeError.
         """
         if not callable(turn):
             raise TypeError(f"after() takes a turn and its arguments, not {turn!r}")
@@ -441,7 +442,7 @@ class Agent:
     def state_timeout(
         self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs
     ) -> Timer:
-        """Have a turn run as `after` does, unless the behaviour changes before; one at a time."""
+        """Run a turn as `after` does, unless the behaviour changes first; a new one replaces the last."""
         if not seconds >= 0:
             raise ValueError(f"state_timeout() needs a number of seconds of at least 0, not {seconds!r}")
         return state_timeout(self._place(), seconds, partial(turn, *args, **kwargs))
@@ -480,10 +481,10 @@ class Agent:
     def to_process(self, fn: Callable[[*Ts], V], /, *args: *Ts) -> Coroutine[Any, Any, V]:
         """Call a function that computes in a worker process; return its result, or raise its exception.
 
-        As many at a time as there are processors (`open_node(processes=...)`). The function has to stand
-        at the top level of a module, arguments and result must be picklable: TypeError. A cancel kills the
-        worker; a worker that ends by itself is WorkerDied. RuntimeError in a `def` turn, ForbiddenCall on
-        virtual time.
+        As many at a time as there are processors (`open_node(processes=...)`). The function has to be
+        at the top level of a module, arguments and result must be picklable, else TypeError. A cancel kills
+        the worker. Raises WorkerDied if the worker ends by itself; RuntimeError in a `def` turn,
+        ForbiddenCall on virtual time.
         """
         return outside_of(self._place(), "to_process").to_process(fn, args)
 
@@ -505,11 +506,12 @@ class Agent:
         `text` is the question, `data` plain data beside it. `key` names the question within this agent:
         asked again, as after a crash, it goes on waiting. It is kept in the store, or else in memory.
         `expires` seconds after it was first asked it is refused. A cancel leaves it waiting. The answer is
-        for one run, which is kept before this returns: that run gets it again, and so does the next life of
-        a request with a key; others wait for its end, and ask anew. With `reuse` it is for all, unless late.
+        for one run, and is kept before this returns. That run gets it again, and so does the next life of a
+        request with a key; other runs wait for that run's end, and ask anew. With `reuse` the answer is for
+        all runs, unless the question expired.
 
         Raises ActionFailed: `QUESTION_CHANGED` for other words under a key that waits or whose run goes on
-        (`reworded="new"`: they take the place of those that wait), `QUESTION_INVALID`, `TOO_MANY`. Raises
+        (`reworded="new"`: they replace a question that waits), `QUESTION_INVALID`, `TOO_MANY`. Raises
         ValueError, TypeError, ConfigError; RuntimeError in a `def` turn, and in the lifespan.
         """
         place = self._place_to_wait("approve")
@@ -540,7 +542,7 @@ class Agent:
         """Start a permanent child named after its class: `worker`, then `worker-2`. It ends with this agent.
 
         Raises StartFailed; WrongState when this agent is ending; RuntimeError, at once, in a `def` turn.
-        Cancelled: the start is undone.
+        A cancel undoes the start.
         """
         made = partial(factory, *args, **kwargs) if args or kwargs else factory
         return child_supervisor(self._place_to_wait("start")).start_class(made)

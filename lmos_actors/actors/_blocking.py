@@ -1,6 +1,6 @@
 """Circles of waits: what happens once a new wait has closed one.
 
-There are two kinds, looked for by one search (`_circles.py`), where something begins to wait behind something
+There are two kinds. One search (`_circles.py`) looks for both whenever something begins to wait for something
 else. A request that is taken at once closes none: its run is newer than all that could wait for it.
 
 **A message waits for a seat.** It has been accepted by nobody, so it can be refused where other messages of a
@@ -10,17 +10,17 @@ agents of one node. Such a circle closes at one of two moments:
 
 - A message begins to wait for a seat. It is looked for there and then (`closed_by`), as if the message
   waited already, and the error is raised at the line that sends.
-- A message waits, and then something else changes: somebody waits for an answer, or a message stands in
-  line for its action's concurrency or is put aside, so that it frees its seat by another way than before.
-  That is looked at when the code that runs now has let go (`look_again`), and only while a message waits for
-  a seat at all (`Runtime.full_slots`). A message that is refused then has its line behind it: a task that
-  waits for its seat gets the error, a message of `self.send` becomes a dead letter. If there is a choice, one
-  of which a task learns is refused. A change that leads into a deadlock without a seat in it takes a way from
-  all who have counted on what is stuck now. They are not reached from there, so then all seats are looked at
-  for which messages wait. That is much, and rare.
+- A message waits, and then something else changes: somebody waits for an answer, or a message is in
+  line for its action's concurrency or is put aside, so that it frees its seat in another way than before.
+  The search looks at that when the code that runs now has let go (`look_again`), and only while a message
+  waits for a seat at all (`Runtime.full_slots`). The line that sent a message refused then has run already: a
+  task that waits for its seat gets the error, a message of `self.send` becomes a dead letter. If there is a
+  choice, a message is refused whose error a task gets. A change that leads into a deadlock without a seat in
+  it takes a way from all who have counted on what is stuck now. The search does not reach them from there, so
+  it then looks at all seats for which messages wait. That is much work, and rare.
 
-**Requests alone.** All of them have been accepted, and a circle of them may be meant: code may count on a
-deadline. So it must be certain before it is told:
+**Requests alone.** All of them have been accepted, and a circle of them may be intended: code may count on a
+deadline. So a circle must be certain before it is reported:
 
 - A deadline, or a scope that code has made, around a wait of the circle or of its request may end it. Then
   it is a note in the trace and no more. What callers outside the circle do is another matter: their
@@ -79,7 +79,7 @@ _ALL: Final = object()
 
 
 class CircleSearch:
-    """See `Circles`, the interface of this to the slots of one node; `fails` is `circles="fail"`."""
+    """See `Circles`, by which the slots of one node use this search; `fails` is `circles="fail"`."""
 
     __slots__ = ("_changed", "_fails", "_labels", "_rt", "_said", "_walks")
 
@@ -109,7 +109,7 @@ class CircleSearch:
         return _texts(circle)
 
     def look_again(self, changed: Any) -> None:
-        """See whether what has changed has closed a circle, once the code that runs now has let go."""
+        """Check whether a change has closed a circle, once the code that runs now has let go."""
         if not isinstance(changed, Slot | Envelope):  # who stands in line for the run of this task
             run = CURRENT.get()
             changed = next(iter(_line_at(run.slot, run.op)), None) if isinstance(run, Run) else None
@@ -144,7 +144,7 @@ class CircleSearch:
         return True
 
     def closed_since(self, changed: Any) -> tuple[Envelope, tuple[str, ...]] | None:
-        """Return a message whose wait for a seat a change has put into a deadlock, with that; or None."""
+        """Return a message that a change has put into a deadlock, with the deadlock's waits; None if none."""
         found: list[Wait] = []
         stuck = {} if changed is _ALL else Search(None).stuck_from(starts_of(changed))
         if stuck:
@@ -158,7 +158,7 @@ class CircleSearch:
 
     @enable_ki_protection
     def look_at_request(self, request: Any, times: int = 0) -> None:
-        """Report a circle that a request has closed by waiting; it was looked at so many `times` before."""
+        """Report a circle that a request has closed by waiting; it has been looked at `times` before."""
         if request.phase == DONE:
             return
         envelope = in_mailbox(request)
@@ -191,9 +191,9 @@ class CircleSearch:
         self._rt.record("circle", request.slot, affordance=request.op.name, waits=texts, ends=ends)
 
     def deadlocked(self, request: Any, steps: list[Step], own: Any = None) -> None:
-        """Report a circle that nothing in it ends: by a warning, or an error, as this node has it.
+        """Report a circle that nothing in it ends: by a warning or an error, as the node is set.
 
-        `own` is the request of the task that closed the circle, where another stands for it in the mailbox.
+        `own` is the request of the task that closed the circle, where another represents it in the mailbox.
         """
         self._note(request, steps, None)
         texts = _shown([step.text for step in steps])
@@ -231,7 +231,7 @@ class CircleSearch:
     def describe(
         self, request: Any, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None], *, shows: bool
     ) -> None:
-        """Tell another node what its request waits for: the last of `asked`, the ids on the way here."""
+        """Tell another node what its request waits for; `asked`: the ids on the way here, its own last."""
         search = Search(None, looks_on=True)
         starts = starts_of(request)
         graph = graph_of(search, search.reach(starts), self._labels, shows=shows)
@@ -287,7 +287,7 @@ class CircleSearch:
             self._may_end(request, steps, set(), times + 1)
 
     def _closing(self, request: Any, label: list[str]) -> Any:
-        """Return the request by which a circle gets to where it waits; None if it was closed there before."""
+        """Return the request that closes a circle where `request` waits; None if it was closed before."""
         for each in (request, *_line_at(request.slot, request.op)):
             for caller in requests_of(each):
                 if (
@@ -321,7 +321,7 @@ def _run_of(request: Envelope) -> Run | None:
 
 
 def _may_end(node: Node) -> bool:
-    """Return whether a node goes on by any one of its ways: a run, too, as its task may cancel the others."""
+    """Return whether any one way lets a node go on: a run, too, as one of its tasks may cancel the others."""
     return is_choice(node) or not isinstance(node, Slot)
 
 

@@ -88,7 +88,7 @@ class Outside:
         return value
 
     async def close(self) -> None:
-        """The node has ended: if no other of this run uses them, the idle workers end too."""
+        """Note that the node has ended; if no other node of this run uses the workers, end the idle ones."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.nodes -= 1
@@ -105,7 +105,7 @@ def _limiter(name: str, number: int | None, usual: int) -> trio.CapacityLimiter:
 
 
 def outside_of(slot: Slot, verb: str) -> Outside:
-    """Return the node's threads and processes to a run that asks for them.
+    """Return the node's threads and processes, for a run that asks for them.
 
     Raises RuntimeError in a `def` turn, which cannot await them, and ForbiddenCall on virtual time.
     """
@@ -149,7 +149,7 @@ def _packed(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
 
 
 class Pool:
-    """The worker processes of one trio run, as far as agents use them."""
+    """The worker processes that the agents of one trio run use."""
 
     def __init__(self) -> None:
         self.nodes = 0  # how many nodes use it

@@ -41,7 +41,7 @@ def runs_awaiting(request: Awaited) -> Iterator[Run | OwnTask]:
 
 
 def is_cut_off(request: Any) -> bool:
-    """Return whether the caller of a request, who leaves, will ask again."""
+    """Return whether a caller that leaves its request will make it again."""
     return request.is_cut_off if isinstance(request, Far) else any(map(comes_back, runs_awaiting(request)))
 
 
@@ -50,7 +50,7 @@ def callers_of(
 ) -> tuple[list[Run | OwnTask], list[Any]]:
     """Return these runs with all that wait for them, and their requests, near and from afar.
 
-    `whole` returns the run that the work of the agent at a path is a part of, None where it is none.
+    `whole` returns the run to which the work of the agent at a path belongs, None if there is none.
     """
     found = dict.fromkeys(runs)
     line, requests = list(found), list[Any]()

@@ -214,7 +214,7 @@ def starts_of(changed: Any) -> list[Node]:
 
 
 def in_mailbox(envelope: Envelope) -> Envelope:
-    """Return the envelope in the mailbox; with a key, the one that stands for all callers of the key."""
+    """Return the envelope in the mailbox; with a key, the one that represents all callers of the key."""
     if envelope.phase != ATTACHED:
         return envelope
     found: Envelope = envelope.slot.output_gate.state.requests.request_of(envelope)
@@ -222,7 +222,7 @@ def in_mailbox(envelope: Envelope) -> Envelope:
 
 
 class Search:
-    """The waits that are reached from some nodes, all links of one instant."""
+    """The waits that are reached from some nodes; all links are of one instant."""
 
     def __init__(self, new: Envelope | None, *, looks_on: bool = False) -> None:
         self._new = new  # it waits for a seat as soon as nothing speaks against it
@@ -325,7 +325,7 @@ class Search:
             yield from ((run, None) for run in extra.runs)
 
     def _of_tasks(self, node: Node, task: trio.lowlevel.Task | None) -> Iterator[Link]:
-        """Return what a task waits for, and all tasks in nurseries that it has opened: in a fixed order."""
+        """Return, in a fixed order, the waits of a task and of all tasks in nurseries that it has opened."""
         found: dict[Node, Wait] = {}
         tasks = [] if task is None else [task]
         while tasks:

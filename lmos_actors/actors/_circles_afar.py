@@ -1,4 +1,4 @@
-"""Circles of waits over several nodes: each tells what a request waits for there, and whom it asks in turn.
+"""Circles of waits over several nodes: each tells what a request waits for there, and asks others in turn.
 
 A run may wait for an agent of another node, whose run waits for one of this node. No node sees such a circle
 alone. So where the search for a circle (`_circles.py`) ends at a request to another node of ours, that node
@@ -13,10 +13,10 @@ What this file keeps true:
 - The parts of a graph are not of one instant. So what has been found is looked for a second time. A wait that
   was there both times, under the same label, was there all the while; so there was an instant at which all
   waits of the circle were. If one node is seen in two states, it can go on.
-- A node is asked once in PAUSE seconds for what stands behind one run, however many requests do.
+- A node is asked once in PAUSE seconds about the waits behind one run, however many requests wait for it.
 
 Only peers that offer `waits` are asked, over LMOS. Their answers come from strangers: they are bounded, and
-shown like any text from others. A guarded node tells no names and lines to others, and so to nobody.
+shown like any text from others. A guarded node tells names and lines to no other node.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class FarNode(Struct, array_like=True, frozen=True):
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """Facts that are the same each time the node is seen, if nothing has happened to it."""
+        """Return facts about the node that stay the same as long as nothing happens to it."""
         return self.kind, self.is_loose, [link.to for link in self.links]
 
 
@@ -93,7 +93,7 @@ LOOSE: Final = FarNode(kind="ways", is_loose=True, links=[])
 
 
 class Labels:
-    """The names of the nodes of this node's graph, for others: the same for as long as a node is there."""
+    """Labels by which others know the nodes of this node's graph; each keeps its label while it exists."""
 
     def __init__(self, rt: Runtime) -> None:
         self._rt = rt

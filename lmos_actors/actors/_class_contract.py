@@ -26,7 +26,7 @@ def contract_of_class(
     options: ClassOptions,
     frame: FrameType,
 ) -> Contract:
-    """Set the `__contract__` of a class and return it; its outline while some types are unknown.
+    """Set the `__contract__` of a class; return the contract, or its outline while some types are unknown.
 
     `frame` runs the class statement, whose names the annotations see. Raises as `compile_contract` does.
     """

@@ -41,8 +41,8 @@ def on_caller_left(callback: Callable[[], object]) -> None:
     """Call a function at the instant at which the caller of the current run leaves.
 
     That is when the run is cancelled for its caller, who is gone or waits no longer; never by the end of its
-    incarnation, nor by a caller who leaves after that. The last function counts. It must not block or raise.
-    Outside runs, do nothing.
+    incarnation, nor by a caller who leaves after that. A later function replaces this one. It must not block
+    or raise. Outside runs, do nothing.
     """
     run = CURRENT.get()
     if run is not None and not isinstance(run, OwnTask):
@@ -57,7 +57,7 @@ def current_run() -> Run | OwnTask | None:
 def on_run_ended(run: Run | OwnTask, callback: Callable[[], object]) -> None:
     """Call a function when a run, or an agent's own task, has ended in any way.
 
-    The last function counts. It must not block or raise.
+    A later function replaces this one. It must not block or raise.
     """
     run.at_end = callback
 

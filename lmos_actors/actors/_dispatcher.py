@@ -167,7 +167,7 @@ class _LivelockGuard:
 def run_batch(rt: Runtime, slot: Slot, batch: list[Any]) -> None:
     """Run a batch of an agent's turns.
 
-    The hot path, and longer than a function here should be: parting it would cost a call a batch.
+    The hot path, and longer than a function here should be: splitting it would cost a call per batch.
     """
     turns = rt.turns
     agent = slot.agent
@@ -215,7 +215,7 @@ def run_batch(rt: Runtime, slot: Slot, batch: list[Any]) -> None:
 
 
 def run_next(rt: Runtime, slot: Slot, take: Callable[[], list[Any]]) -> None:
-    """Run the item of `take`: one turn of a durable agent, whose outputs leave once its state is kept."""
+    """Run the item that `take` returns: a durable agent's turn. Its outputs leave once its state is kept."""
     gate = slot.output_gate
     if gate is None:
         run_batch(rt, slot, take())
@@ -274,7 +274,7 @@ def run_worked(rt: Runtime, slot: Slot, pace: Pacing) -> None:
 
 
 def _take_worked(rt: Runtime, slot: Slot, tell: Tell, run: Any) -> None:
-    """Carry out a plain one-way message that has a trace: what `_take` does, and its two records."""
+    """Carry out a plain one-way message that has a trace, as `_take` does, and make its two records."""
     tell.phase = DONE
     op, mark, instrument = tell.op, tell.trace, rt.instrument
     number = None if mark is None else mark[0]
@@ -293,7 +293,7 @@ def _take_worked(rt: Runtime, slot: Slot, tell: Tell, run: Any) -> None:
 
 
 def _leave(rt: Runtime, slot: Slot, batch: list[Any], done: int) -> None:
-    """Put back what was not taken, and go on as the agent stands now."""
+    """Put back what was not taken, and go on by what the agent is doing now."""
     turns = rt.turns
     left = turns.leave
     turns.leave = False
@@ -445,7 +445,7 @@ def _fired(item: InternalTurn, exc: BaseException) -> InternalTurn:
 
 
 def _failed(rt: Runtime, slot: Slot, exc: BaseException, batch: list[Any], done: int) -> None:
-    """A turn raised: answer its asker; end the agent unless it is a declared failure.
+    """Handle an exception of a turn: answer its asker; end the agent unless it is a declared failure.
 
     A foreign exception never reaches the asker as itself: near and far askers see the same `AgentDied`.
     """

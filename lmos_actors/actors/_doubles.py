@@ -84,7 +84,7 @@ class DoubleRequest:
 
     @property
     def message(self) -> Any:
-        """The envelope that the run or the turn carries out, or what stands for one in a turn."""
+        """The envelope that the run or the turn carries out, or its substitute in a turn."""
         run = self.run
         return self.agent._slot.rt.turns.current if run is None else run.envelope
 
@@ -162,7 +162,7 @@ class NoValue(NotAllowed, AttributeError):
 
 
 class _Double:
-    """The base that goes before the agent class: it keeps the original's own life from running."""
+    """The base class placed before the agent class: it keeps the original's own life from running."""
 
     __contract__: ClassVar[Contract]
     double_values: ClassVar[dict[str, Any]]
@@ -194,7 +194,7 @@ class _Double:
 def double_of(
     cls: type[A], alter: Callable[[str, Operation], Operation], values: Mapping[str, Any]
 ) -> type[A]:
-    """Make a class that stands for an agent class.
+    """Make a class that takes the place of an agent class.
 
     `alter` takes each key of the table with its operation, and returns the operation for its place. `values`
     are the values of properties, by attribute.
@@ -241,7 +241,7 @@ class _EndSink:
 
 
 def on_each_end(ref: Ref[Any], on_end: Callable[[Down], None]) -> None:
-    """Call a function, in the step in which it happens, for every incarnation of an agent that ends.
+    """Call a function for every incarnation of an agent that ends, in the step in which it ends.
 
     Raises NotFound when there is no such agent.
     """

@@ -140,7 +140,7 @@ class Edge(Protocol):
         ...
 
     def gone(self, slot: Any, /) -> None:
-        """A slot is empty for good."""
+        """Note that a slot is empty for good."""
         ...
 
     def enter(self, envelope: Envelope, /) -> Any:

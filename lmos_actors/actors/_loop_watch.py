@@ -15,8 +15,8 @@ nothing in the loop can say so. Hence a thread:
 - It is said at once, from the thread, as the code may never end: which agent, and in which line. The agent is
   the first `self` in the calls that is one.
 
-One watch serves all nodes of a process. Real time only: a simulated world has no threads. Shorter turns of a
-`def` are named by `_watchdog.py`, after they have ended.
+One watch serves all nodes of a process. Real time only: a simulated world has no threads. Shorter `def`
+turns are named by `_watchdog.py`, after they have ended.
 """
 
 from __future__ import annotations

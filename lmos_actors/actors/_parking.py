@@ -30,7 +30,7 @@ LINES: Final = 10
 
 @enable_ki_protection
 async def park_among(waiting: list[trio.lowlevel.Task], call: Any = None) -> None:
-    """Stand in the list until the task is rescheduled; a cancelled task leaves it.
+    """Wait in a list until the task is rescheduled; a cancelled task leaves the list.
 
     `call` is the near call that it waits for, if it is one.
     """
@@ -48,7 +48,7 @@ async def park_among(waiting: list[trio.lowlevel.Task], call: Any = None) -> Non
 
 
 def note_wait(task: trio.lowlevel.Task, call: Any) -> None:
-    """Note which near call a task, which is about to park, waits for; see `_circles.py`."""
+    """Note which near call a task that is about to park waits for; see `_circles.py`."""
     task.custom_sleep_data = call  # trio empties it when it wakes the task
     rt = call.slot.rt
     if rt.full_slots or rt.is_in_line:

@@ -49,7 +49,7 @@ class AgentQuery:
         return ", ".join(filter(None, (self._first, self._criteria))) or "any"
 
     def missing(self, where: str) -> NotFound:
-        """Return the error for no such agent on `where`."""
+        """Return the error which says that there is no such agent on `where`."""
         criteria = self._criteria
         return NotFound("agent", self._first or ("" if criteria else "any"), where=where, criteria=criteria)
 
@@ -108,7 +108,7 @@ class RelayLookup(Protocol):
     """The lookup of agents on a relay that an agent of the node is on."""
 
     def on_relay(self, sought: AgentQuery, /) -> Any:
-        """Return the link to an agent there that is wanted; None if none is known."""
+        """Return the link to a wanted agent on the relay; None if none is known."""
         ...
 
 
@@ -131,7 +131,7 @@ class Population:
         """Called with the path of what has started or is gone for good; must not raise."""
 
     def changed(self, children: Iterable[Any]) -> None:
-        """Note that these have started or restarted, or that their slots are empty for good."""
+        """Note that these children have started or restarted, or that their slots are empty for good."""
         self.version += 1
         for callback in self.watchers:
             for child in children:

@@ -93,7 +93,7 @@ class Asker(Protocol):
         ...
 
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
-        """Report the question to a person that the run waits for: id, key, expiry; None: no more."""
+        """Report the question to a person that the run waits for: id, key, expiry; None: the wait is over."""
         ...
 
     def reported(self, far: Far, value: Any) -> None:
@@ -178,7 +178,7 @@ class _SlotSeats:
     def loser(self, peer: Peer) -> Any:
         """Return the request that has to give its seat to a request of this peer, None if there is none.
 
-        It is the newest request of a peer with at least two more, which has at least as many afterwards.
+        It is the newest request of a peer with at least two more seats, so with as many or more afterwards.
         """
         group, totals = peer[0], self.totals
         if totals[group] * len(totals) < totals.total():  # below the average, so another is above
@@ -200,8 +200,8 @@ class Seats:
     """The seats in the mailboxes of agents that peers hold.
 
     Shares are not fixed, as there may be one peer or a thousand. A peer that is alone may take all seats.
-    When a mailbox is full, a peer with fewer seats than others takes one of a peer that has most: their
-    newest request, which has not begun, is refused in its place ("longest queue drop", as in the shared
+    When a mailbox is full, a peer with fewer seats than others takes one from the peer that has most: the
+    newest request of that peer, which has not begun, is refused ("longest queue drop", as in the shared
     buffers of network switches). So a new peer finds a seat at once, as long as there are more seats than
     peers. Addresses are weighed first, then the connections from one: more connections do not get more seats,
     if others want them too. A principal counts as an address with one connection.
@@ -446,7 +446,7 @@ class OneWay(Far):
 
     @property
     def parked(self) -> bool:
-        """Whether it stands in its agent's line for a seat, not accepted yet."""
+        """Whether it is in its agent's line for a seat, not accepted yet."""
         return self.phase == PARKED
 
     def admitted(self) -> None:

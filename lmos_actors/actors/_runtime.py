@@ -73,7 +73,7 @@ class Owner(Protocol):
 
     @property
     def lives(self) -> str:
-        """The lives of the agents above it to which it belongs."""
+        """The incarnation numbers of the agents above it, as text."""
         ...
 
     def exited(self, child: Any, reason: ExitReason) -> None:
@@ -81,7 +81,7 @@ class Owner(Protocol):
         ...
 
     def raised_at_end(self, child: Any, error: BaseException) -> None:
-        """Take note that an incarnation that was being stopped raised while it ended."""
+        """Take note of an error that an incarnation raised at its end, while being stopped."""
         ...
 
     def start_task(self, async_fn: Callable[..., Any], *args: Any, name: str, context: Context) -> None:
@@ -138,7 +138,7 @@ class StateKeeping(Protocol):
         ...
 
     def agent_of(self, key: str) -> Any:
-        """Return the slot of the agent with that key of its own; None if there is none, or elsewhere."""
+        """Return the slot of the agent with that key of its own; None if this node has none."""
         ...
 
     def statistics(self) -> Any:
@@ -146,7 +146,7 @@ class StateKeeping(Protocol):
         ...
 
     async def read_ahead(self, keys: Mapping[str, bool]) -> None:
-        """Read the states of agents that are about to start in one call of the store, for `restore`.
+        """Read, in one call of the store, the states of agents that are about to start, for `restore`.
 
         Each key comes with whether it is the agent's own key; if so, its lease is granted, too.
         """
@@ -180,7 +180,7 @@ class Approver(Protocol):
         ...
 
     def heard(self, request: Any, standing: Any, question: dict[str, Any] | None, *, heeds: bool) -> Any:
-        """Take the news from a request's node that its run waits for a person's answer; None: no longer.
+        """Note that, by a request's node, its run waits for a person's answer; None: it no longer does.
 
         Return the record of that question from now on, or None; `standing` is what this returned last. With
         `heeds` the clocks of the work that waits for the request stand still meanwhile.
@@ -188,12 +188,12 @@ class Approver(Protocol):
         ...
 
     def asked(self, request: Any) -> str:
-        """Return that a request, near or far, waits for a person who is asked, as text; "" if it does not."""
+        """Return a text that says that a request, near or far, waits for a person; "" if it does not."""
         ...
 
     @property
     def offers(self) -> Any:
-        """The users of chats to whom questions go in their turns, as `Offers`."""
+        """The ways to the chat users who are asked the questions of their turns, as `Offers`."""
         ...
 
     @property
@@ -251,7 +251,7 @@ class Circles(Protocol):
         ...
 
     def look_again(self, changed: Any) -> None:
-        """See whether what has changed has closed a circle, once the code that runs now has let go.
+        """Check whether a change has closed a circle, once the code that runs now has let go.
 
         `changed` is an envelope that somebody waits for from now on, a node of the waiting graph that has
         lost a way to go on, or a request to another node that this task waits for from now on.
@@ -261,7 +261,7 @@ class Circles(Protocol):
     def describe(
         self, request: Any, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None], *, shows: bool
     ) -> None:
-        """Answer another node: what its request waits for, the last of `asked`, the ids on the way here."""
+        """Tell another node what its request waits for; `asked`: the ids on the way here, its own last."""
         ...
 
 
@@ -293,7 +293,7 @@ def interruptible(fn: Callable[[], Any]) -> Any:
 
 
 class SimulatedNodes(Protocol):
-    """The nodes of a simulated network, on which the agents of one real node stand; filled in by a run."""
+    """The nodes of a simulated network, where the agents of one real node are; filled in by a run."""
 
     def of_path(self, path: str, /) -> str:
         """Return the node of the agent at a path."""
@@ -393,7 +393,7 @@ def awaited(of: str) -> Callable[[F], F]:
 
 
 def asked_of_person(request: Any) -> str:
-    """Return that a request waits for a person who is asked, as text; "" if it does not."""
+    """Return a text that says that a request waits for a person; "" if it does not."""
     approvals = request.slot.rt.approvals
     return "" if approvals is None else approvals.asked(request)
 
@@ -421,7 +421,7 @@ class Deadlines:
         ask.bucket = bucket
 
     def forget(self, ask: Ask) -> None:
-        """Note that an ask waits no more; the last of a far bucket takes the timer with it."""
+        """Note that an ask waits no more; the last to leave a far bucket cancels its timer."""
         bucket = ask.bucket
         if bucket is None or bucket.pop(ask, None) is None:
             return

@@ -26,7 +26,7 @@ class Starts:
         self._told.unpark_all()
 
     async def change(self) -> None:
-        """Wait until what is down may have changed: the restart of something begins, or is over."""
+        """Wait until the set of what is down may have changed: a restart begins, or is over."""
         await self._told.park()
 
     @contextmanager

@@ -1,7 +1,7 @@
 """The accounts of all agents of a node, added up.
 
 A node may have very many agents of which few have done anything since the totals were last read. So agents
-at rest are already counted in totals by class, and nothing looks at them; all others stand once each in a
+at rest are already counted in totals by class, and nothing looks at them; all others are once each in a
 queue (`untallied`). Reading the totals looks at that queue and counts those that have come to rest, so it
 costs what has happened since the last reading, not what there is.
 
@@ -36,7 +36,7 @@ class Totals:
     restarts: int = 0
 
     def add(self, slot: Any, times: int) -> None:
-        """Add what one agent has done, or, with -1 `times`, take it out."""
+        """Add what one agent has done, or, if `times` is -1, subtract it."""
         self.agents += times
         inline = slot.inline
         self.accepted += times * (slot.begun + inline)
@@ -98,7 +98,7 @@ class Tally:
         return others
 
     def remove(self, slot: Any) -> None:
-        """Take an agent out of the sums and let it stand in the line."""
+        """Take an agent out of the sums, and put it into the line."""
         cls = slot.agent.__class__
         sums = self.at_rest[cls]
         sums.add(slot, -1)
@@ -109,7 +109,7 @@ class Tally:
     def note_removed(self) -> None:
         """Note that a slot of the line is gone for good.
 
-        Such slots are taken out in numbers, or with the end of the line: at most half of it are gone.
+        Such slots are taken out together, or from the end of the line: they are never more than half of it.
         """
         self._gone += 1
         untallied = self.untallied
@@ -130,5 +130,5 @@ def _is_quiet(slot: Any) -> bool:
 
 
 def _is_in_tree(slot: Any) -> bool:
-    """Return whether a slot has its place in the tree; what was forgotten may have to unwind first."""
+    """Return whether a slot has its place in the tree; a forgotten one may still be unwinding."""
     return slot.state != GONE and (slot.extra is None or not slot.extra.removed)

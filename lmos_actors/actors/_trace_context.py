@@ -1,19 +1,19 @@
-"""Traces over the wire: the W3C Trace Context that this node sends, and how it reads the one of others.
+"""Traces over the wire: the W3C Trace Context that this node sends, and how it reads that of other nodes.
 
 Near, a message carries a `Mark`: its number in this node's log, and the number of the message that it all
-began with. On the wire the same is said by `traceparent`: the trace id stands for the number of the first
+began with. On the wire `traceparent` carries the same: the trace id stands for the number of the first
 message, the parent id for the message itself. Ids of this node are made of the numbers and of keys that are
 drawn once, so no table has to be kept for them; ids of others are kept with the message, and for a while by
 trace, so that two messages of one trace are in one trace here too.
 
-A request that never leaves the node, over a link of a simulated network, has its number as it is in place of
+A request over a link of a simulated network never leaves the node. It carries its number as it is, and not as
 a text that would be parsed again at once: `outgoing_mark`, `incoming_mark`.
 
-A node without an instrument numbers nothing. It sends no trace of its own, but hands on what came with a
-request, to what its runs ask, near and far, and OpenTelemetry's current context. `tracestate` has the member
-`lmosactors`, the path of the sender.
+A node without an instrument numbers nothing. It sends no trace of its own, but its runs' requests, near and
+far, carry on the trace that came with a request, and OpenTelemetry's current context. `tracestate` has the
+member `lmosactors`, the path of the sender.
 
-Followed events and timers hand the trace of what they came from on where an instrument looks.
+Where an instrument looks, followed events and timers pass on the trace of what they came from.
 """
 
 from __future__ import annotations
@@ -130,9 +130,9 @@ class TraceContext:
     # ---- ids of others
 
     def trace_in(self, trace_id: str, number: int) -> int:
-        """Return the number of the message with which a trace began in this node's log, or this one's.
+        """Return the number of the message with which a trace began in this node's log.
 
-        A `number` of 0 is no message of this log.
+        If the log has none yet, that is the message `number`; 0 is no message of the log.
         """
         own = self.number_of(trace_id)
         if own is not None and 0 < own <= self._rt.messages:
@@ -294,7 +294,7 @@ def _name_of(slot: Any) -> str:
 def recorded_trace(rt: Runtime, said: TraceMembers, span: Origin) -> TraceMembers:
     """Return the trace context of a request in a span of its own; `said` is from `outgoing_trace`.
 
-    `span` has its id as `parent`.
+    The id of the span is in `span.parent`.
     """
     numbers = sent_numbers(rt, said)
     if numbers is not None:
@@ -461,7 +461,7 @@ def going_out(rt: Runtime, op: Operation, path: str, way: str) -> Going:
 def calling(kind: RequestKind, name: str, attributes: Mapping[str, Any]) -> Going:
     """Look at a request that the current code, of an agent or not, sends to no agent known here.
 
-    `kind` is what it is counted as, `name` and `attributes` are those of its span.
+    `kind` is what it is counted as; `name` and `attributes` are for its span.
     """
     rt = RUNTIME.get()
     if rt is not None:

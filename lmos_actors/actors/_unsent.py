@@ -39,7 +39,7 @@ class Outbox(Protocol):
 
     @property
     def place(self) -> str:
-        """The address that it is made to."""
+        """The address to which the connection is made."""
         ...
 
     def unsent(self) -> Iterable[tuple[UnsentKind, UnsentMessage]]:

@@ -6,14 +6,14 @@ that serves others while one of its runs waits is in no circle. What is waited f
 
 - a run, which goes on when all that it waits for has come;
 - an agent's turns, which go on when its messages have seats and, if it is serial, its run has ended;
-- a seat in a mailbox, free when a turn begins or a run of those in line does;
+- a seat in a mailbox, free when a turn begins, or when a run in line begins;
 - an action's concurrency, free when any of its runs ends.
 
 Beside these, a task in `ref.ready()` waits for something that the runtime sees no end of: a
 supervisor, a directory or a connection. So does a message to an agent of another node that is not sent
 yet: it waits for credit, which comes back when messages before it begin there, or for room on the connection.
 
-What an agent has put aside waits for one more turn or run of it, which may change its behaviour.
+A message that an agent has put aside waits for a further turn or run, which may change the behaviour.
 
 A handler that waits for an item of its input stream waits for the source, and the source for what the task
 that iterates it waits for: nothing here if that is a timer or a socket. A source that is too far ahead waits
@@ -126,7 +126,7 @@ _WHAT: Final[dict[WaitingKind, str]] = {
 
 @attrs.frozen
 class WaitingGraph:
-    """All waits of one instant, in the start order of the waiting. As text: circles first, at most 50."""
+    """All waits of one instant, in the start order of their agents. As text: circles first, at most 50."""
 
     edges: tuple[Waiting, ...]
     _cycles: tuple[tuple[Waiting, ...], ...] = attrs.field(default=(), repr=False)
@@ -167,7 +167,7 @@ def _title(cycle: tuple[Waiting, ...]) -> str:
 
 
 def title_of(names: list[str]) -> str:
-    """Return the line above the waits of a circle, by the names of those that wait."""
+    """Return the heading for the waits of a circle, made of the names of the waiters."""
     first = names[0]
     if names.count(names[0]) == len(names):
         return f"deadlock: {names[0]} waits for itself"
@@ -202,7 +202,7 @@ concurrency), `(slot, ASIDE)` (one more turn or run)."""
 
 
 class _Search:
-    """The waits found so far, and between the nodes the links that they stand for."""
+    """The waits found so far, and the links between the nodes to which they amount."""
 
     def __init__(self) -> None:
         self._found: list[tuple[float, Waiting]] = []
@@ -213,7 +213,7 @@ class _Search:
     # ---- finding
 
     def look_at(self, slot: Slot) -> None:
-        """Take in what waits for one agent."""
+        """Add what waits for one agent."""
         path = slot.path
         for envelope in _open_envelopes(slot):
             self._take(path, envelope)
@@ -246,7 +246,7 @@ class _Search:
                 self._add_task(task, (message,), edge)
 
     def _add_task(self, task: trio.lowlevel.Task, node: Node, edge: Waiting) -> None:
-        """Take in a task that waits: a run, a task of an agent's own, or code outside any agent."""
+        """Add a task that waits: a run, a task of an agent's own, or code outside any agent."""
         self._waits.append((task, node, len(self._found)))
         run = task.context.get(CURRENT)
         edge = waiting_of_task(edge, run, task)
@@ -295,7 +295,7 @@ class _Search:
     # ---- circles
 
     def graph(self) -> WaitingGraph:
-        """Return the graph: the waits in start order, and the circles among those that cannot end."""
+        """Return the graph: the waits in their agents' start order, and circles of those that cannot end."""
         for task, node, number in self._waits:
             if task in self._carriers:
                 self._links.setdefault(self._carriers[task], []).append((node, number))
@@ -314,9 +314,9 @@ class _Search:
 
 
 def ways_to_a_seat(slot: Slot, in_hand: list[Any]) -> list[Node]:
-    """Return all nodes that make a seat free: a run for which messages stand in line, as it ends, or a turn.
+    """Return all nodes that free a seat: turns, and runs whose end lets a message in line begin.
 
-    `in_hand`: what the dispatcher has taken out of the queue and not begun. Returns [] if one is open.
+    `in_hand`: what the dispatcher has taken out of the queue and not begun. Returns [] if a way is open.
     """
     extra, waiting = slot.extra, [in_hand, slot.queue]
     ways: list[Node] = []
@@ -342,9 +342,9 @@ def holds_seat(item: Any) -> bool:
 
 
 def runs_before(slot: Slot, op: Operation) -> list[Run]:
-    """Return the runs one of which has to end before a message in line for the action begins.
+    """Return the runs of an action; one of them has to end before a message in line for it begins.
 
-    Empty if one more may run: then the agent is held from outside, or the last is kept for another peer.
+    Empty if one more may run: the agent is held from outside, or the last run is kept for another peer.
     """
     extra = slot.ensure_extra()
     line = extra.pending.get(op)

@@ -51,7 +51,7 @@ class Watchdog:
         self.armed = False
 
     def wake(self) -> None:
-        """Turns are about to run; from the node's own thread."""
+        """Wake the thread, as turns are about to run; called from the node's own thread."""
         if not self.armed:
             self.armed = True
             if self._thread is None:

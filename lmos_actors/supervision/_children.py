@@ -1,7 +1,7 @@
 """Tables of a supervisor's children: names, numbers and ids; and facts about child specs.
 
 A supervisor may have children by the hundred thousand. A table by name would cost each of them an entry and a
-text, so children that `start_many` has started, or that were started without a name, stand in no table: their
+text, so children that `start_many` has started, or that were started without a name, are in no table: their
 name is their spec's name and a number. The index of such names is built when one of them is looked up.
 """
 
@@ -91,7 +91,7 @@ class Names(Generic[C]):
 
     @staticmethod
     def _catch_up(index: dict[str, C], children: dict[C, None]) -> None:
-        """Index the children added since the last call: they stand at the end."""
+        """Index the children added since the last call: they are the last ones."""
         for child in reversed(children):
             label = child.label
             if index.get(label) is child:

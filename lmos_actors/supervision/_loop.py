@@ -100,7 +100,7 @@ class SupervisorLoop:
 
     `members_of` makes the `Members` of this loop and of the loops below it. `parent` is the supervisor that
     has this one as a child, None for the root. `agent` is the slot whose children these are: then there is
-    no parent, and the loop stands in the agent's place in the tree, for one incarnation of it.
+    no parent, and the loop has the agent's place in the tree, for one incarnation of the agent.
     """
 
     __slots__ = (  # CPython finds attributes quickly in slots, or in objects that have fewer than 30
@@ -450,7 +450,7 @@ class SupervisorLoop:
         return None
 
     def is_away(self, child: Child) -> bool:
-        """Return whether a child was lost with its machine, and that is not back; see `lose` (`_tree.py`)."""
+        """Return whether a child was lost with its machine, which is not back; see `lose` (`_tree.py`)."""
         return child in self.away
 
     def drop_delay(self, child: Child) -> None:
@@ -464,7 +464,7 @@ class SupervisorLoop:
     # ---- its end
 
     def interrupt(self, why: str) -> None:
-        """End the loop, whatever it is doing; a reason that it already has stays."""
+        """End the loop, whatever it is doing; if it has a reason already, it keeps it."""
         if self.reason is None:
             self.reason = SHUTDOWN
         self._work.cancel(why)

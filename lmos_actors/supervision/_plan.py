@@ -73,7 +73,7 @@ class Decision(NamedTuple, Generic[C]):
 
 
 class Counts(NamedTuple):
-    """OTP's `count_children`: specs, those alive, and how many of the specs are of either kind."""
+    """OTP's `count_children`: specs, children alive, and how many of the specs are of each kind."""
 
     specs: int
     active: int
@@ -127,7 +127,7 @@ class Plan(Generic[C]):
     # What has happened
 
     def add(self, child: C) -> None:
-        """Take in a new child, last in start order, with the status it has."""
+        """Add a new child, last in start order, with the status it has."""
         self.children[child] = None
 
     def started(self, child: C) -> None:
@@ -143,7 +143,7 @@ class Plan(Generic[C]):
         return self._alone(child, 0.0)
 
     def stopped(self, child: C) -> bool:
-        """Note that the child was stopped, or its restart given up. True: temporary, so it is forgotten."""
+        """Note that the child was stopped, or its restart given up; return whether that forgets it."""
         child.status = "stopped"
         self._wait_no_more(child)
         self._postponed.pop(child, None)
@@ -160,7 +160,7 @@ class Plan(Generic[C]):
             self._wait_no_more(child)
 
     def lost(self, child: C, *, has_ended: bool = False) -> None:
-        """Note that the child ends with its machine, which does not count. `has_ended`: it has unwound."""
+        """Note that the child ends with its machine; no limit counts it. `has_ended`: it has unwound."""
         if _alive(child):
             child.status = "stopped" if has_ended else "stopping"
         elif child.status == "restarting":
@@ -233,7 +233,7 @@ class Plan(Generic[C]):
         return "already_started" if _alive(taken) else "already_present"
 
     def check_terminate(self, child: C | None) -> Literal["ok", "not_found"]:
-        """Return whether this child may be stopped; also if nothing runs: then only `stopped` is called."""
+        """Return whether this child may be stopped: it exists. If nothing runs, only call `stopped`."""
         return "not_found" if child is None else "ok"
 
     def check_restart(self, child: C | None) -> Literal["ok", "not_found", "running", "restarting"]:
@@ -294,7 +294,7 @@ class Plan(Generic[C]):
         return self._later(child, self._delay(child, now) if delay is None else delay)
 
     def _alone(self, child: C, delay: float) -> Decision[C]:
-        """Decide on an attempt after a delay that concerns no other child, and no limit."""
+        """Decide on a delayed attempt that concerns no other child and counts for no limit."""
         self._wait(child, None)
         return Decision(again=child, delay=delay)
 
@@ -332,7 +332,7 @@ class Plan(Generic[C]):
         return stop, tuple(one for one in stop if one.spec.restart == "temporary")
 
     def _settle(self, failed: C) -> None:
-        """Mark the child whose exit began this as stopped, if another one (`failed`) could not start."""
+        """Mark the child whose exit led to this restart as stopped, if another (`failed`) could not start."""
         if self.spec.strategy == "one_for_one":
             return
         for one in self.children:

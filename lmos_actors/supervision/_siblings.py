@@ -316,7 +316,7 @@ def _below(name: str, above: Any) -> str | None:
 
 @attrs.frozen
 class Pointer:
-    """The target of a field of refs: the class of the agents, one of them or `many`; `optional`: or None."""
+    """The target of a field of refs: the class of the agents. `many`: several agents; `optional`: or None."""
 
     cls: Any
     many: bool

@@ -95,7 +95,7 @@ class ChildSpec(Generic[A_co]):
     With `standby` an agent that another node runs counts as started: it is unavailable until that node has
     left it. Otherwise its start fails after waiting for 15 s. An `optional` child, such as a connection to
     somebody else's server, is started once its supervisor runs. It is tried again with its back-off (1 s and
-    more) for as long as that takes. Its failures do not count for the limit of its supervisor, and no
+    more) until it starts. Its failures do not count for the limit of its supervisor, and no
     strategy restarts it with its siblings, or them with it. Raises ConfigError naming the field.
     """
 

@@ -26,7 +26,7 @@ BUDGET = 64  # children between checkpoints
 
 
 class Stopping(Protocol):
-    """The supervisor whose children are stopped; see `SupervisorLoop`, which stands above this file."""
+    """The supervisor whose children are stopped; see `SupervisorLoop`, in a layer above this file."""
 
     plan: Plan[Any]
     made_from: Spec

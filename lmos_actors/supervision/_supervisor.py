@@ -1,8 +1,8 @@
 """`Supervisor` and `PoolRef`, the faces of a supervisor in a running tree: requests, and looking around.
 
-A supervisor stands to its loop as a ref to its slot: it holds nothing else, and any number of them may lead
-to one loop. A request that needs no waiting, made while the loop has nothing to do, is carried out in the
-asker's own step: starting an agent then costs no task switch. Any other goes through the loop's inbox.
+A `Supervisor` is to its loop what a ref is to its slot: it holds nothing else, and any number of them may
+lead to one loop. A request that needs no waiting, made while the loop has nothing to do, is carried out in
+the asker's own step: starting an agent then costs no task switch. Any other goes through the loop's inbox.
 """
 
 from __future__ import annotations

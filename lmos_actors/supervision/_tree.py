@@ -177,7 +177,7 @@ class Tree:
 
 
 def is_member(link: Any) -> bool:
-    """Return whether this is a member of a pool, which is reached by the pool."""
+    """Return whether this is a member of a pool, which messages reach through the pool."""
     if not isinstance(link, Slot):
         return False
     owner: Any = link.owner

@@ -90,7 +90,7 @@ def end_reason(slot: Any, error: BaseException, hand: Any) -> ExitReason:
 
 
 def shown_message(place: Any, affordance: str, message: Any) -> Any:
-    """Return the parts that may be shown of a message to an agent or a pool; it may be unchecked.
+    """Return the parts of a message to an agent or a pool that may be shown; it may be unchecked.
 
     Nothing is shown before there is an agent, whose class declares the secrets.
     """

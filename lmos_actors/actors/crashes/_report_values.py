@@ -29,7 +29,7 @@ _UNSHOWN: Final = ("_slot", "_history")
 def fields_of(cls: type | None, values: Mapping[str, Any]) -> Values:
     """Return the fields of an agent by the names that its class has for them; `values` is its `__dict__`.
 
-    Secret fields with values in the class are included: a class with an `__init__` of its own has such.
+    Included are secret fields whose values are in the class, as with an `__init__` of its own.
     """
     found = _fields_in(cls, values)
     for name, secrecy in _hidden_of(cls).items():

@@ -265,7 +265,7 @@ def report_of(error: BaseException) -> CrashReport | None:
 
 
 class _Rendering:
-    """One writing of a report, with room for so many characters of values."""
+    """One rendering of a report, with room for `ROOM` characters of values."""
 
     def __init__(self, report: CrashReport, show: Callable[..., str]) -> None:
         self._report = report

@@ -57,7 +57,7 @@ def place_of(error: BaseException) -> str:
 
 
 def definition_of(fn: Any) -> str:
-    """Name the line on which a function stands, "" if it is none of the user's."""
+    """Name the line where a function is defined, "" if it is none of the user's."""
     code = getattr(getattr(fn, "__wrapped__", fn), "__code__", None)
     if code is None or is_ours(code.co_filename):
         return ""

@@ -164,7 +164,7 @@ class Emitter(Generic[V]):
         self._slot = slot
 
     def emit(self, value: V, /) -> None:
-        """Send to every subscriber, without waiting for any: a slow one drops its oldest and counts it.
+        """Send a value to every subscriber, waiting for none: a slow one drops its oldest and counts it.
 
         Raises:
             TypeError: the value is not of the event's type, which is a bug of the agent.

@@ -443,7 +443,7 @@ class _Compiler:
 
 
 def _may_grow(hint: Any, module: str) -> bool:
-    """Return whether a class in a type stands in a module whose end has not been reached.
+    """Return whether a class in a type is from a module that is still being run, so it may change.
 
     `module` is the one in which the agent's class is made.
     """

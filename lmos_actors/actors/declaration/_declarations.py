@@ -105,7 +105,7 @@ def event(
 
 
 def completed_by(complete: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Callable[[F], F]:
-    """Complete the arguments of an action in the task that calls it; stands below `@action`."""
+    """Have an action's arguments completed in the task that calls it; goes below `@action`."""
 
     def mark(fn: F) -> F:
         vars(fn)["completed_by"] = complete
@@ -183,7 +183,7 @@ def action(
     consumers; further ones wait in line and keep their seat in the mailbox. `on_disconnect="finish"`
     lets a run go on when its consumer's connection breaks.
 
-    `safe` (a call changes nothing), `idempotent` (two calls have the effect of one) and `synchronous` stand
+    `safe` (a call changes nothing), `idempotent` (two calls have the effect of one) and `synchronous` appear
     in the description (Thing Description 1.1, section 5.3.1.4). `synchronous=False` promises consumers a
     status `pending` before the result. By default a `def` is synchronous and nothing is claimed of
     an `async def`, nor of a `def` that may be postponed.
@@ -250,7 +250,7 @@ def _handle_for(fn: Any, options: ActionOptions) -> Any:
 def Unit(name: str, /) -> Meta:
     """Return the mark for the unit of a number: `Annotated[float, Meta(ge=0), Unit("celsius")]`.
 
-    It stands in the description (member `unit`, Thing Description 1.1, section 5.3.2.1) and checks nothing.
+    It appears in the description (member `unit`, Thing Description 1.1, section 5.3.2.1) and checks nothing.
     """
     return Meta(extra_json_schema={"unit": name})
 

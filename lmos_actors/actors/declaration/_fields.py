@@ -72,7 +72,7 @@ def _shared(cls: type, name: str, value: object) -> TypeError:
 
 
 def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
-    """Return the attrs fields of a class from its own annotations; events and class variables are none.
+    """Return the attrs fields of a class from its own annotations; events and class variables are no fields.
 
     A class names in `_fields_of_body` the fields that a subclass may set again without an annotation.
     """
@@ -153,7 +153,7 @@ def mentions(things: Iterable[object], names: frozenset[str]) -> bool:
 def import_log(cls: type) -> None:
     """Import the modules that `self.log` needs, if a class seems to write a log.
 
-    It takes long, and the first line of a log would import it in the middle of a turn.
+    Importing them takes long, and the first line of a log would do it in the middle of a turn.
     """
     if mentions(vars(cls).values(), _LOG):
         import_module("structlog")

@@ -41,10 +41,10 @@ class Entry:
         self.state: dict[str, Any] | None = agent.__dict__.copy()
 
     def __enter__(self) -> None:
-        """The handler begins."""
+        """Note that the handler begins."""
 
     def __exit__(self, kind: Any, exc: BaseException | None, traceback: object) -> None:
-        """The handler has ended."""
+        """Note how the handler has ended."""
         self.outcome = "done" if exc is None else type(exc).__name__
         if exc is None or isinstance(exc, SURVIVED):
             self.state = None

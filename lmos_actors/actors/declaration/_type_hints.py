@@ -31,7 +31,7 @@ def types_of_method(cls: type, name: str, fn: Any) -> dict[str, Any]:
 
 
 def unreadable(cls: type, name: str, unknown: Unknown) -> TypeError:
-    """Return the error for an attribute or a method of a class some type of which is unknown."""
+    """Return the error for an attribute or a method of a class with a type that is unknown."""
     place = place_of(cls, name)
     return TypeError(
         f"{cls.__name__}.{name}{f' ({place})' if place else ''}: cannot read its type {unknown.text!r}: "
@@ -43,7 +43,7 @@ _FIX = "import it where the program runs, not for type checkers alone, or define
 
 
 class UnknownPart(TypeError):
-    """Raised for a type with a part whose name means nothing now."""
+    """Raised for a type with a part whose name cannot be resolved now."""
 
     def __init__(self, unknown: Unknown, where: str) -> None:
         super().__init__(f"{where}: cannot read the type {unknown.text!r}: {unknown.why}")
@@ -51,7 +51,7 @@ class UnknownPart(TypeError):
 
 
 def note_unread(cls: type, name: str, unknown: Unknown, contract: Contract, *, is_last: bool) -> None:
-    """Note that a type of that member is unknown yet. Raises TypeError if it cannot become known."""
+    """Note that a type of that member is not known yet. Raises TypeError if it cannot become known."""
     if is_last or unknown.for_good:
         raise unreadable(cls, name, unknown)
     contract.unread = True

@@ -9,7 +9,7 @@ What this file keeps true:
   changed, and not before. A process that is killed in between finds it there again, and it fires again; as
   far as kept state goes it has fired once. A turn that crashes has not fired.
 - Instants are kept as time of day. A living incarnation waits on the clock of its run, which nobody sets
-  back; only the next incarnation has to go by the time of day.
+  back; only the next incarnation has to rely on the time of day.
 - Late timers fire once `started()` has run, in the order in which they were due.
 
 `@every(durable=True)` belongs to the class, and only its rhythm is kept: the instant of the next firing. The
@@ -79,7 +79,7 @@ class _Planned:
         return f"{self.record.turn} (durable)"
 
     def start(self, seconds: float) -> None:
-        """Let it fire after `seconds` by the agent's clock, while this incarnation lives."""
+        """Have the turn queued after `seconds` by the agent's clock, while this incarnation lives."""
         slot = self.timers.slot
         self.alarm = slot.rt.timers.call_after(world_seconds(slot, seconds), self.fire)
         slot.keep_timer(self.alarm)
@@ -140,14 +140,14 @@ class _DueTurn(InternalTurn):
         self._planned = planned
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return the function to run now; from here on the timer is no more."""
+        """Return the function to run now; the timer is removed."""
         if self._planned.timers.remove(self._planned):
             return super().take()
         return _do_nothing, ()
 
 
 def _do_nothing() -> None:
-    """Be the turn of a timer that was cancelled."""
+    """Do nothing: the turn of a timer that was cancelled."""
 
 
 class _Rhythm(PeriodicTurn):
@@ -165,7 +165,7 @@ class _Rhythm(PeriodicTurn):
         """The instant of the first firing whose turn has not begun, in the time of the run."""
 
     def start(self, seconds: float) -> None:
-        """Have it fire after so many seconds, while this incarnation lives."""
+        """Have the rhythm fire after `seconds`, while this incarnation lives."""
         slot = self._timers.slot
         self._alarm = slot.rt.timers.call_after(seconds, self.fire)
         slot.keep_timer(self._alarm)
@@ -185,7 +185,7 @@ class _Rhythm(PeriodicTurn):
         return super().take()
 
     def taken_up(self) -> InternalTurn:
-        """Return the turn that runs once it was worked on; the rhythm moves on as that turn begins."""
+        """Return the turn to run after the agent's work on it; the rhythm moves on as that turn begins."""
         self.waiting = False
         return _Beat(self)
 
@@ -202,7 +202,7 @@ class _Rhythm(PeriodicTurn):
 
 
 class _Beat(InternalTurn):
-    """The turn of a rhythm that its agent works on."""
+    """The turn of a rhythm, once its agent works on that turn."""
 
     __slots__ = ("_rhythm",)
 

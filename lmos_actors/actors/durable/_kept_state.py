@@ -177,7 +177,7 @@ def _is_set(hint: Any) -> bool:
 
 
 def _set_hook(hint: Any, converter: Converter) -> Callable[[Any], Any]:
-    """Return the hook that writes a set in the order of its members, so that equal state is equal bytes."""
+    """Return the hook that writes a set with its members sorted, so that equal state gives equal bytes."""
     (member,) = get_args(hint) or (Any,)
     unstructure = converter.get_unstructure_hook(member)
 
@@ -353,7 +353,7 @@ _NOT_KEPT: Final = "What need not survive a restart is declared by `= ephemeral(
 
 
 def check_kept_behaviour(cls: Any, behaviour: str, key: str) -> None:
-    """Raise StateMismatch for a kept behaviour that the class has no more."""
+    """Raise StateMismatch for a kept behaviour that the class no longer has."""
     known: tuple[str, ...] = cls.__contract__.behaviours
     if behaviour in known:
         return
@@ -377,7 +377,7 @@ def why_refused(error: BaseException) -> str:
 
 
 def _why_one(error: BaseException, hint: type | None) -> str:
-    """Return one reason as cattrs does, but with the text of the errors that are made here."""
+    """Return one reason as cattrs words it; errors that are raised here keep their own text."""
     from cattrs.v import format_exception
 
     return str(error) if type(error) is TypeError else format_exception(error, hint)
@@ -551,7 +551,7 @@ def _check_parts(hint: Any, converter: Converter, where: str, inside: tuple[Any,
 
 
 def _tag(union: Any, converter: Converter, where: str) -> None:
-    """Keep values of a union of record classes with the names of their classes."""
+    """Have values of a union of record classes kept with the names of their classes."""
     from cattrs.strategies import configure_tagged_union
 
     names = [getattr(arg, "__name__", "None") for arg in get_args(union)]

@@ -17,7 +17,7 @@ What this file keeps true:
   unless the agent has answered it already: that answer is kept.
 
 The look into the store takes a moment, for which the request is in no mailbox: other messages of the same
-sender may overtake it. Answers from the store count as no messages of the agent.
+sender may overtake it. Answers from the store are not counted as messages of the agent.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class KeyedRequests:
     async def ask(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None, text: str
     ) -> Any:
-        """Have an action carried out once for a key of this node; does as `Slot.ask` otherwise."""
+        """Have an action carried out once for a key of this node, otherwise as `Slot.ask` does."""
         slot = self.slot
         op = slot.operation(key)
         args = slot.bound(op, args, kwargs)

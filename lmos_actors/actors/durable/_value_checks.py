@@ -1,4 +1,4 @@
-"""Checks that values of kept state are of their declared types: others could not be restored.
+"""Checks that values of kept state have their declared types: others could not be restored.
 
 A check is made with the class, and run when a state has changed, before it is written. It is a function that
 raises `Misfit`, which collects the path to the value on its way out; a value that fits costs no text. Lists
@@ -53,13 +53,13 @@ class Misfit(Exception):
         super().__init__(text)
 
     def within(self, place: str) -> Misfit:
-        """Return the error with the place of the surrounding value."""
+        """Return the error, with this place put before its path."""
         self.path = place + self.path
         return self
 
 
 def run_check(check: Check, value: Any, what: str) -> None:
-    """Raise TypeError for a value that does not fit; `what` is the value in its text."""
+    """Raise TypeError for a value that does not fit; `what` names the value in the error's text."""
     try:
         check(value)
     except Misfit as misfit:

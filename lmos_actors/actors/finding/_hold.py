@@ -29,8 +29,8 @@ def hold(ref: Ref[Any]) -> None:
     """Hold an agent: no turn and no run begins; what has begun goes on.
 
     Mail waits by the mailbox's policy, and timers wait too. A stop, a crash, a query, a cancel and a deadline
-    work as ever; a stop gives waiting messages its time and then answers them. Holds are counted, each
-    ends by a `release`; a restarted agent is still held. Never blocks. Raises NotFound; NotAllowed for a
+    work as ever; a stop gives waiting messages its time and then answers them. Holds are counted: each
+    needs its own `release`. A restarted agent is still held. Never blocks. Raises NotFound; NotAllowed for a
     pool.
     """
     slot = slot_of(ref)

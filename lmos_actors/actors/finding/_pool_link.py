@@ -376,7 +376,7 @@ class PoolLink(ForwardingLink):
         )
 
     def replaces(self, member: Slot) -> bool:
-        """Return whether another member may take a message that this one has not begun and takes no more."""
+        """Return whether another member may take a message that this one has not begun and never will."""
         return member.state != RUNNING and not self._sticky
 
     # ---- handing on

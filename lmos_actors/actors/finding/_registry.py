@@ -137,7 +137,7 @@ def link_to(rt: Runtime, wanted: AgentQuery, spread: Spread | None, key: str | N
 
 
 def near_link(rt: Runtime, wanted: AgentQuery) -> Slot | PoolLink | None:
-    """Return the first started agent, or pool, of a node that is wanted, None if there is none."""
+    """Return the wanted agent or pool of a node that was started first, None if there is none."""
     resolver = rt.resolver
     if resolver is None:
         return None
@@ -172,12 +172,12 @@ def lease_of(link: Any) -> tuple[str, int] | None:
 
 
 def near_links(rt: Runtime, wanted: AgentQuery) -> Iterator[Any]:
-    """Return all agents and pools of a node that are wanted, in start order."""
+    """Return all wanted agents and pools of a node, in start order."""
     return (link for link, _ in near_agents(rt, wanted))
 
 
 def near_agents(rt: Runtime, wanted: AgentQuery) -> Iterator[tuple[Any, type[Any]]]:
-    """Return the near agents and pools that are wanted with their classes."""
+    """Return the wanted near agents and pools, each with its class."""
     resolver = rt.resolver
     for link, cls in resolver.every(wanted.cls, wanted.name) if resolver is not None else ():
         if cls is not None and is_wanted(cls, wanted) and wanted.node in (None, rt.node_of(link)):
@@ -226,7 +226,7 @@ def release_link(ref: Any) -> None:
 
 
 def address_of(ref: Ref[Any]) -> str | dict[str, str]:
-    """Return the address by which a ref is kept: a path, or the `url` of another node and the `thing` there.
+    """Return the address to keep for a ref: a path, or the `url` of another node and the `thing` there.
 
     Raises TypeError if neither would lead there again; its text is a clause about the ref.
     """

@@ -1,6 +1,6 @@
 """Following: another agent's events, or a topic's values, as turns of an agent, without a task.
 
-A `Following` is the item that stands in the follower's queue while anything waits in its buffer; it has a
+A `Following` is an item that is in the follower's queue while anything waits in its buffer; it has a
 seat of its own and is in no account. It ends with the follower's incarnation, and when its source is gone
 for good.
 """
@@ -78,7 +78,7 @@ class Following(InternalTurn):
 
     @enable_ki_protection
     def cancel(self) -> None:
-        """Follow no more: no further turn of it runs, not even for buffered values. May be called again."""
+        """Stop following: no further turn runs, not even for buffered values. May be called again."""
         self._buffer = NOTHING
         self.drop()
 
@@ -112,12 +112,12 @@ class Following(InternalTurn):
         buffer.append(value)
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """The followed agent has a new life; following goes on, after a gap if the follower gets gaps."""
+        """Go on in the followed agent's new incarnation, after a gap if the follower gets gaps."""
         if self._on_gap is not None:
             self.push(Gap(reason, missed))
 
     def close(self) -> None:
-        """The followed agent is gone for good; values that have come are still handled."""
+        """End, as the followed agent is gone for good; values that have come are still handled."""
         self._end()
 
     # ---- the follower's side
@@ -212,7 +212,7 @@ class Absent:
             del self._by_finder[wanted]
 
     def appeared(self, slot: Slot | None) -> None:
-        """Bind the followings that wait for this agent; without one, all whose agents can be found now."""
+        """Bind the followings that wait for this agent; for None, all whose agents can be found now."""
         for wanted in tuple(self._by_finder):
             if slot is None or _is_wanted(slot, wanted):
                 link = near_link(self._rt, wanted)

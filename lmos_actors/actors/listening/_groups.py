@@ -108,7 +108,7 @@ class Roll:
             self._rt.groups.pop(self._key, None)
 
     def close(self) -> None:
-        """The node has ended."""
+        """Take note that the node has ended."""
         feeds, self._feeds = self._feeds, {}
         for feed in feeds:
             feed.close()
@@ -237,7 +237,7 @@ def _broadcast(
 class _HeldBroadcast:
     """A message of a durable agent to the members of a group: it leaves once the agent's state is kept.
 
-    It stands for the turn that would send it then.
+    It takes the place of a turn that would send it then.
     """
 
     __slots__ = ("_args", "_key", "_kwargs", "_members", "sender", "trace")

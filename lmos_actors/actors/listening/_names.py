@@ -1,4 +1,4 @@
-"""Names of topics and groups, which end at the node."""
+"""Names of topics and groups, which belong to one node."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Topic(Generic[V]):
     def subscribe(self, *, gaps: bool = False, size: int = 64) -> Any:
         """Return every value from now on; if more than `size` wait, the oldest is dropped and counted.
 
-        With `gaps`, a `Gap` stands where values are missing. Ends with the node. Entering raises
+        With `gaps`, a `Gap` comes where values are missing. Ends with the node. Entering raises
         ValueError for a size below 1.
         """
         return self._subscribed(gaps=gaps, size=size)
@@ -174,7 +174,7 @@ class Topic(Generic[V]):
             self._missed += sink.missed
 
     def close(self) -> None:
-        """The node has ended."""
+        """Take note that the node has ended."""
         self._closed = True
         for sink in tuple(self._sinks):
             self.remove("", sink)

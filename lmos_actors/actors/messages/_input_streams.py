@@ -19,7 +19,7 @@ What this file keeps true:
    given an item of another type, the stream breaks off (`SourceFailed` in the handler), the call waits until
    the run is over, and the source's exception is its outcome, whatever the run has answered.
 3. The end of the run ends its streams: a source in the middle of `__anext__` is cancelled there, any other
-   is closed where it stands. Nothing is drained.
+   is closed where it is. Nothing is drained.
 4. A source is for one call at a time: two calls would share out its items, and each close it.
 """
 
@@ -97,7 +97,7 @@ class StreamedCall(Protocol):
 class InputStream:
     """The items of an input stream, as the handler of an action iterates them: by one task, once.
 
-    `on_taken` is called for each item that the handler takes. Raises SourceFailed behind the items that came
+    `on_taken` is called for each item that the handler takes. Raises SourceFailed after the items that came
     before the break, and in a handler that still iterates when its call is over.
     """
 
@@ -147,7 +147,7 @@ class InputStream:
         return item
 
     def pour(self, take: Callable[[Any], object]) -> None:
-        """Have a function get every item, in the step in which it comes, in place of a task that iterates.
+        """Pass every item to a function, in the step in which it comes, in place of a task that iterates.
 
         It must not block or raise. It does not hear of the end of the stream, or of a break.
         """
@@ -285,7 +285,7 @@ class Source:
         _IN_USE[id(self._iterator)] = self._iterator
 
     def release(self) -> None:
-        """Let other calls have it."""
+        """Let other calls have the source."""
         self.call = None
         _IN_USE.pop(id(self._iterator), None)
 

@@ -166,7 +166,7 @@ class Envelope:
 
     `answer` and `fail` are called by the slot, at most once between them, and never block. `slot` is the
     `Slot` it is for, `sender` the sender's slot, None for code outside any agent; `run` its `Run` once it has
-    begun. Those classes stand above this file, so they have no types here.
+    begun. Those classes are defined above this layer, so they have no types here.
     """
 
     __slots__ = ("args", "op", "phase", "run", "sender", "slot", "trace")
@@ -241,11 +241,11 @@ class Line(OrderedDict[Envelope, None]):
     """Envelopes in order; any of them may leave at any time, without a search."""
 
     def join(self, envelope: Envelope) -> None:
-        """Stand at the end."""
+        """Put an envelope at the end."""
         self[envelope] = None
 
     def first(self) -> Envelope:
-        """Remove the first and return it."""
+        """Remove the first envelope and return it."""
         return self.popitem(last=False)[0]
 
 
@@ -302,7 +302,7 @@ class RunLine:
             yield from line
 
     def join(self, envelope: Envelope) -> None:
-        """Stand behind all others of the same peer."""
+        """Put a request behind all others of the same peer."""
         self._lines.setdefault(envelope.peer, Line()).join(envelope)
         self._size += 1
 
@@ -322,7 +322,7 @@ class RunLine:
         return None
 
     def remove(self, envelope: Envelope) -> None:
-        """Take a request out, wherever it stands."""
+        """Take a request out, wherever it is in line."""
         line = self._lines[envelope.peer]
         del line[envelope]
         self._size -= 1
@@ -489,7 +489,7 @@ class PeriodicTurn(InternalTurn):
         return super().take()
 
     def taken_up(self) -> InternalTurn:
-        """Return the turn that runs once it was worked on; the next firing needs a seat again."""
+        """Return the turn to run after the agent's work on it; the next firing needs a seat again."""
         self.waiting = False
         return InternalTurn(self.fn, self.args)
 
@@ -507,7 +507,7 @@ class PromptTurns(InternalTurn):
     """The turns of an agent's timers of 0 seconds, in order, as one item of its queue.
 
     It marks a place: behind the messages that were brought back, before those that were not taken yet. Each
-    time it is taken it is the first of its turns; the agent puts it back while there are more.
+    time it is taken it runs the first of its turns; the agent puts it back while there are more.
     """
 
     __slots__ = ("in_row", "is_queued", "turns")
@@ -532,7 +532,7 @@ class PromptTurns(InternalTurn):
         return None
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Be the first turn, or one that does nothing."""
+        """Return the function of the first turn and its arguments, or one that does nothing."""
         turn = self.first()
         if turn is None:
             self.fn = self.trace = None

@@ -84,8 +84,8 @@ class RequestKey:
 def far_key(text: str, principal: str | None, *, guarded: bool) -> RequestKey:
     """Return the key of a request from elsewhere. Raises InvalidInput.
 
-    Callers without a name share their keys. If not only programs of the node's own machine call (`guarded`),
-    they are strangers to each other: then such a key must be one that nobody can guess.
+    Callers without a name share their keys. If others than programs of the node's own machine may call
+    (`guarded`), callers are strangers to each other: then such a key must be one that nobody can guess.
     """
     wrong = wrong_key(text)
     if wrong is None and principal is None and guarded and not _UNGUESSABLE.fullmatch(text):

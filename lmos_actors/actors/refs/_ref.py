@@ -182,7 +182,7 @@ class Ref(Generic[A_co]):
     ) -> Coroutine[Any, Any, None]:
         """Send one way: at most once, no answer. Under `wait`, waits for a seat in a full mailbox.
 
-        Raises InvalidInput, MailboxFull (`reject`, or to wait would be a deadlock), AgentUnavailable,
+        Raises InvalidInput, MailboxFull (`reject`, or waiting would be a deadlock), AgentUnavailable,
         NotFound; on a ref made by `within`, DeadlineExceeded when there was no seat in time.
         """
         turns = self._link.turns
@@ -325,8 +325,8 @@ class Ref(Generic[A_co]):
         Only properties, actions that are safe or idempotent, and all actions of a durable agent are asked
         again, with `invoke`, `read`, `write`, `write_many` and `read_all`; all else is asked once. At most
         `attempts` times, the last at most `seconds` after the first; None is no bound, a cancel scope or
-        `within` is one. Between them it waits: exponentially longer, at most 5 s, a random part of it. Far,
-        all attempts have one id, by which an agent that has answered gives that answer again. Raises the last
+        `within` is one. Between attempts it waits for a random part of a time that doubles, up to 5 s. Far
+        agents see one id in all attempts: one that has answered gives that answer again. Raises the last
         attempt's error.
 
         `key` names the request that `invoke` makes: 1 to 256 visible ASCII characters. A durable agent keeps
@@ -374,7 +374,7 @@ class Ref(Generic[A_co]):
 
 
 class Streaming(AbstractAsyncContextManager[T]):
-    """The context manager that `ref.stream` returns. It returns the coroutines of the one it wraps."""
+    """The context manager that `ref.stream` returns. Its coroutines are those of the wrapped one."""
 
     __slots__ = ("_opened",)
 
@@ -418,9 +418,9 @@ async def _ready(link: Link, seconds: float | None) -> None:
 def entered_within(
     link: Link, entered: AbstractAsyncContextManager[T], seconds: float | None
 ) -> AbstractAsyncContextManager[T]:
-    """Return the context manager of a verb, so that entering it takes `seconds` at most.
+    """Return the context manager of a verb, made so that entering it takes `seconds` at most.
 
-    It must not hold a cancel scope or a nursery of its own: it is left after the scope here.
+    `entered` must hold no cancel scope or nursery of its own: it is left after the cancel scope here.
     """
     return entered if seconds is None else _entered_within(link, entered, seconds)
 

@@ -127,7 +127,7 @@ class LocalCall(Envelope):
         return self.feed
 
     def held_sources(self) -> tuple[trio.lowlevel.Task, ...]:
-        """Return the tasks whose sources wait until the handler takes an item; none before its run."""
+        """Return the tasks whose sources wait until the handler takes an item; none before the run begins."""
         if self.sources is None or self._done or self.phase != RUNNING:
             return ()
         return tuple(self.sources.parked())
@@ -263,7 +263,7 @@ class LocalStream(LocalCall):
 
     @property
     def room(self) -> trio.lowlevel.Task | None:
-        """The task that waits for the consumer to take items: of the run, or one that works for it."""
+        """The task that waits for the consumer to take items: the run's, or another that works for it."""
         return self._room
 
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:

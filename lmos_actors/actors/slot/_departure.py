@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Departure:
-    """A message that is sent later; it stands for the turn that would send it then.
+    """A message that is sent later, in place of a turn that would send it then.
 
     If it has an operation, its `args` are checked already.
     """

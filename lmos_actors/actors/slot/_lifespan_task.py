@@ -41,7 +41,7 @@ CLOSED_TEXT: Final = "the agent is ending: its nursery takes no more tasks"
 
 
 class LivingSlot(Protocol):
-    """The slot of an agent with a lifespan or a nursery; see `Slot`, which stands above this file."""
+    """The slot of an agent with a lifespan or a nursery; see `Slot`, which is in a layer above this file."""
 
     rt: Runtime
     owner: Owner
@@ -164,7 +164,7 @@ class LifespanTask:
 
     @property
     def entering(self) -> bool:
-        """The lifespan has not been entered yet."""
+        """Whether the lifespan has not been entered yet."""
         return not self._entered and not self.ended
 
     async def wait_ended(self) -> None:

@@ -74,7 +74,7 @@ class KeptState(Protocol):
         ...
 
     def check(self) -> int:
-        """Have the store check that no other node runs the agent; return a number as of a commit.
+        """Have the store check that no other node runs the agent; return a number, as `keep` does.
 
         0 if there is nothing to check, as the store is this node's alone.
         """
@@ -82,7 +82,7 @@ class KeptState(Protocol):
 
     @property
     def epoch(self) -> int | None:
-        """Number of the lease of an agent with a key of its own, None while the node does not hold it."""
+        """The number of the lease of an agent with its own key, None while the node does not hold it."""
         ...
 
     def ended(self) -> None:
@@ -96,7 +96,7 @@ class KeptState(Protocol):
 
     @property
     def has_changes(self) -> bool:
-        """Whether facts have been noted, or timers have changed, and `keep` has not handed that over."""
+        """Whether there are facts, or changes of timers, that `keep` has not handed over."""
         ...
 
     @property
@@ -143,7 +143,7 @@ class Output(Protocol):
 
 
 class GatedSlot(Protocol):
-    """The slot of the gate; see `Slot`, which stands above this file."""
+    """The slot of the gate; see `Slot`, which is in a layer above this file."""
 
     turns: Any
     rt: Any
@@ -429,7 +429,7 @@ class OutputGate:
 
 
 class Answer(msgspec.Struct, eq=False):
-    """The answer of a turn or run. A struct, as it is made for each of them."""
+    """The answer of a turn or run. A struct, as one is made for each turn and run."""
 
     _envelope: Envelope
     _value: Any
@@ -530,5 +530,5 @@ class Awaited:
             reschedule(task)
 
     def drop(self, why: str) -> None:
-        """See `Output`: the run goes on, into its end, as its incarnation ends."""
+        """See `Output`: the run goes on, only to be ended, as its incarnation ends."""
         self.release()

@@ -6,7 +6,8 @@ answer included, come at the end of that time. Meanwhile the message has given u
 effect yet. So a sender that withdraws it finds that nothing has happened, and so does one that hears that
 the agent died.
 
-An agent that is neither has no `Pacing` and pays nothing. The verbs that hold an agent are in `_hold.py`.
+An agent that is neither held nor slowed has no `Pacing` and pays nothing. The verbs that hold an agent are in
+`_hold.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class PacedSlot(Protocol):
-    """The slot of an agent that is held or works on messages; see `Slot`, which stands above this file."""
+    """The slot of an agent that is held or works on messages; see `Slot`, in a layer above this file."""
 
     rt: Runtime
     extra: Any
@@ -134,7 +135,7 @@ class Pacing:
             slot.admit()
 
     def _next_in_queue(self) -> Any:
-        """Take the first item out of the queue that still means something, None if there is none."""
+        """Take the first item out of the queue that still has to be handled, None if there is none."""
         slot = self._slot
         queue = slot.queue if len(slot.queue) <= BATCH else slot.long_queue()
         if type(queue) is FairQueue:

@@ -1,8 +1,8 @@
 """The clock of an agent that differs from its world's: its date is off, or it goes faster or slower.
 
 It belongs to the agent's place in the tree, over all its incarnations. `Agent.now` returns its date, and
-durable timers are kept by it; timers that begin from then on go by its rate. Waits of a run, such
-as `trio.sleep`, and deadlines of requests go by the clock of the world. An agent whose clock is right has no
+durable timers are kept by it; timers that begin from then on run at its rate. Waits of a run, such
+as `trio.sleep`, and deadlines of requests use the clock of the world. An agent whose clock is right has no
 `SkewedClock`.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ClockedSlot(Protocol):
-    """The slot of the clock; see `Slot`, which stands above this file."""
+    """The slot of the clock; see `Slot`, which is in a layer above this file."""
 
     @property
     def rt(self) -> Any: ...

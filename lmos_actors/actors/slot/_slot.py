@@ -8,7 +8,7 @@ waited for, the end of an incarnation answers what still waits, and each answer 
 The sections, in this order: accounts; what a message asks for; ways in (asking, telling, sending from a
 turn, calls, streams and listening); the mailbox (seats, the queue, leaving without being handled); the work
 (taking turns, runs, messages put aside); listeners and timers; waiting for a state; the end of an
-incarnation; its links. The rest stands beside this file, as functions over a slot or as objects made on
+incarnation; its links. The rest is beside this file, as functions over a slot or as objects made on
 first need: its start (`_slot_start.py`), changes of behaviour (`_stash.py`), service time (`_pacing.py`,
 `finding/_hold.py`), turns by timer (`_slot_timers.py`), making links and monitors (`_links.py`), the
 lifespan (`_lifespan_task.py`). Batches of turns are run by the dispatcher (`actors/_dispatcher.py`), which
@@ -395,14 +395,14 @@ class Slot:
         return extra
 
     def ensure_run_tables(self) -> Extra:
-        """Return the same with its tables of runs and of lines for runs, made at the first call."""
+        """Return what `ensure_extra` does, with its tables of runs and of lines for runs made."""
         extra = self.extra or self.ensure_extra()
         if extra.runs is NOT_NEEDED_YET:
             extra.runs, extra.active, extra.pending = {}, {}, {}
         return extra
 
     def ensure_outgoing(self) -> dict[OutgoingTell, None]:
-        """Return the messages of its turns that wait for seats elsewhere; the table is made at first use."""
+        """Return the agent's own messages that wait for seats elsewhere, a table made at the first call."""
         extra = self.ensure_extra()
         if extra.out is NOT_NEEDED_YET:
             extra.out = {}
@@ -472,13 +472,13 @@ class Slot:
         return max(0, self.incarnation - 1 - lost)
 
     def life_lost(self) -> None:
-        """Take note that its last incarnation, if there was one, was lost with its machine: no restart."""
+        """Take note that the last incarnation, if any, was lost with its machine: it counts as no restart."""
         if self.incarnation:
             self.ensure_extra().lives_lost += 1
 
     @property
     def state_name(self) -> str:
-        """Its state in the words of `statistics`: `running`, `down`, ..."""
+        """The state in the words of `statistics`: `running`, `down`, ..."""
         return STATES[self.state]
 
     def mailbox_statistics(self) -> MailboxStatistics:
@@ -752,7 +752,7 @@ class Slot:
             await self.yield_to_others()
 
     def seat(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
-        """Accept a one-way message to a turn, for which there is a seat."""
+        """Accept a one-way message that a turn will handle, and that has a seat."""
         self.accepted += 1
         self.put((op, args, sender))
 
@@ -1038,7 +1038,7 @@ class Slot:
                 return
 
     def oldest_pending(self) -> Envelope | None:
-        """Take an oldest message of others out of the lines for runs, None if there is none."""
+        """Take the first message of others out of a line for runs, None if there is none."""
         for line in self.ensure_extra().pending.values():
             for envelope in line:
                 if not isinstance(envelope, SelfEnvelope):
@@ -1393,7 +1393,7 @@ class Slot:
             runners.carry(run)
 
     def _keeps_last(self, op: Operation) -> bool:
-        """Return whether only one more run may begin now, which is kept for a peer that has none."""
+        """Return whether only one more run may begin now: it is kept for a peer that has none."""
         active = self.ensure_run_tables().active
         return op.concurrency >= SHARED and active.get(op.original, 0) == op.concurrency - 1
 
@@ -1772,7 +1772,7 @@ class Slot:
             self._refuse(envelope, AgentUnavailable(self.path, why), why)
 
     def _refuse(self, envelope: Envelope, error: Exception, why: str) -> None:
-        """Fail a message that has waited for a seat; a message of a turn, which is over, is a dead letter."""
+        """Fail a message that has waited for a seat; one sent by a turn, now over, becomes a dead letter."""
         envelope.phase = DONE
         self.ensure_extra().refused += 1
         if isinstance(envelope, OutgoingTell):

@@ -1,8 +1,8 @@
 """The start of an incarnation: make the agent, enter its lifespan, run its first turn, open its mailbox.
 
-A start may wait (a lifespan to enter, children to start) or not; those that need not wait, which are nearly
-all, start in the step of the caller, without a task switch. A start that fails raises StartFailed and leaves
-nothing behind (`Slot.undo_start`).
+A start may have to wait, for a lifespan to be entered or children to start. Nearly all starts need not wait,
+and are made in the step of the caller, without a task switch. A start that fails raises StartFailed and
+leaves nothing behind (`Slot.undo_start`).
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def _title(callback: Any) -> str:
 
 
 class _Due(PromptTurn):
-    """The turn of a timer; it stands in the queue from its time on."""
+    """The turn of a timer; it is in the queue once it is due."""
 
     __slots__ = ()
 

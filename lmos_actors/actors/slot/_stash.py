@@ -3,7 +3,7 @@
 The rules are those of OTP's `gen_statem`: a message that the present behaviour does not allow is refused, or
 postponed where its action says so (`Slot.postpone_or_refuse`); postponed messages are tried again, in order
 and before all that came later, once the behaviour changes. A message put aside keeps its seat: it has been
-accepted and has not begun, so the accounts take back that it had.
+accepted and has not begun, so the accounts no longer count it as begun.
 
 `stash()` ends the turn by raising `Stashed`, a BaseException, so that an `except Exception` of the handler
 cannot swallow it. It is allowed only where nothing else can have happened meanwhile: in a turn, or in the
@@ -44,7 +44,7 @@ def check_stash(slot: Slot) -> None:
 
 @enable_ki_protection
 def unstash(slot: Slot) -> int:
-    """Bring back the messages that were put aside, first and in order; return how many they are."""
+    """Bring back the messages that were put aside, first and in order; return their number."""
     extra = slot.extra
     if extra is None or extra.stash is None or not extra.stash.items:
         return 0

@@ -41,7 +41,7 @@ class LinkPeer(Protocol):
 
 
 class LinkedSlot(Protocol):
-    """The slot at the other end of a task's link; see `Slot`, which stands above this file."""
+    """The slot at the other end of a task's link; see `Slot`, which is in a layer above this file."""
 
     rt: Runtime
     state: int
@@ -124,7 +124,7 @@ def _name_of_task() -> str:
 
 
 def _died(down: Down, error: BaseException | None) -> BaseException:
-    """Make the error that leaves a block whose agent has died, with the body's own error if that is news."""
+    """Make the error that leaves a block whose agent has died, with the body's error if it tells more."""
     died = LinkedAgentDied(down.agent, down.incarnation, down.reason)
     other = None if error is None else _without(error, lambda leaf: _is_same_news(leaf, down))
     if other is None:

@@ -6,9 +6,9 @@ It costs nothing in a node with neither. The code is one class; two more set wha
   a number, the number of the message it all began with (its trace), and records from `sent` to `answered`.
 - `RecordedSlot` is the same in a node that records from its start.
 - `PropagatingSlot` records nothing: a message knows the trace that it was sent in. Where nothing is traced,
-  as in what agents do of their own accord, it is a `Slot` and a look at whether something is.
+  as in what agents do of their own accord, it costs no more than a `Slot` and a check for a trace.
 
-A `TracedSlot` is laid out in memory as a `Slot` is. So a slot that stands becomes one, and stops being one,
+A `TracedSlot` is laid out in memory as a `Slot` is. So an existing slot becomes one, and stops being one,
 by having its class set (`tap`, `untap`): while somebody looks at the messages of some agents, the others cost
 what they did. Messages that began before go on as they began, and have no records.
 """

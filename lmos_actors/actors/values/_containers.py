@@ -1,7 +1,7 @@
 """Arrays, dicts and objects, made of compiled parts.
 
 A container that cannot change, and whose items all passed as they are, passes as it is; any other is made
-anew. Tuples, sets and objects also take their form in a decoded JSON text.
+anew. Tuples, sets and objects are also taken in the form that they have in decoded JSON.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _named_tuple(tree: types.NamedTupleType, compiled: Compile) -> Part:
 
 
 def _positions(cls: Any, parts: list[Part], required: int) -> Part:
-    """A tuple, or a NamedTuple whose last fields may be left to their defaults."""
+    """Compile a tuple, or a NamedTuple whose last fields may be left to their defaults."""
     takes = [part.take for part in parts]
     length = str(required) if required == len(takes) else f"{required} to {len(takes)}"
 
@@ -129,7 +129,7 @@ def _map(tree: types.DictType, compiled: Compile) -> Part:
 
 
 def _key(tree: types.Type, compiled: Compile) -> AnyTake:
-    """Return the taker of keys: numbers may stand as their decimal text, as in JSON."""
+    """Return the taker of keys: numbers may be given as their decimal text, as in JSON."""
     if is_any(tree):
         return SCALARS[types.StrType].take
     part = compiled(tree)
@@ -220,7 +220,7 @@ def _members(fields: list[Field]) -> Callable[[dict[Any, Any], str], dict[str, A
 
 
 def _object(tree: types.StructType | types.DataclassType, compiled: Compile) -> Part:
-    """A struct, a dataclass or an attrs class: an instance of just that class, or its JSON form."""
+    """Compile a struct, dataclass or attrs class, taken as an instance of just that class or as JSON."""
     fields = _fields(tree, compiled)
     cls: Any = get_origin(tree.cls) or tree.cls
     frozen, build, read = _is_frozen(cls), _builder(tree, cls), _getter(fields)

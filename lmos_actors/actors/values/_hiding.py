@@ -88,10 +88,10 @@ def holds_secrets(value: Any) -> bool:
 class Secrets:
     """The secrets found in some values, and texts without them.
 
-    The work is bounded: past the bound, `clean` shows nothing. Where types
-    declare no secrets, there may be records all the same that have some, anywhere. These are looked for
-    level by level, those that have some before others, and no value takes more than half of the looks that
-    are left, so that a huge one hides nothing in those after it. Where not all could be looked at, `clean`
+    The work is bounded: past the bound, `clean` shows nothing. Even where types declare no secrets, a value
+    may hold records with some, anywhere. These are looked for level by level, the records that have secrets
+    before others, and no value takes more than half of the looks that are left, so that a huge one hides
+    nothing in those after it. Where not all could be looked at, `clean`
     shows nothing as soon as a record with a secret has come up in any of the values: there may be more of
     them. Else texts are shown, as most agents that keep very much have no such records.
     """

@@ -1,7 +1,7 @@
 """Single values and plain JSON data: the leaves of the types that cross between agents.
 
 A taker checks a value and returns what may cross in its place: the value itself where it cannot change. It
-also takes its form in a decoded JSON text. It refuses with `InvalidInput` and a path.
+also takes a value in the form that it has in decoded JSON. It refuses with `InvalidInput` and a path.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def inside(bad: InvalidInput | RecursionError, path: str, step: str) -> InvalidI
 
 
 def shown(value: object) -> str:
-    """Return text that stands for a foreign value in a message: short, ASCII, and sure not to fail."""
+    """Return text that represents a foreign value in a message: short, ASCII, and sure not to fail."""
     if type(value) is str:
         return ascii(value[:64])
     if type(value) is int and -(10**64) < value < 10**64:
@@ -100,7 +100,7 @@ def convert(value: object, tp: Any, path: str) -> Any:
 def refuse_foreign(error: BaseException, path: str) -> None:
     """Raise InvalidInput for an error of a value's own class that is no `Exception`.
 
-    So the sender of such a value ends no more than its request.
+    So such a value ends no more than the request that it came with.
     """
     if not isinstance(error, Exception) and not is_interrupt(error):
         raise InvalidInput(f"{type(error).__name__}: {text_of(error)}", path) from error
@@ -219,7 +219,7 @@ CLASSES: dict[type[types.Type], type] = {
 
 
 def _text(tree: types.Type) -> Part:
-    """Values that stand in JSON as text: times and ids."""
+    """Compile a type whose values are text in JSON: times and ids."""
     cls: Any = CLASSES[type(tree)]
     limited = _limited(tree)
     lasting: Callable[[Any], bool] = _placed if cls in (dt.datetime, dt.time) else _always
@@ -327,7 +327,7 @@ PLAIN: dict[type, AnyTake] = {native: part.take for part in SCALARS.values() for
 
 
 def plain_data(room: int) -> Part:
-    """Any JSON value, in at most `room` containers inside one another; always copied."""
+    """Compile any JSON value, in at most `room` containers inside one another; always copied."""
 
     def take(value: object, path: str = "$", /) -> Any:
         return _take_plain(value, path, room)

@@ -1,7 +1,7 @@
 """Values that cross between agents: checked against their declared type, sharing nothing that can change.
 
-Each type is compiled once, into a tree of small functions. They take a native value of the type and its form
-in a decoded JSON text alike, so near and far accept the same, and give equal values. Immutable values pass
+Each type is compiled once, into a tree of small functions. They take both a native value of the type and its
+form in decoded JSON, so near and far accept the same, and give equal values. Immutable values pass
 as they are; everything else is made anew. A refusal is an `InvalidInput` whose path says
 where: `$.city`, `$.items[2]`, `$['two words']`; `$[...]` is some item of a set.
 """
@@ -131,7 +131,7 @@ def _sized(tree: types.Type, part: Part) -> Part:
 
 
 def _union(tree: types.UnionType, room: int) -> Part:
-    """Alternatives, distinguished by the class of the value and, for tagged structs, by the tag."""
+    """Compile alternatives, distinguished by the class of the value and, for tagged structs, by the tag."""
     members = sorted(tree.types, key=lambda member: isinstance(member, types.LiteralType))
     parts = [_compile(member, room) for member in members]
     mutable = next((part.mutable for part in parts if part.mutable), "")
