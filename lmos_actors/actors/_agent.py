@@ -266,7 +266,7 @@ class Agent:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Timer:
-        """Send one way, as `send` does, `seconds` from now, unless cancelled or this incarnation ends first.
+        """Send one way, as `send` does, `seconds` from now; `cancel()` or this incarnation's end prevents it.
 
         Arguments are checked at once if the receiver runs in this node: InvalidInput, NotFound. A message
         that then reaches no running agent, or is refused by its mailbox, is a dead letter. Raises ValueError
@@ -347,7 +347,7 @@ class Agent:
         self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs
     ) -> Timer: ...
     def after(self, seconds: float, turn: Callable[..., None], /, *args: Any, **kwargs: Any) -> Any:
-        """Run a turn `seconds` from now, unless `cancel()` is called or the incarnation ends first.
+        """Run a turn `seconds` from now; the timer's `cancel()`, or this incarnation's end, prevents it.
 
         At 0 it comes before all messages not taken yet. With `durable=True`, in a durable class, the timer is
         kept, and so is its `cancel()`: the turn runs in this or a later incarnation, once, late rather than

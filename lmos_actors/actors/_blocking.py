@@ -191,7 +191,7 @@ class CircleSearch:
         self._rt.record("circle", request.slot, affordance=request.op.name, waits=texts, ends=ends)
 
     def deadlocked(self, request: Any, steps: list[Step], own: Any = None) -> None:
-        """Report a circle that nothing in it ends: by a warning or an error, as the node is set.
+        """Report a circle that nothing in it ends: by a warning or an error, whichever this node uses.
 
         `own` is the request of the task that closed the circle, where another represents it in the mailbox.
         """

@@ -308,7 +308,7 @@ class Search:
         return iter([(other, None) for other in others])
 
     def _of_turns(self, slot: Slot) -> Iterator[Link]:
-        """Return what an agent's turns wait for: seats for all of its messages, the end of a `serial` run."""
+        """Yield what an agent's turns wait for: seats for all of its messages, the end of a `serial` run."""
         new = self._new
         if new is not None and self._by_turn and new.sender is slot:
             yield (new.slot,), Wait(slot, new, "seat")

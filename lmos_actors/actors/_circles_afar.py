@@ -85,7 +85,7 @@ class FarNode(Struct, array_like=True, frozen=True):
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """Return facts about the node that stay the same as long as nothing happens to it."""
+        """Facts about the node that stay the same as long as nothing happens to it."""
         return self.kind, self.is_loose, [link.to for link in self.links]
 
 

@@ -92,7 +92,7 @@ def _types(kind: str, more: Iterable[str]) -> str | list[str]:
 
 
 def _extensions(contract: Contract) -> dict[str, Any]:
-    """Return our own members. The thing has them, as kotlin-wot refuses actions with unknown members."""
+    """Return our own members, all for the thing: kotlin-wot refuses actions with unknown members."""
     table = {name: contract.table[name] for name in contract.actions}
     streams = {name: flows for name, op in table.items() if (flows := _flows(op))}
     progress = {name: op.progress.schema for name, op in table.items() if op.progress is not None}

@@ -293,7 +293,7 @@ def _take_worked(rt: Runtime, slot: Slot, tell: Tell, run: Any) -> None:
 
 
 def _leave(rt: Runtime, slot: Slot, batch: list[Any], done: int) -> None:
-    """Put back what was not taken, and go on by what the agent is doing now."""
+    """Put back what was not taken, and go on as the state of the agent requires."""
     turns = rt.turns
     left = turns.leave
     turns.leave = False

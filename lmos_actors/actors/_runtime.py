@@ -180,7 +180,7 @@ class Approver(Protocol):
         ...
 
     def heard(self, request: Any, standing: Any, question: dict[str, Any] | None, *, heeds: bool) -> Any:
-        """Note that, by a request's node, its run waits for a person's answer; None: it no longer does.
+        """Take the report of a request's node that its run waits for a person's answer; None: no longer.
 
         Return the record of that question from now on, or None; `standing` is what this returned last. With
         `heeds` the clocks of the work that waits for the request stand still meanwhile.

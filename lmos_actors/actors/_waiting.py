@@ -202,7 +202,7 @@ concurrency), `(slot, ASIDE)` (one more turn or run)."""
 
 
 class _Search:
-    """The waits found so far, and the links between the nodes to which they amount."""
+    """The waits found so far, and the links between nodes that they make up."""
 
     def __init__(self) -> None:
         self._found: list[tuple[float, Waiting]] = []

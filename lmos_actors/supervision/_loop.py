@@ -23,7 +23,7 @@ What this file keeps true:
 - A message about a child names its incarnation, so that a late one never hits the next incarnation.
 - Children are stopped in reverse start order, a crowd at once (`_stopping.py`), under a shield; `kill` only
   shortens that and never skips a child.
-- `kill` of a deep tree needs no depth of the stack: the supervisors to be killed are worked off in a list.
+- `kill` of a deep tree needs no depth of the stack: the supervisors to be killed are taken from a list.
 - An exception that a child raises while it is being stopped restarts nothing, but it is kept (`raised`) and
   arrives at the caller of the stop, or in the supervisor's own end.
 """
@@ -249,7 +249,7 @@ class SupervisorLoop:
 
     @enable_ki_protection
     async def begin(self, start_soon: Callable[..., None]) -> None:
-        """Start its task by `start_soon`, and its children in order.
+        """Start the loop's task by `start_soon`, and its children in order.
 
         Raises StartFailed once all that had started has been stopped, in order. If cancelled, call `stop`.
         """
@@ -464,7 +464,7 @@ class SupervisorLoop:
     # ---- its end
 
     def interrupt(self, why: str) -> None:
-        """End the loop, whatever it is doing; if it has a reason already, it keeps it."""
+        """End the loop, whatever it is doing; a reason that it has already is kept."""
         if self.reason is None:
             self.reason = SHUTDOWN
         self._work.cancel(why)

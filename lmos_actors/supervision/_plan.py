@@ -143,7 +143,7 @@ class Plan(Generic[C]):
         return self._alone(child, 0.0)
 
     def stopped(self, child: C) -> bool:
-        """Note that the child was stopped, or its restart given up; return whether that forgets it."""
+        """Note a child's stop, or that its restart is given up; return True if temporary, so forgotten."""
         child.status = "stopped"
         self._wait_no_more(child)
         self._postponed.pop(child, None)
@@ -160,7 +160,7 @@ class Plan(Generic[C]):
             self._wait_no_more(child)
 
     def lost(self, child: C, *, has_ended: bool = False) -> None:
-        """Note that the child ends with its machine; no limit counts it. `has_ended`: it has unwound."""
+        """Note that the child ends with its machine, which counts for no limit; `has_ended`: has unwound."""
         if _alive(child):
             child.status = "stopped" if has_ended else "stopping"
         elif child.status == "restarting":

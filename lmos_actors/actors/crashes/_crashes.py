@@ -90,7 +90,7 @@ def end_reason(slot: Any, error: BaseException, hand: Any) -> ExitReason:
 
 
 def shown_message(place: Any, affordance: str, message: Any) -> Any:
-    """Return the parts of a message to an agent or a pool that may be shown; it may be unchecked.
+    """Return the parts of a message to an agent or a pool that may be shown; the message may be unchecked.
 
     Nothing is shown before there is an agent, whose class declares the secrets.
     """
@@ -167,7 +167,7 @@ class Crashes:
             log.take(report)
 
     def close(self) -> None:
-        """Log how many reports were left out last; the node has ended."""
+        """Log how many reports were last left out, as the node has ended."""
         if self._log is not None:
             self._log.say_left_out()
 

@@ -137,7 +137,7 @@ def link_to(rt: Runtime, wanted: AgentQuery, spread: Spread | None, key: str | N
 
 
 def near_link(rt: Runtime, wanted: AgentQuery) -> Slot | PoolLink | None:
-    """Return the wanted agent or pool of a node that was started first, None if there is none."""
+    """Return the first started of a node's wanted agents and pools, None if there is none."""
     resolver = rt.resolver
     if resolver is None:
         return None

@@ -1,6 +1,6 @@
 """Following: another agent's events, or a topic's values, as turns of an agent, without a task.
 
-A `Following` is an item that is in the follower's queue while anything waits in its buffer; it has a
+A `Following` is itself an item in the follower's queue while anything waits in its buffer; it has a
 seat of its own and is in no account. It ends with the follower's incarnation, and when its source is gone
 for good.
 """

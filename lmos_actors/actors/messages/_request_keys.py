@@ -84,7 +84,7 @@ class RequestKey:
 def far_key(text: str, principal: str | None, *, guarded: bool) -> RequestKey:
     """Return the key of a request from elsewhere. Raises InvalidInput.
 
-    Callers without a name share their keys. If others than programs of the node's own machine may call
+    Callers without a name share their keys. If programs outside the node's own machine may call
     (`guarded`), callers are strangers to each other: then such a key must be one that nobody can guess.
     """
     wrong = wrong_key(text)

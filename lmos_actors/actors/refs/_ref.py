@@ -295,9 +295,10 @@ class Ref(Generic[A_co]):
     def link(self) -> AbstractAsyncContextManager[None]:
         """Let this task's block and the agent's incarnation end together: `async with ref.link()`.
 
-        The agent ends for a reason other than `normal`: the body is cancelled, and `LinkedAgentDied` leaves
-        the block, in a group with the body's other errors. An exception leaves the body: the agent gets an
-        exit signal `error` with it; cancelled from outside: `shutdown`. A body that returns unlinks.
+        If the agent ends for a reason other than `normal`, the body is cancelled, and `LinkedAgentDied`
+        leaves the block, in a group with the body's other errors. If an exception leaves the body, the agent
+        gets an exit signal `error` with it; if the body is cancelled from outside, `shutdown`. A body that
+        returns unlinks.
         Entering raises AgentUnavailable or NotFound where the agent does not run, NotAllowed for a pool.
         """
         if self._link.turns.slot is not None:

@@ -213,7 +213,7 @@ def found_link(link: Any) -> Any:
 
 
 def _repeatable(link: Any, key: str) -> bool:
-    """Return whether a repeat has no further effect: as the far link says, or the near operations."""
+    """Return whether a repeat has no further effect, as the far link or the near operations say."""
     found = found_link(link)
     own = getattr(found, "repeatable", None)
     if own is not None:
@@ -254,7 +254,7 @@ def _ask_by_key(
     left: float | None,
     attempt: Attempt,
 ) -> Coroutine[Any, Any, Any]:
-    """Ask an agent, which carries out one request of a key."""
+    """Ask an agent that carries out only one request of each key."""
     if _is_near(found):
         asked = keyed_requests_of(found).ask(key, args, kwargs, left, attempt.key)
     else:

@@ -509,7 +509,7 @@ class Awaited:
         self._task: trio.lowlevel.Task | None = None
 
     async def wait(self) -> None:
-        """Wait for it; a cancel leaves nothing behind."""
+        """Wait until all of that is kept; a cancel leaves nothing behind."""
         if self._is_released:
             await checkpoint()
             return

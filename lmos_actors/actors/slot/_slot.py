@@ -402,7 +402,7 @@ class Slot:
         return extra
 
     def ensure_outgoing(self) -> dict[OutgoingTell, None]:
-        """Return the agent's own messages that wait for seats elsewhere, a table made at the first call."""
+        """Return the messages of the agent's turns that wait for seats elsewhere, in a table made once."""
         extra = self.ensure_extra()
         if extra.out is NOT_NEEDED_YET:
             extra.out = {}

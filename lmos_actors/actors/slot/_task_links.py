@@ -5,7 +5,7 @@ block (`TaskLink`). When one of them has ended and unwound, an exit signal with 
 the other. Any reason but `normal` ends that one too, at once and with the same reason; an agent whose class
 has `trap_exits=True` gets a turn of `on_exit` instead, for `normal` as well.
 
-Signals are worked off one after another, from one queue of the node: a chain of linked agents may be of
+Signals are delivered one after another, from one queue of the node: a chain of linked agents may be of
 any length and needs no depth of the stack.
 """
 
@@ -57,7 +57,7 @@ class LinkedSlot(Protocol):
 
 
 def carry_signals(rt: Runtime) -> None:
-    """Work off the exit signals on their way, and the further ones that these cause."""
+    """Deliver the exit signals on their way, and the further ones that these cause."""
     if rt.signalling:
         return
     rt.signalling = True

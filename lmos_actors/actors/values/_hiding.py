@@ -71,7 +71,7 @@ def conceal_unchecked(value: Any, secrecy: Secrecy) -> Any:
 
 
 def conceal_all(args: tuple[Any, ...], secrecies: tuple[Secrecy, ...] | None) -> tuple[Any, ...]:
-    """Return the arguments of a message in the form that may be shown; None: nothing in them is secret."""
+    """Return a message's arguments in the form that may be shown; `secrecies` None: nothing is secret."""
     if secrecies is None:
         return args
     return tuple(conceal(value, secrecy) for value, secrecy in zip(args, secrecies, strict=False))
