@@ -1,4 +1,4 @@
-"""The judging of a server: `conform`, and how a server of LMOS is found and spoken to."""
+"""The judging of a server: `conform`, and the way a server of LMOS is found and spoken to."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class ConformOptions(JudgingOptions):
 
     `patience`: how long an answer may take, in seconds. `idle`: how long a connection is left alone, to see
     whether it stays. `cases`: patterns of ids, like those of file names; none: all. `allow_unsafe`: unsafe
-    actions are invoked too, and properties written with other values. `thing`: the id of the thing, if a
+    actions are invoked too, and properties are set to other values. `thing`: the id of the thing, if a
     socket has several. `description`: where its description is, if the URL does not lead to it. `headers`
-    returns the headers of requests to a URL. Raises ConfigError for a pattern that no case has, naming the
-    nearest, for times that are not above 0, and for a level of relays.
+    returns the headers of requests to a URL. Raises ConfigError for a pattern that matches no case, naming
+    the nearest, for times that are not above 0, and for a level of relays.
     """
 
     levels = LMOS_LEVELS
@@ -64,7 +64,7 @@ class ConformOptions(JudgingOptions):
         return all_cases()
 
     async def find(self, network: Network, url: str) -> LmosServer:
-        """Find the server, and how it is spoken to. Raises Unreachable and ConfigError."""
+        """Find the server, and the dialect in which to speak to it. Raises Unreachable and ConfigError."""
         # a description may take longer than an answer: ten seconds at least
         access = attrs.evolve(self.access(network), patience=max(self.patience, 10.0))
         target = await find_target(url, access, thing=self.thing, description=self.description)
@@ -83,9 +83,9 @@ class ConformOptions(JudgingOptions):
 
 
 def chosen(patterns: Sequence[str], kind: type[JudgingOptions] = ConformOptions) -> tuple[Case[Any], ...]:
-    """Return the cases that patterns name, all without patterns; `kind` is the class of their options.
+    """Return the cases that match the patterns, all if there are none; `kind` is the class of their options.
 
-    Raises ConfigError for a pattern that names none.
+    Raises ConfigError for a pattern that matches no case.
     """
     return chosen_of(kind.known_cases(), patterns)
 
@@ -97,11 +97,11 @@ async def conform(
     *,
     on_result: Callable[[Result], None] | None = None,
 ) -> Card:
-    """Judge a server, and return its card. Waits for it at every step.
+    """Judge a server, and return its card. Every step waits for the server.
 
-    The options say what is judged: without any, or with `ConformOptions`, the LMOS server of a description,
-    or at a `ws://` or `wss://` URL; with `ChatOptions` the facade of an agent, at a URL of those kinds or of
-    HTTP; with `RelayConformOptions` a hub of AgentRelay, at the URL of its WebSocket.
+    The options say what is judged. None, or `ConformOptions`: the LMOS server that a description names, or
+    that is at a `ws://` or `wss://` URL. `ChatOptions`: the facade of an agent, at such a URL or one of HTTP.
+    `RelayConformOptions`: a hub of AgentRelay, at the URL of its WebSocket.
 
     `on_result` is called with each result as it comes. Once the server is gone for good, nothing more is run;
     once it refuses every handshake, only cases that need no open WebSocket are run. Raises Unreachable if
@@ -112,7 +112,10 @@ async def conform(
 
 
 async def _find_dialect(server: LmosServer) -> Dialect:
-    """Return the first dialect in which a read succeeds, else is answered; else the specification's."""
+    """Return the first dialect in which a read is understood, else the first in which it is refused.
+
+    If there is neither, return the specification's.
+    """
     if server.options.level is Level.KOTLIN_WOT:
         return AS_KOTLIN
     if server.target.socket is None:

@@ -117,7 +117,7 @@ def _cases(config: pytest.Config) -> tuple[Case[CaseContext], ...]:
 
 @attrs.define(eq=False)
 class _Known:
-    """A server that has been found, and how it is judged; or why it was not found."""
+    """A server that has been found, with the options for judging it; or the reason why it was not found."""
 
     options: ConformOptions
     server: LmosServer | None = None
@@ -302,7 +302,7 @@ def lmos_options(request: pytest.FixtureRequest) -> ConformOptions:
 
 @pytest.fixture
 def lmos_case(request: pytest.FixtureRequest, lmos_url: str, lmos_options: ConformOptions) -> Trial:
-    """Return a case to call, each case in a test of its own."""
+    """Return a case to call; each case gets a test of its own."""
     return Trial(request.param, lmos_url, lmos_options, request.node)
 
 

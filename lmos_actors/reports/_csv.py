@@ -21,16 +21,16 @@ _AFTER = ("seed", "trial", "ended", "series", "agg", "time", "value")
 def csv_text(results: Sequence[FileResult]) -> str:
     """Return the series of all runs as CSV, one value per line.
 
-    The columns are file, name, one for each name of matrix or sweep, seed, trial, ended, series, agg, time,
+    The columns are file, name, one for each name in a matrix or sweep, seed, trial, ended, series, agg, time,
     value.
 
-    A number that a run has only once, such as the instant at which a check was met, is a line with an empty
-    time and `metric` in the column `agg`. Times are seconds of virtual time. A value that could not be
+    A number of which a run has only one, such as the instant at which a check was met, is a line with an
+    empty time and `metric` in the column `agg`. Times are seconds of virtual time. A value that could not be
     computed is empty.
 
     A file that was ended early begins with lines that have `interrupted` (or `time limit`, `fail-fast`) in
-    the column `ended`: they say how many runs have a result, of how many, and the exit code. It ends with a
-    line `not run` for each run without a result.
+    the column `ended`: they give the number of runs with a result, the number requested, and the exit code.
+    It ends with a line `not run` for each run without a result.
     """
     values = [run.values for result in results for run in result.runs]
     values += [run.values for result in results for run in result.missing]

@@ -25,7 +25,7 @@ _OWN = frozenset(
 
 
 def page_data(results: Sequence[FileResult], title: str, kept: dict[int, Kept]) -> dict[str, Any]:
-    """Return everything on the page but the logs; `kept` has the logs by number of the run over all files."""
+    """Return everything on the page but the logs; `kept` has the logs by run, numbered across all files."""
     whole = [(index, run) for index, result in enumerate(results) for run in result.runs]
     most = points_each(len(series.times) for _, run in whole for series in run.series)
     with_steps = _with_steps([run for _, run in whole])
@@ -86,7 +86,7 @@ def _file(result: FileResult, most: int) -> dict[str, Any]:
 
 
 def _missing(run: Missing) -> dict[str, Any]:
-    """Return a run without a result as plain data; only its label shows its values."""
+    """Return a run without a result as plain data, with its values only as part of its label."""
     names = ("label", "seed", "trial", "begun")
     return {"combination": combination(run), **{name: getattr(run, name) for name in names}}
 

@@ -34,7 +34,7 @@ _MESSAGE = re.compile(r'\{"n":\d+,"t":[^,]+,"kind":"(?:sent|delivered|answered|e
 
 @attrs.frozen
 class Kept:
-    """The part of a run's log that is on the page; `whole` is the number of its records, as far as known."""
+    """The part of a run's log that is on the page; `whole`: how many records the log had, if known."""
 
     lines: tuple[str, ...]
     records: int
@@ -49,7 +49,7 @@ def packed(text: str) -> str:
 def keep_logs(runs: Sequence[RunResult], most: int) -> dict[int, Kept]:
     """Return the parts of the logs for the page, by the index of the run: `most` records in all.
 
-    Passed runs get a quarter of the room, and what the other runs leave.
+    Passed runs get a quarter of the room, and whatever the other runs leave over.
     """
     lengths = [len(run.log) for run in runs]
     passed = {index: lengths[index] for index, run in enumerate(runs) if run.ok}
@@ -67,7 +67,7 @@ def keep_logs(runs: Sequence[RunResult], most: int) -> dict[int, Kept]:
 
 
 def shares(lengths: Mapping[int, int], room: int) -> dict[int, int]:
-    """Return how many records each log gets: as many logs as fit get some, and the short ones are whole."""
+    """Return how many records each log gets: as many logs as possible get some, and short ones get all."""
     served: list[int] = []
     used = 0
     for index, length in lengths.items():
@@ -82,7 +82,7 @@ def shares(lengths: Mapping[int, int], room: int) -> dict[int, int]:
 
 
 def keep(log: Sequence[str], most: int, characters: int) -> Kept:
-    """Return a log cut to the room for it: its beginning, its end, and what befell agents in between."""
+    """Return a log cut to the room for it: its beginning, its end, and what happened to agents in between."""
     others = [line for line in log if not _NUMBER.match(line)]
     records = [short(line) for line in log if _NUMBER.match(line)]
     whole = max([len(records), *(int(found[1]) for line in records[-1:] if (found := _NUMBER.match(line)))])
@@ -104,7 +104,7 @@ def chosen(records: Sequence[str], most: int) -> list[int]:
 
 
 def short(line: str) -> str:
-    """Return a line; a very long one loses the long members of its record."""
+    """Return a line of a log; if it is very long, the long members of its record are left out."""
     if len(line) <= LONG_LINE:
         return line
     try:

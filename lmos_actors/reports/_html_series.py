@@ -38,8 +38,8 @@ def bands(runs: Sequence[tuple[str, RunResult]], most: int) -> list[dict[str, An
 
     `runs` are pairs of combination and run. A band has, for each of its `times`, the number of runs measured
     there (`n`), and minimum, quartiles and maximum over all runs. A run that has stopped counts with its last
-    value from then on: otherwise the slow runs alone would make the median at the end, and the median of
-    series that never fall could fall.
+    value from then on: otherwise the slow runs alone would decide the median at the end, and it could fall
+    although no series ever falls.
     """
     found: dict[tuple[str, str, str], list[list[tuple[float, float | None]]]] = {}
     for combination, run in runs:
@@ -83,7 +83,7 @@ def values_at(
 
 
 def five_numbers(values: Sequence[float]) -> tuple[float | None, ...]:
-    """Return least, lower quartile, median, upper quartile and greatest of sorted values.
+    """Return the least, lower quartile, median, upper quartile and greatest of sorted values.
 
     A quantile between two values is interpolated linearly. Without values all are None.
     """

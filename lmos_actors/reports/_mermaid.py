@@ -30,8 +30,8 @@ _SPECIAL = {ord(c): f"#{ord(c)};" for c in "#;%<>&$"}
 def mermaid(run: RunResult, name: str = "") -> str:
     """Return a run as a Mermaid sequence diagram, from the lines of `run.log`; `name` is its file's name.
 
-    Of a long run the diagram shows the first 400 messages, of a failed run the last 400, and it says how many
-    it left out.
+    The diagram of a long run shows its first 400 messages, or the last 400 if it failed, and says how many
+    are left out.
     """
     lines = [line for line in run.log if (found := _KIND.match(line)) and _is_shown(found[1], line)]
     left = max(0, len(lines) - MOST_MESSAGES)
@@ -51,9 +51,9 @@ def mermaid(run: RunResult, name: str = "") -> str:
 
 
 def mark_cut(diagram: str, results: Sequence[FileResult]) -> str:
-    """Return a diagram that says what ended everything early, with the missing runs as comments.
+    """Return the diagram with a note on what ended everything early, and the missing runs as comments.
 
-    If nothing did, the diagram is unchanged. If no run has a result, there is a diagram all the same.
+    If nothing did, the diagram is unchanged. If no run has a result, a diagram without messages is returned.
     """
     said = cut_line(results)
     if not said:

@@ -94,9 +94,9 @@ class FaultResult:
 class RunResult:
     """One run of one cell. `virtual` and `real` are seconds; `digest` is the hash of the records.
 
-    With `real_time` the world of the run goes by real time, and so does `virtual`: it is how long the story
-    took. `values` are the values of matrix or sweep; `metrics` the numbers that `compare` checks may look at,
-    by name. `last` has the last messages, as lines of the log; `log` may hold fewer lines than were `logged`.
+    With `real_time` the run's world keeps real time, and `virtual` is how long the story took in it.
+    `values`: the values of matrix or sweep; `metrics`: the numbers that `compare` checks may look at, by
+    name; `last`: the last messages, as lines of the log. `log` may hold fewer lines than were `logged`.
     `again` and `replay` are commands that repeat the run, "" where there is none.
     """
 
@@ -213,7 +213,7 @@ class FileResult:
         return worst(codes)
 
     def by_label(self) -> dict[str, list[RunResult]]:
-        """Return the runs of each cell, which are its trials."""
+        """Return each cell's runs, which are its trials, by the cell's label."""
         found: dict[str, list[RunResult]] = {}
         for run in self.runs:
             found.setdefault(run.label, []).append(run)
@@ -248,7 +248,7 @@ def cut_of(results: Sequence[FileResult]) -> Cut | None:
 
 
 def cut_data(results: Sequence[FileResult]) -> dict[str, Any] | None:
-    """Return why runs are missing, as plain data: why, signal, how many runs have a result, of how many.
+    """Return as plain data why runs are missing: why, signal, number of runs with a result, number requested.
 
     None if no file was ended early.
     """

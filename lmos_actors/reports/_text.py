@@ -110,7 +110,7 @@ def failure_lines(run: RunResult, messages: int = SOME_MESSAGES) -> list[str]:
 
 
 def _under(head: str, text: str) -> list[str]:
-    """Return a text behind a head; further lines of the text are below the first."""
+    """Return the lines of a text, the first after a head and the others indented to the same column."""
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]}… and {len(text) - LONGEST} characters more"
     first, *rest = text.splitlines() or [""]
@@ -138,7 +138,7 @@ def _check(check: CheckResult) -> str:
 
 
 def note_lines(result: FileResult) -> list[str]:
-    """Return the lines about what was checked but not carried out."""
+    """Return a line for each note on something that was checked but not carried out."""
     return [f" note: {printable(note)}" for note in result.notes]
 
 
@@ -203,7 +203,7 @@ def cut_line(results: Sequence[FileResult]) -> str:
 def missing_lines(results: Sequence[FileResult], most: int | None = None) -> list[str]:
     """Return lines that name the runs without a result, one line per combination.
 
-    With `most` there are at most so many lines, and one that counts the rest.
+    `most`: the largest number of such lines; one more then counts the rest.
     """
     lines: list[str] = []
     for result in results:
@@ -224,7 +224,7 @@ def missing_lines(results: Sequence[FileResult], most: int | None = None) -> lis
 
 
 def summary(results: Sequence[FileResult], seconds: float) -> str:
-    """Return the last line of all."""
+    """Return the last line of the report: how many runs of all files passed, and in what time."""
     runs = sum(len(result.runs) for result in results)
     passed = sum(result.passed for result in results)
     files = f" of {len(results)} files" if len(results) > 1 else ""

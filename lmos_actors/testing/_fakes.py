@@ -66,7 +66,7 @@ def fake(cls: type[A], /, **answers: object) -> Callable[..., A]:
     Nothing of the original runs, not its constructor, `started`, lifespan or periodic turns. If an action
     without an answer is invoked, the fake crashes with NotFaked, and the test fails.
 
-    Raises TypeError for a name that is no action or property, an answer of another type, a callable that
+    Raises TypeError for a name that is no action or property, an answer of another type, or a callable that
     cannot take the arguments.
     """
     by_key, values = _split_answers(cls, answers)

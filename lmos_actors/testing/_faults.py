@@ -80,7 +80,7 @@ class Fault:
     __str__ = __repr__
 
     def begin(self, chance: RandomStream) -> None:
-        """Start counting, in a new node."""
+        """Start counting from zero, for a new node."""
         self.calls = self.times = 0
         self._chance = chance
 
@@ -101,7 +101,7 @@ class Fault:
         return error() if isinstance(error, type) else error and error.with_traceback(None)
 
     def problem(self) -> str | None:
-        """Return why the entry never took effect, None if it did: such a test would pass by accident."""
+        """Return why the entry never took effect, so that the test might pass by accident; None if it did."""
         if not self.calls:
             return f"{self} met no call at all"
         missed = [number for number in self._numbers if number > self.calls]
@@ -207,7 +207,7 @@ class FaultPlan:
                 raise error
 
     def table(self, slot: Any, cls: type[Agent], table: dict[str, Operation]) -> dict[str, Operation]:
-        """Return a slot's operations, with faults where there are any."""
+        """Return a slot's operations, with faults where any are planned."""
         path = slot.path
         planned: dict[str, list[Fault]] = {}
         written: list[tuple[str, Fault]] = []

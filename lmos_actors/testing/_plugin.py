@@ -71,7 +71,7 @@ def _restore(before: str | None) -> None:
 
 @_trio_fixture
 async def node(virtual_clock: VirtualClock) -> AsyncGenerator[TestNode]:
-    """Return an open test node, as by `open_test_node()`; the test takes the fixture `virtual_clock` too."""
+    """Return an open node, made by `open_test_node()`; the test takes the fixture `virtual_clock` too."""
     async with open_test_node() as opened:
         yield opened  # noqa: ASYNC119 -- pytest-trio ends its fixtures
 
@@ -97,7 +97,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_runtest_setup() -> None:
-    """Begin a test that has opened no node yet."""
+    """Forget the seeds of the test before: the new test has opened no node yet."""
     used_seeds.clear()
 
 

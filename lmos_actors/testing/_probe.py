@@ -1,7 +1,7 @@
-"""Probes: agents under the test's control, which records what they receive and answers it.
+"""Probes: agents controlled by a test, which sees every message they receive and answers it.
 
-A `Probe` is a double whose every message becomes a `Received`, which waits in the probe's `_Inbox` until
-the test expects it, as a `_MessagePattern` has it, and answers it.
+A `Probe` is a test double. Each message to it becomes a `Received`, which waits in the probe's `_Inbox` until
+the test expects it (a `_MessagePattern` says whether it fits) and answers it.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class Received(Generic[R_contra]):
     def answer(self, value: R_contra, /) -> None:
         """Answer the message; an action with many outputs takes an iterable of them.
 
-        Does nothing if the sender no longer waits. Raises TypeError for a value of another type than the
-        action declares, RuntimeError if no answer is wanted or there is one already.
+        Does nothing if the sender no longer waits. Raises TypeError for a value of a type that the action
+        does not declare, RuntimeError if no answer is wanted or there is one already.
         """
         if self._op.kind == STREAM:
             taken: Any = [checked(self._op, item) for item in items_of(self._op, value)]
@@ -125,8 +125,8 @@ class Received(Generic[R_contra]):
 class _MessagePattern:
     """Pattern for a message: an affordance, and the arguments that matter.
 
-    Raises TypeError for a handle that is no action or property of the class, or an argument without a
-    parameter.
+    Raises TypeError for a handle that is no action or property of the class, or an argument that no parameter
+    takes.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ def _fits(wanted: object, value: object) -> bool:
 
 
 def _operation_of(cls: type[Agent], handle: Any) -> Operation:
-    """Return the operation of an action, or of the writes of a property. Raises TypeError."""
+    """Return the operation that invokes an action, or the one that writes a property. Raises TypeError."""
     table = cls.__contract__.table
     key = getattr(handle, "name", None)
     if isinstance(handle, PropertyHandle):
@@ -174,7 +174,7 @@ def _operation_of(cls: type[Agent], handle: Any) -> Operation:
 
 
 class _Inbox:
-    """State that all incarnations and all views of a probe share."""
+    """The state shared by all incarnations and all views of a probe."""
 
     def __init__(self) -> None:
         self.slots: dict[Any, None] = {}
@@ -191,7 +191,7 @@ class _Inbox:
         return next(reversed(self.slots), None)
 
     def put(self, message: Received[Any]) -> None:
-        """Record a message; it waits to be expected unless it is answered automatically."""
+        """Record a message; unless it is answered automatically, it waits until the test expects it."""
         self.log.append(message)
         if message.affordance not in self.automatic:
             self.waiting.append(message)
@@ -284,7 +284,7 @@ class Probe(Generic[A]):
 
         Raises AssertionError with the messages that did arrive if the next message is another one or none
         comes within the limit; TypeError for a handle that is no action or property of the class, or an
-        argument without a parameter.
+        argument that no parameter takes.
         """
         return await self._next(_MessagePattern(self._cls, handle, args, match), among=False)
 
@@ -396,7 +396,7 @@ class Probe(Generic[A]):
         values[made.attribute] = value if made.take is None else made.take(value)
 
     def emit(self, handle: EventHandle[A, V], value: V, /) -> None:
-        """Emit an event. Raises TypeError for a value of another type, RuntimeError while it is down."""
+        """Emit an event. Raises TypeError for a value of another type, RuntimeError if the agent is down."""
         agent = self._running_slot().agent
         getattr(agent, self._cls.__contract__.events[handle.name].attribute).emit(value)
 

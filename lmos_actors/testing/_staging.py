@@ -69,7 +69,7 @@ class NodeStaging:
         self._complaints.append(text)
 
     def _chosen(self, factory: Any) -> tuple[type[Agent] | None, Callable[[], Any]]:
-        """Return the class that a factory makes, None if unknown, and the factory to use instead."""
+        """Return the class that a factory makes (None if unknown), and the factory to use in its place."""
         args: tuple[Any, ...] = ()
         kwargs: dict[str, Any] = {}
         inner = factory

@@ -178,7 +178,7 @@ def run_test(
 ) -> T:
     """Run `await main(node, *args)` on its own clock, in a node of `open_test_node`; return its result.
 
-    For tests that are no coroutines: one example of a property test, one seed of many. Raises RuntimeError
+    For tests that are not coroutines: one example of a property test, one seed of many. Raises RuntimeError
     inside a trio run, AssertionError if the root supervisor ends before `main`, and what `open_test_node` and
     `main` raise.
     """

@@ -37,7 +37,7 @@ async def settle() -> None:
 
 
 def virtual(clock: trio.abc.Clock) -> VirtualClock | MockClock:
-    """Return the clock of a run if its time is virtual. Raises RuntimeError with the remedy."""
+    """Return the clock of a run whose time is virtual. Raises RuntimeError, with the remedy, if it is not."""
     if isinstance(clock, VirtualClock):
         return clock
     if isinstance(clock, MockClock) and clock.autojump_threshold < math.inf:
@@ -118,7 +118,7 @@ def deadlock_clock() -> VirtualClock:
 
 
 class _DeadlockReporter:
-    """Ends a whole run that is blocked for ever, in order if its tasks can be cancelled."""
+    """Ends a whole run that is blocked for ever, in an orderly way if its tasks can be cancelled."""
 
     def __init__(self) -> None:
         self._reported: Deadlocked | None = None

@@ -55,8 +55,8 @@ rfc8259: Final = partial(Section, JSON)
 class Deviation:
     """A named way in which a server may differ from the specification.
 
-    `breaks`: a peer that follows the specification cannot work with it, so only the levels in `habit_of`
-    tolerate it. These are levels of programs with this habit, and they count it as passed.
+    `breaks`: a peer that follows the specification cannot work with it, so every level fails it but those in
+    `habit_of`. `habit_of`: the levels of programs that have this habit; these levels count it as passed.
     """
 
     key: str
@@ -66,11 +66,11 @@ class Deviation:
     habit_of: tuple[Level, ...] = attrs.field(default=(), kw_only=True)
 
     def fails(self, level: Level) -> bool:
-        """Return whether a case in which it is seen fails."""
+        """Return whether, at a level, seeing this deviation makes a case fail."""
         return level not in self.habit_of and (self.breaks or level is Level.SPEC)
 
     def counts(self, level: Level) -> bool:
-        """Return whether a case in which it is seen is not simply passed."""
+        """Return whether, at a level, seeing this deviation keeps a case from simply passing."""
         return level not in self.habit_of
 
 

@@ -29,7 +29,7 @@ def card_html(card: Card) -> str:
     """Return one HTML page: verdicts, expectations, observations, traffic; filters by verdict and words.
 
     It fetches nothing from elsewhere, and only its own script may run in it. Without the script it shows the
-    same, except for the filters. Whatever the other side has sent is text in it.
+    same, except for the filters. Whatever the other side has sent appears as text, never as markup.
     """
     style, script = _part("card.css"), _part("card.js")
     page: str = _template().render(
@@ -98,7 +98,7 @@ def _traffic(each: Traffic) -> tuple[Any, ...]:
 
 
 def _lines(text: str) -> str:
-    """Return a text with escapes for what would not be seen, except for the ends of lines."""
+    """Return a text with escapes for invisible characters other than the ends of lines."""
     return "\n".join(map(printable, text.splitlines()))
 
 

@@ -29,8 +29,8 @@ def card_junit(card: Card) -> str:
     """Return JUnit XML with a testsuite for each group and a testcase for each case.
 
     Cases that were not offered or not run are skipped. Tolerated cases have passed, with their differences as
-    output. The verdict and the section are properties of each case. A card that was cut short has one case
-    more, which is an error.
+    output. The verdict and the section are properties of each case. A card that was cut short has an extra
+    case, which is an error.
     """
     from xml.etree import ElementTree
 

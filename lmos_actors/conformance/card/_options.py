@@ -52,7 +52,7 @@ class KitOptions:
         title: str = "",
         thing: str = "",
     ) -> Card:
-        """Return the card of a run that is over now; `began` is its start on trio's clock."""
+        """Return the card of a run that has just ended; `began` is its start on trio's clock."""
         return Card(
             subject=subject,
             role=self.role,

@@ -72,7 +72,7 @@ def traffic_lines(
 ) -> list[str]:
     """Return the lines of traffic: `> ` marks what the kit sent, `< ` what the other side sent.
 
-    The number of the connection comes first if there were several, or if `several`.
+    The number of the connection comes first if there were several, or if `several` is true.
     """
     several = several or len({each.connection for each in traffic}) > 1
     lines = [f"({left_out} more before)"] if left_out else []
@@ -170,7 +170,7 @@ def said_lines(result: Result, indent: str = "") -> list[str]:
 
 
 def _under(head: str, text: str) -> list[str]:
-    """Return a text behind a head; further lines of the text are below the first."""
+    """Return the lines of a text, the first after a head and the others indented to the same column."""
     first, *rest = text[:LONGEST].splitlines() or [""]
     more = len(text) - LONGEST
     lines = [head + printable(first), *(" " * len(head) + printable(line) for line in rest)]
@@ -178,7 +178,7 @@ def _under(head: str, text: str) -> list[str]:
 
 
 def end_lines(card: Card) -> list[str]:
-    """Return the end of the card: the sums, the dialect, and the command for a repetition."""
+    """Return the end of the card: the totals, the dialect, the level, and the command to run it again."""
     title = card.title or card.thing
     facts = {
         "judged": f"{'server ' * (card.role == 'server')}{card.subject}{f', {title}' if title else ''}",
@@ -197,7 +197,7 @@ def end_lines(card: Card) -> list[str]:
 
 
 def card_text(card: Card, *, verbose: bool = False) -> str:
-    """Return a card as plain text: per group what did not pass, and the sum. `verbose`: every case."""
+    """Return a card as plain text: what did not pass, by group, and the totals. `verbose`: every case."""
     groups = grouped(card.results)
     width = max(map(len, groups), default=0)
     lines = [line for each in groups.values() for line in group_lines(each, width=width, verbose=verbose)]

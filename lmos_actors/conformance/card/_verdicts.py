@@ -35,7 +35,7 @@ RELAY_LEVELS: Final = (Level.SPEC, Level.LENIENT, Level.REFERENCE, Level.RAWK)
 
 @cache
 def versions() -> Mapping[str, str]:
-    """Return the versions of the kit: of this package, and of the libraries under its network."""
+    """Return the versions of the kit: those of this package and of the networking libraries it uses."""
     return {name: version(name) for name in ("lmos-actors", "trio", "h11")}
 
 
@@ -88,7 +88,7 @@ class Traffic:
 
 @attrs.frozen
 class Departure:
-    """A departure from the text: the key of its deviation, and what was seen."""
+    """A departure from the text. `key`: the key of its deviation; `seen`: what was seen."""
 
     key: str
     title: str
@@ -115,7 +115,7 @@ class Result:
 
     `expected`: what the text demands; `seen`: what came instead, or why it was not tried; empty if it passed.
     `departures`: the differences from the text that were seen, tolerated or not. `traffic`: the newest 200
-    entries of traffic, `left_out` those before them. `seconds`: how long it took.
+    entries of traffic; `left_out`: the number before them. `seconds`: how long it took.
     """
 
     id: str
@@ -146,10 +146,10 @@ class Result:
 class Card:
     """A report card: how a server, or a client, fared in each case, in the order of the cases.
 
-    `subject`: what was judged, as given. `role`: what it is. `title`, `thing`: of its description. `spoken`:
-    how it was spoken to, in words. `command`: the command that does this again. `versions`: of the kit and
-    its libraries. `cut`: what ended the run before all cases were tried, in words, "" if nothing did; those
-    cases are among the results as not run.
+    `subject`: what was judged, as given. `role`: what it is. `title`, `thing`: from its description.
+    `spoken`: how it was spoken to, in words. `command`: the command that repeats the run. `versions`: those
+    of the kit and its libraries. `cut`: what ended the run before all cases were tried, in words, "" if
+    nothing did; the cases left are among the results as not run.
     """
 
     subject: str

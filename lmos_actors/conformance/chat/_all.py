@@ -44,7 +44,7 @@ def all_chat_cases() -> tuple[Case[ChatContext], ...]:
 class ChatOptions(JudgingOptions):
     """The options with which a facade is judged; like `ConformOptions`.
 
-    `hints` are the messages to the agent. Raises ConfigError for a pattern that no case has, and for the
+    `hints` are the messages to the agent. Raises ConfigError for a pattern that matches no case, and for the
     level of kotlin-wot, which has no facade.
     """
 

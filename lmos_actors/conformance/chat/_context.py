@@ -50,13 +50,13 @@ class ChatHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ChatHints:
-        """Read a YAML, TOML or JSON file of hints. Blocks on the disk. Raises FileError: every mistake."""
+        """Read a YAML, TOML or JSON file of hints. Blocks on the disk. Raises FileError with all mistakes."""
         return load(path, cls).value
 
 
 @attrs.define(kw_only=True)
 class Facade(JudgedServer["ChatContext"]):
-    """The facade of an agent. `announces`: it announces a session before a message."""
+    """The facade of an agent. `announces`: it announces a session before it gets any message."""
 
     url: str
     hints: ChatHints
@@ -76,7 +76,7 @@ class Facade(JudgedServer["ChatContext"]):
         return await context.talk(announced=False)
 
     def places(self) -> Sequence[str]:
-        """Return the URLs to which the kit has sent credentials of that kind."""
+        """Return the URLs to which the kit has sent credentials."""
         return (self.url,)
 
 
@@ -158,7 +158,7 @@ class Talk:
         await self.send({"type": "message", "content": content, **members})
 
     async def next(self, within: float | None = None) -> Frame | bytes | None:
-        """Wait for the next frame; None if there was none in time. Raises ConnectionGone, Failed."""
+        """Wait for the next frame; None if none came in time. Raises ConnectionGone, Failed."""
         found = await self.socket.next_message(self._patience if within is None else within)
         if found is None or isinstance(found, bytes):
             return found
@@ -211,7 +211,7 @@ class Talk:
         return turn
 
     async def refusal(self) -> Frame:
-        """Wait for an error, and return it or what comes instead. Raises NoAnswer, ConnectionGone."""
+        """Wait for an error; return it or the frame that came instead. Raises NoAnswer, ConnectionGone."""
         return await self.of_type("error", "done", "chunk")
 
     async def must_go_on(self, after: str) -> None:
@@ -232,7 +232,7 @@ class Talk:
 
 
 def shown(frame: Frame | bytes | None) -> str:
-    """Return a frame as text, for what was seen."""
+    """Return a frame as text, for reports of what was seen."""
     if frame is None:
         return "nothing"
     return f"{len(frame)} bytes" if isinstance(frame, bytes) else json.dumps(frame, ensure_ascii=False)[:300]

@@ -181,7 +181,7 @@ def _missing(ticket: Frame) -> list[str]:
 
 
 async def _ticket(context: ChatContext, *, is_judged: bool = False) -> tuple[Talk, Frame]:
-    """Request the upload of a file, in an existing session. `is_judged`: accept a wrong ticket too."""
+    """Request the upload of a file in a session, and return the ticket: with `is_judged` even a wrong one."""
     talk = await context.talk()
     await talk.answered()
     await _order(talk, len(CONTENT))

@@ -304,8 +304,8 @@ CHALLENGES: Final = (
 class ClientCases:
     """The cases for clients of one protocol.
 
-    `passive` ones are judged by what a client sends and does, `challenges` by what it proves. `proof`: words
-    for proving something, behind "has ever".
+    `passive`: cases judged by what a client sends and does; `challenges`: cases judged by what it proves.
+    `proof`: the words after "has ever" that say that a client proves something.
     """
 
     passive: tuple[ClientCase, ...]

@@ -1,14 +1,14 @@
-"""Challenges that clients solve: the thing that has them, and the connection that puts them.
+"""Challenges that clients solve: the thing that has them, and the connection that poses them.
 
 What a client sends can be judged as it comes; what it understands cannot be seen from outside. So each
-challenge carries a token made for it alone, in the one place that a client must read to pass: behind a
+challenge carries a token made for it alone, in the one place that a client must read to pass: after a
 pending status, in the detail of an error, in the third frame of a message. The client invokes `prove` with
 the token, and `ClientNotes` compares. A challenge that was begun and never proven has failed; one that was
 never begun was not run.
 
 Tokens are random, so that no client passes by guessing, and every challenge ends within `patience`, so that a
-client that waits for the wrong thing is not stuck. A method `put_` and the name of its action answers each
-challenge that needs more than its plain output; `on_outcome` finds it.
+client that waits for the wrong thing is not stuck. A challenge that needs more than its plain output is
+answered by a method named `put_` and its action; `on_outcome` finds it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ChallengeThing(ScriptedThing):
         return super().value(name)
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Set properties; a slate then has a token behind the written text."""
+        """Set properties; the challenge's slate then has a token after the written text."""
         values = dict(values)
         if "challenge_slate" in values:
             text = values.pop("challenge_slate")
@@ -120,7 +120,7 @@ class ChallengeThing(ScriptedThing):
 
 
 class ChallengeConnection(ScriptedConnection):
-    """A connection that puts challenges, by what it sends beside the answer or by how it sends the answer."""
+    """A connection that poses challenges, by what it sends beside the answer or by how it sends that."""
 
     def __init__(
         self, server: ChallengeServer, *, offered: bool, at: ScriptedThing, fixed: bool, peer: str = ""
@@ -177,7 +177,7 @@ class ChallengeConnection(ScriptedConnection):
     # ---- actions
 
     def on_outcome(self, run: Run, outcome: Outcome) -> None:
-        """Answer a challenge in its way, `prove` with whether it is right, other actions as usual."""
+        """Answer a challenge in its own way, `prove` with a verdict on the proof, others as usual."""
         name = run.request.name
         if name == "prove":
             self.proof(run)
@@ -356,10 +356,10 @@ class ChallengeServer(ScriptedServer):
 
 
 class ChallengePages(ScriptedPages):
-    """The pages: browsers see the challenges, which are put over LMOS alone."""
+    """The pages: they show the challenges to browsers, but the challenges are posed over LMOS alone."""
 
     def page(self, base: str) -> str:
-        """Write the page for browsers: the challenges."""
+        """Return the page for browsers, which lists the challenges."""
         rows = "".join(
             f"<tr><td><code>{case.challenge}</code><td>{html.escape(case.how)}<td>{html.escape(case.title)}"
             for case in CHALLENGES

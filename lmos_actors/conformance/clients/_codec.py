@@ -116,7 +116,7 @@ class JudgingCodec(WebSocketCodec):
         super().on_frame(attrs.evolve(frame, masked=True))
 
     def wrong_in(self, frame: RawFrame) -> str:
-        """Judge how a frame is made."""
+        """Judge the make-up of a frame, and return what is wrong with it; "" if nothing is."""
         wrong = super().wrong_in(frame)
         if wrong and not self.deaf:
             self._wrong("frames", wrong)

@@ -35,7 +35,7 @@ class ClientsHost(Protocol):
     visits: Visits
 
     async def run(self, network: Network, endpoint: Endpoint, *, task_status: trio.TaskStatus[str]) -> Any:
-        """Serve, and tell the address once it listens. Raises ConfigError."""
+        """Serve, and report the address once the server listens. Raises ConfigError."""
         ...
 
     def place(self, base: str) -> str:
@@ -43,7 +43,7 @@ class ClientsHost(Protocol):
         ...
 
     def facts(self, base: str) -> dict[str, str]:
-        """Return facts for the card, from the server's address: `spoken`; `title`, `thing`."""
+        """Return facts for the card, from the server's address: `spoken`, and perhaps `title` and `thing`."""
         ...
 
 

@@ -42,7 +42,7 @@ class Challenge:
 
 @attrs.define
 class PassiveCase:
-    """The state of a case that is tried without any action of the client for it."""
+    """The state of a case that is judged by what clients do anyway."""
 
     tried: int = 0
     departures: list[Departure] = attrs.field(factory=list[Departure])
@@ -63,7 +63,7 @@ class ConnectionLog:
         self._kept.append(traffic)
 
     def since(self, count: int) -> tuple[Traffic, ...]:
-        """Return the entries after the first `count`, as far as they are kept, at most a few."""
+        """Return a few of the entries after the first `count`, as far as they are kept."""
         gone = self.count - len(self._kept)
         return tuple(self._kept)[max(0, count - gone) :][:_SHOWN]
 
@@ -110,13 +110,13 @@ class ClientNotes:
         return token
 
     def begin(self, challenge: str, log: ConnectionLog) -> None:
-        """Note that a challenge has begun with what has just come."""
+        """Note that a challenge has begun, with the newest entry of traffic."""
         found = self.challenges[challenge]
         found.begun += 1
         found.log, found.since = log, max(0, log.count - 1)
 
     def is_open(self, challenge: str) -> bool:
-        """Return whether a challenge was begun and has come to nothing yet."""
+        """Return whether a challenge was begun and has not been answered by a proof yet, right or wrong."""
         found = self.challenges[challenge]
         return found.begun > found.proven + len(found.wrong)
 

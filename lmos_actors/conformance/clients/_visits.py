@@ -27,7 +27,7 @@ _HIDDEN: Final = ("authorization", "cookie", "proxy-authorization")
 class Visits:
     """The visits of clients. `left` is set once all clients have been away a while.
 
-    `awaited` returns how many seconds to wait at least for a client that has to come back, 0.0 if none has
+    `awaited` returns the least number of seconds to wait for clients that have to come back, 0.0 if none has
     to.
     """
 

@@ -4,8 +4,8 @@ Making and judging are kept apart. `Maker` and `proposals` know the common keywo
 rest; a value is used only after the validator of the schema has proved that it fits, or does not. So a schema
 with keywords that are not understood costs samples, and never a wrong verdict on a server.
 
-Descriptions come from others, so that everything is bounded: the length of a schema, the levels of a value,
-the attempts at one. A schema of a few lines may refer to itself in a way that keeps a validator busy for
+Descriptions come from others, so everything is bounded: the length of a schema, the levels of a value, the
+attempts at making one. A schema of a few lines may refer to itself in a way that keeps a validator busy for
 hours; `is_affordable` estimates that before anything is validated. References to other documents are not
 followed.
 
@@ -68,7 +68,7 @@ def _text(schema: Mapping[str, Any]) -> str:
 
 
 class _Checked:
-    """A schema that validates values. Raises ValueError for an invalid one, or one in several documents."""
+    """A schema that validates values. Raises ValueError if it is invalid or split into several documents."""
 
     def __init__(self, text: str) -> None:
         schema = json.loads(text)
@@ -234,7 +234,7 @@ def _proposed(schema: Mapping[str, Any], random: Random) -> Iterable[Proposal]:
 
 
 def _chosen(kinds: dict[Kind, list[Sample]], random: Random, most: int) -> tuple[Sample, ...]:
-    """Return a selection of `most` samples, in equal shares for the kinds as far as they have some."""
+    """Return a selection of `most` samples: the same number of each kind, or all of a kind that has fewer."""
     lists = list(kinds.values())
     shares = [0] * len(lists)
     for _ in range(min(most, sum(map(len, lists)))):

@@ -172,7 +172,7 @@ def bounds_of(schema: Schema, *, whole: bool) -> tuple[int | float | None, int |
 
 
 def given_values(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the values that a schema itself names as such."""
+    """Return the values that a schema itself gives: its default and its examples."""
     return [*([schema["default"]] if "default" in schema else []), *as_list(schema.get("examples"))]
 
 

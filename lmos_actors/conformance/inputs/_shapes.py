@@ -75,8 +75,8 @@ class Unmakeable(ValueError):
 class Maker:
     """Makes values that should fit a schema.
 
-    `numbers`: of any size, or as large or as small as possible. `members`: the optional ones that an object
-    gets.
+    `numbers`: whether numbers are of any size, or as large or as small as possible. `members`: how many of
+    its optional members an object gets.
     """
 
     root: Schema

@@ -53,13 +53,13 @@ class RelayConformOptions(JudgingOptions):
     """The options with which a relay is judged; like `ConformOptions`.
 
     `agents` are identities for the kit, if it may register none: the token of each, by its id. Two are
-    needed, seven for all cases. Others are registered, with ids that begin with "kit-".
+    needed, seven for all cases. If none are given, the kit registers agents with ids that begin with "kit-".
 
     `register_url` is where agents are registered, if not at `/register` beside the relay; `invitations` are
-    used for that: each once, and the last one for all others. With `allow_unsafe` the kit also sends messages
-    that have ended relays, and more messages than a relay allows.
+    used for that: each once, and the last one for all further agents. With `allow_unsafe` the kit also sends
+    messages that have crashed relays, and more messages than a relay allows.
 
-    Raises ConfigError for a pattern that no case has, and for the level of kotlin-wot, which is no relay.
+    Raises ConfigError for a pattern that matches no case, and for the level of kotlin-wot, which is no relay.
     """
 
     levels = RELAY_LEVELS

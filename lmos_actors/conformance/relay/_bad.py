@@ -1,4 +1,4 @@
-"""Cases of what a relay has to refuse: frames that are no messages, floods, and what has ended relays."""
+"""Cases of what a relay has to refuse: frames that are no messages, floods, and what has crashed relays."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _refusing(frame: str) -> Callable[[RelayContext], Awaitable[None]]:
 
 
 def _of(agent: RelayAgent, frame: str) -> str:
-    """Return a frame with the sender's id: one relay refuses everything without it."""
+    """Return a frame with the sender's id added: one relay refuses every frame without it."""
     return frame.replace("{", f'{{"from":"{agent.id}",', 1) if frame.startswith('{"') else frame
 
 
@@ -201,7 +201,7 @@ for _name, _title, _frame in (
 
 
 async def _nesting(context: RelayContext) -> None:
-    """Send nested arrays, deep enough to end some relays if a message may be that long."""
+    """Send nested arrays, deep enough to crash some relays if a message may be that long."""
     size = inside(inside((await context.agent()).welcome, "payload"), "limits").get("max_message_size")
     deep = min(_DEEP, max(1_000, (size - 200) // 2)) if isinstance(size, int) else _DEEP
     await _surviving(f'{{"to":["*"],"payload":{"[" * deep}{"]" * deep}}}')(context)

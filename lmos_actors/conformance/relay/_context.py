@@ -1,4 +1,4 @@
-"""The context of a case for a relay: agents of the kit that connect, say things and hear.
+"""The context of a case for a relay: agents of the kit that connect, send messages and receive them.
 
 A case judges its own subject only, so relays are read as widely as possible: a welcome may be flat or
 missing, an error may have its code in any of the places that were seen, and a message may come twice.
@@ -50,9 +50,9 @@ class Identity:
 class Relay(JudgedServer["RelayContext"]):
     """A hub of AgentRelay.
 
-    `register_url` is where agents are registered, `invited` how many have used `invitations`. `identities`
-    are the agents of the kit, `known` the ones that were given to it. `direct`: a message to one agent
-    arrives; otherwise agents are reached by broadcasts. `welcomes`: a welcome comes.
+    `register_url`: where agents are registered; `invited`: how many of them have used one of `invitations`.
+    `identities`: the agents of the kit; `known`: those that were given to it. `direct`: a message to one
+    agent arrives; otherwise agents are reached by broadcasts. `welcomes`: a welcome comes.
     """
 
     url: str
@@ -95,7 +95,7 @@ def relay_place(url: str, path: str) -> str:
 
 
 def code_of(frame: Frame) -> str:
-    """Return the code of an error, wherever it stands; "" if it is none."""
+    """Return the code of an error, whichever member has it; "" if the frame has none."""
     payload = frame.get("payload")
     inner: Frame = cast("Frame", payload) if isinstance(payload, dict) else {}
     for found in (inner.get("code"), inner.get("error"), frame.get("error"), frame.get("code")):
@@ -110,7 +110,7 @@ def of_relay(frame: Frame, *types: str) -> bool:
 
 
 def shown(frame: Any) -> str:
-    """Return a frame as text, for what was seen."""
+    """Return a frame as text, for reports of what was seen."""
     return "nothing" if frame is None else json.dumps(frame, ensure_ascii=False)[:300]
 
 
@@ -215,7 +215,7 @@ class RelayAgent:
 
 
 class RelayContext(Probe):
-    """The context of one case: agents that connect, which leave with it, and findings."""
+    """The context of one case: its agents, whose connections end with it, and its findings."""
 
     def __init__(self, shared: Relay, random: Random) -> None:
         super().__init__(shared.options.access(shared.network), random)
@@ -231,7 +231,10 @@ class RelayContext(Probe):
     # ---- agents
 
     async def register(self, agent_id: Any = None, *, body: bytes | None = None) -> HttpAnswer:
-        """Ask for an identity, made up by the relay without an id; or send `body`. Raises Unreachable."""
+        """Ask the relay to register an agent; without an id it makes one up. Raises Unreachable.
+
+        `body`: what to send instead of JSON with the id.
+        """
         asked = {} if agent_id is None else {"agent_id": agent_id}
         data = json.dumps(asked).encode() if body is None else body
         headers = ((b"content-type", b"application/json"),)
@@ -363,7 +366,7 @@ class RelayContext(Probe):
             self.fail(f"the code is {code_of(error)!r}: {shown(error)}")
 
     async def aclose(self) -> None:
-        """Close all connections, and wait a moment until the relay has."""
+        """Close all connections, and give the relay some time to close them too."""
         with trio.CancelScope(shield=True):
             for agent in self._agents:
                 with suppress(ConnectionGone):
@@ -376,7 +379,7 @@ class RelayContext(Probe):
 
 
 def _reason_in(answer: HttpAnswer) -> str:
-    """Return the code of a refusal, with a blank before it; "" if there is none."""
+    """Return the code of a refusal, with a space before it; "" if there is none."""
     try:
         code = inside({"": read_json(answer.body)}, "").get("error")
     except ValueError:

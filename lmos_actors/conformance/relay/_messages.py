@@ -1,4 +1,4 @@
-"""Cases of messages: who hears them, who sent them, who follows whom, and commands."""
+"""Cases of messages (who hears them, who sent them, who follows whom) and of commands."""
 
 from __future__ import annotations
 

@@ -46,13 +46,13 @@ class Absence:
         return None
 
     def expired(self) -> None:
-        """Judge that there was no attempt in time."""
+        """Judge an agent that has made no attempt in time."""
         self._notes.wrong(self.case, f"no connection within {self.seconds:g} s", self._log)
         self._over()
 
 
 class Unavailable(Absence):
-    """An agent that is refused by 503 for a while."""
+    """An agent that is refused with a 503 for a while."""
 
     _since = 0.0
 
@@ -69,7 +69,7 @@ class Unavailable(Absence):
 
 
 class RetryAfter(Absence):
-    """An agent that is refused by 429 once, and told how long to wait."""
+    """An agent that is refused once with a 429, and told how long to wait."""
 
     _until = 0.0
 
@@ -98,6 +98,6 @@ class Farewell(Absence):
         return super().attempt(now)
 
     def expired(self) -> None:
-        """Judge that there was no attempt in time."""
+        """Judge an agent that has made no attempt in time."""
         self._notes.tried(self.case)
         self._over()

@@ -1,4 +1,4 @@
-"""The acts that are put to a client that stays connected, and their order."""
+"""The acts that a client has to put up with while it stays connected, and their order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ODD: Final = (
 
 
 class Peer(Protocol):
-    """A connection of an agent, to which acts are put."""
+    """A connection of an agent: the parts of it that acts use."""
 
     notes: ClientNotes
     log: ConnectionLog
@@ -55,7 +55,7 @@ class Peer(Protocol):
         ...
 
     def message(self, sender: str, payload: Any, *, to: list[str] | None = None, **members: Any) -> Frame:
-        """Return a message of an agent to this one, which counts as sent from then on."""
+        """Return a message from an agent to this one; from then on the message counts as sent."""
         ...
 
     def own(self, type: str, payload: Any, **members: Any) -> Frame:
@@ -68,9 +68,9 @@ class Peer(Protocol):
 
 @attrs.frozen
 class Act:
-    """Something that a client has to bear: what is sent, and the seconds that it has to stay afterwards.
+    """Something that a client has to put up with. `out` returns what is sent to it.
 
-    `then` judges what the client has done in that time.
+    `seconds`: how long it has to stay afterwards. `then` judges what the client has done in that time.
     """
 
     case: str
@@ -92,8 +92,8 @@ class End:
 class Program:
     """The course of a judged connection.
 
-    `welcome` is how an agent is welcomed, `at_once` what it has to bear from the beginning, and `steps` what
-    comes once it has been quiet for a while.
+    `welcome` returns an agent's welcome; `at_once`: what the agent has to put up with from the beginning;
+    `steps`: what comes once it has been quiet for a while.
     """
 
     welcome: Callable[[Peer], Frame | None]

@@ -1,9 +1,9 @@
 """The hub that judges clients, and its connections. No socket, no task.
 
-To an agent that stays, one thing happens after the other (`_acts`): each begins once the agent has said
-nothing for a second, so that a client which connects to say one thing can leave in peace. If an agent cannot
-bear an act, its connection ends while the act is under way; the next connection goes on with the next act. An
-agent that was cut off is expected to come back, or not to (`_absences`).
+An agent that stays meets one act after another (`_acts`): each begins once the agent has said nothing for a
+second, so that a client which connects to say one thing can leave in peace. If an agent cannot put up with an
+act, its connection ends while the act is under way; the next connection goes on with the next act. An agent
+that was cut off is expected to come back, or to stay away (`_absences`).
 """
 
 from __future__ import annotations
@@ -106,13 +106,13 @@ class RelayJudge(Scheduler):
     # ---- agents that are away
 
     def awaited(self) -> float:
-        """Return for how many seconds at least an agent may be away before the run is over."""
+        """Return the least number of seconds to wait for agents that are away, 0.0 if none is awaited."""
         away = [agent.absence.seconds for agent in self.agents.values() if agent.absence is not None]
         away += [NEVER] if self._refused else []
         return max(away) + self.patience if away else 0.0
 
     def cut_off(self, agent: JudgedAgent, end: End, log: ConnectionLog) -> None:
-        """Expect that an agent, whose connection is ended, comes back or does not."""
+        """Expect an agent whose connection was ended to come back, or to stay away, as `end` says."""
 
         def over() -> None:
             agent.absence = None
@@ -190,7 +190,7 @@ class RelayJudge(Scheduler):
 
 
 class RelayJudgeConnection:
-    """One connection of an agent: frames in, frames out, and what is put to it."""
+    """One connection of an agent: frames in, frames out, and the acts of its program."""
 
     def __init__(self, hub: RelayJudge, agent: JudgedAgent, log: ConnectionLog) -> None:
         self.hub = hub
@@ -247,7 +247,7 @@ class RelayJudgeConnection:
         return self.hub.known()
 
     def message(self, sender: str, payload: Any, *, to: list[str] | None = None, **members: Any) -> Frame:
-        """Return a message of an agent to this one, which counts as sent from then on."""
+        """Return a message from an agent to this one; from then on the message counts as sent."""
         frame = {"id": self.hub.new_id(), "from": sender, "to": to or [self.rules.id], "payload": payload}
         frame |= {**members, "ts": self.hub.now()}
         self.remember(frame)
@@ -278,7 +278,7 @@ class RelayJudgeConnection:
         self.hub.after(SETTLED, self._go_on)
 
     def _go_on(self) -> None:
-        """Put the next act to the agent, once it has been quiet for a while."""
+        """Begin the agent's next act, once it has been quiet for a while."""
         if self._is_ended or self.agent.connection is not self:
             return
         now, steps = self.hub.clock(), program_of(self.agent.id).steps
@@ -305,7 +305,7 @@ class RelayJudgeConnection:
         self.hub.after(act.seconds, partial(self._over, act))
 
     def _over(self, act: Act) -> None:
-        """Note that the agent has borne an act."""
+        """Note that the agent has put up with an act."""
         if self._case != act.case:
             return
         self._case = ""

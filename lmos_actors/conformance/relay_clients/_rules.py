@@ -35,8 +35,8 @@ def is_texts(value: Any) -> TypeGuard[list[str]]:
 class FrameRules:
     """Judges the messages of one connection. `names` are the ids under which its agent may speak.
 
-    `limited`: the hub announces a size. `demands_payloads`: a command needs a payload, as on the reference
-    relay.
+    `limited`: the hub announces a maximum size. `demands_payloads`: a command needs a payload, as on the
+    reference relay.
     """
 
     def __init__(

@@ -1,10 +1,11 @@
 """One connection of the scripted server: messages in and out, runs, observations and subscriptions.
 
-It is one class, and longer than other files: a server that is wrong in one way is a subclass that overrides
-one small method, whatever that is about, and the tests of the kit have a hundred and fifty of them. With
-objects for messages, runs and subscriptions each would have to know which object to replace, and where.
+It is one class, in a file longer than others: a server that is wrong in one way is a subclass that overrides
+one small method, whatever its subject, and the tests of the kit have a hundred and fifty such subclasses. If
+there were objects for messages, runs and subscriptions, each subclass would have to know which one to
+replace, and where.
 
-Three things are kept true. Nothing here does I/O: `text`, `binary` and `lost` take what comes, `out` is what
+Three rules always hold. Nothing here does I/O: `text`, `binary` and `lost` take what comes, `out` is what
 goes out, and the clock is the server's. Every message is written by `send`, in the spelling of the peer,
 which is learnt from its first request (`adapt_to_peer`). A run belongs to no connection: it reports on each
 one in `received_by`, so that a repeated request joins it, and it ends with the last of them.
@@ -428,7 +429,7 @@ class ScriptedConnection:
         self.unlisten(request, [key for key in self.listenings if self.is_of_events(request, key)])
 
     def is_of_events(self, request: Request, key: tuple[str, str, str]) -> bool:
-        """Return whether a listening is about events of the request's thing."""
+        """Return whether a `Listening` with this key is about events of the request's thing."""
         return key[0] == request.thing.id and key[1] != "property"
 
     def listen(self, request: Request, kind: Literal["property", "event", "all"], name: str) -> None:
@@ -535,7 +536,7 @@ class ScriptedConnection:
         return True
 
     def check_key(self, request: Request) -> None:
-        """Raise Problem for an invalid key, and where no answers are kept."""
+        """Raise Problem for an invalid key, or for any key where no answers are kept."""
         key = request.message["key"]
         if not isinstance(key, str) or not _KEY.fullmatch(key):
             raise invalid("a key has 1 to 256 visible ASCII characters", "$.key")
@@ -570,7 +571,7 @@ class ScriptedConnection:
         self.last_tell = number
 
     def owe_credit(self, request: Request) -> None:
-        """Return the credit of a one-way message, soon or together with others."""
+        """Note that the credit of a one-way message is owed; return it soon, or at once if much is owed."""
         self.owed.append(request)
         size = sum(each.size for each in self.owed)
         if len(self.owed) >= _OWED_MESSAGES or size >= _OWED_BYTES:
@@ -603,13 +604,13 @@ class ScriptedConnection:
         return run
 
     def open_inputs(self, request: Request, offers: Any) -> dict[int, Input]:
-        """Open the input streams of a request. Raises Problem; even then their numbers are used."""
+        """Open the input streams of a request. Raises Problem; even then their numbers are used up."""
         used, self.highest_stream = self.highest_stream, max(self.highest_stream, highest_in(offers))
         described = request.thing.streams.get(request.name, {}).get("input", {})
         return inputs_of(offers, described, used)
 
     def send_pending(self, run: Run) -> None:
-        """Send that a run is pending."""
+        """Report that a run is pending."""
         if not self.kotlin:
             self.send_status(run, {"status": "pending"})
 
@@ -687,7 +688,7 @@ class ScriptedConnection:
         return frame
 
     def finish_stream(self, run: Run) -> None:
-        """Send the number of items in binary frames, if there were any and they are still wanted."""
+        """Send how many items went in binary frames, if there were any and they are still wanted."""
         if run.stream and not run.is_stopped:
             members = {"stream": run.stream, "sequence": run.sequence}
             self.send("streamEnd", run.request.thing.id, run.received_by.get(self), members)
@@ -695,7 +696,7 @@ class ScriptedConnection:
     # ---- the end
 
     def end(self, run: Run, final: Final_, *, reply: tuple[ScriptedConnection, str] | None = None) -> None:
-        """Answer a run for good, to all its followers. `reply`: the connection and message of its cancel."""
+        """Send a run's final answer to all its followers. `reply`: connection and id of its cancel."""
         if run.final is not None:
             return
         run.final = final
@@ -907,7 +908,7 @@ class ScriptedConnection:
     # ---- the connection is gone
 
     def release_runs(self) -> None:
-        """Cancel the runs of this connection alone, except those that may be requested again."""
+        """Give up the runs that no other connection follows: at once, or later if a retry may join them."""
         for run in self.live:
             del run.received_by[self]
             if not run.received_by:

@@ -148,7 +148,7 @@ WITHOUT_HTTP: Final = ("wait", "count", "total", "repeat")
 
 
 def described(base: str) -> dict[str, Any]:
-    """Return the description of the thing itself, served at a base such as `ws://127.0.0.1:8080`."""
+    """Return the description of the main thing, served at a base such as `ws://127.0.0.1:8080`."""
     document = _document(base, NAME, ID, "Conformance thing", (PROPERTIES, ACTIONS, EVENTS))
     document["description"] = "Offers one of everything, to try LMOS clients and kits with."
     return document
@@ -204,7 +204,7 @@ def _document(
 def _of_actions(
     member: str, said: Mapping[str, Mapping[str, Any]], actions: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return a member of the thing about its actions, if there is any."""
+    """Return a member of a description, with what `said` has about these actions; empty if it has nothing."""
     known = {name: dict(each) for name, each in said.items() if name in actions}
     return {member: known} if known else {}
 

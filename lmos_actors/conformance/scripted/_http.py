@@ -68,7 +68,7 @@ class ScriptedPages:
             return self.problem(problem)
 
     def route(self, method: str, request: HttpRequest, base: str) -> Reply:
-        """Return the reply of the place that a request is for. Raises Problem."""
+        """Return the reply for the place that is requested. Raises Problem."""
         parts = [unquote(part) for part in request.path.strip("/").split("/")]
         match parts:
             case [""]:

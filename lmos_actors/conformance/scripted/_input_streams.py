@@ -25,7 +25,7 @@ _JSON: Final = "application/json"
 
 @attrs.define(eq=False)
 class Input:
-    """An input stream of a run. `credit`: what is left; `used`: what was used and not granted again.
+    """An input stream of a run. `credit`: what is left; `used`: what was used and has not been granted again.
 
     `window`: the items and bytes that may be on their way, all of which count as used at first. `next`: the
     number of the next item. `is_over`: its end has come. `is_stopped`: no more items are wanted, and further

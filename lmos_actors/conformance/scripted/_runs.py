@@ -90,7 +90,7 @@ class KeyedRequest:
 
 
 class KeptAnswers:
-    """The newest requests with keys, of all consumers together, as a consumer has no name."""
+    """The newest requests with keys, from all consumers together, as consumers have no names."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -158,7 +158,7 @@ class RequestHistory:
 
 
 def content_of(request: Request) -> str:
-    """Return the content by which two requests are the same."""
+    """Return a hash of a request's content; two requests with the same hash count as the same."""
     payload = None if request.payload is ABSENT else [request.payload]
     content = json.dumps([request.kind, request.thing.id, request.name, payload], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()

@@ -28,7 +28,7 @@ class Timer:
 
 
 class Scheduler:
-    """Scheduled calls. `clock` returns seconds, never fewer than before.
+    """Scheduled calls. `clock` returns seconds, and never goes back.
 
     The owner calls `tick` at the time `due`; `wake` is called when that may have changed.
     """

@@ -72,7 +72,7 @@ class ScriptedServer(Scheduler):
     # ---- connections
 
     def connect(self, *, offered: bool, path: str = "/ws", peer: str = "") -> ScriptedConnection:
-        """Return a new connection. `offered`: with the subprotocol; `peer`: the peer's own name."""
+        """Return a new connection. `offered`: the subprotocol was offered; `peer`: the peer's own name."""
         named = self.thing_at(path)
         made = self.connection_class(
             self, offered=offered, at=named or self.main, fixed=named is not None, peer=peer

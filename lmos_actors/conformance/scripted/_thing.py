@@ -44,7 +44,7 @@ def not_allowed(detail: str) -> Problem:
 
 
 def reused() -> Problem:
-    """Return the problem of a key that names another request."""
+    """Return the problem of a key that was already used for a different request."""
     return Problem(f"{_OURS}key-reused", "Key Reused", 422, "the key names another request")
 
 
@@ -55,7 +55,7 @@ def unsupported(kind: str) -> Problem:
 
 
 def refused(output: Any) -> Problem:
-    """Return the problem, over HTTP, of an action that failed as declared: its data are members."""
+    """Return the problem, over HTTP, of an action that failed as declared, with its data as members."""
     data = cast("Json", output) if isinstance(output, dict) else {}
     kind, detail = f"{_OURS}action-failed", "the action has failed"
     return Problem(kind, "Action Failed", 409, detail, **{**data, "about": {"output": output}})
@@ -107,14 +107,14 @@ class Later:
 
 @attrs.frozen
 class Items:
-    """The answer of an action by a stream of whole numbers: from 0 to the one before `to`."""
+    """An action's answer as a stream of whole numbers: from 0 to the one before `to`."""
 
     to: int
 
 
 @attrs.frozen
 class Taking:
-    """The reading of input streams. `take`: what an item adds to the answer; `end`: the outcome then."""
+    """The use of input streams. `take` returns what an item adds to the answer; `end` returns the outcome."""
 
     take: Callable[[Any], list[Any]]
     end: Callable[[], Done]
@@ -175,7 +175,7 @@ class ScriptedThing:
             raise not_allowed(f"the property {name!r} is not observable")
 
     def check_write(self, name: str, value: Any, path: str) -> None:
-        """Raise Problem if a property cannot have a value. `path`: the value's place in the message."""
+        """Raise Problem if a property cannot be set to a value. `path`: the value's place in the message."""
         data = self.property(name)
         if data.get("readOnly"):
             raise not_allowed(f"the property {name!r} is read-only")

@@ -113,7 +113,7 @@ class CaseContext(Probe):
         return received
 
     def judge(self, received: ReceivedMessage, *keys: str, members: tuple[str, ...] | None = None) -> None:
-        """Compare a message with the specification: note faults of these keys, in these members or in all."""
+        """Compare a message with the specification; note faults with these keys, in these members or any."""
         for fault in faults(received):
             if fault.key in keys and (members is None or fault.member in members):
                 self.differs(fault.key, f"{fault.what} in {received.kind or 'a message'}")
@@ -152,7 +152,7 @@ class CaseContext(Probe):
     # --- what cases have in common
 
     async def flush(self, session: Session, *, but: str | None = None) -> None:
-        """Wait until what was sent on this connection has been processed, by a request behind it.
+        """Wait until all that was sent on this connection has been processed, by making one more request.
 
         `but`: a property that must not be read.
         """

@@ -3,7 +3,7 @@
 A protocol gives it two things. Its options (subclasses of `JudgingOptions`) know the cases and the levels,
 and find the server. What they find (a subclass of `JudgedServer`) makes the context of each case, opens a
 connection, and holds the facts that cases share. All else is here, once: which cases are run, the result of
-each, when nothing more can be tried, and what must not stand in a card.
+each, when nothing more can be tried, and what must not appear in a card.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class JudgingOptions(KitOptions, ABC):
 
     `patience`: how long an answer may take, in seconds. `idle`: how long a connection is left alone, to see
     whether it stays. `cases`: patterns of ids, like those of file names; none: all. `headers` returns the
-    headers of requests to a URL. Raises ConfigError for a pattern that no case has, naming the nearest, for
-    times that are not above 0, and for a level of other servers.
+    headers of requests to a URL. Raises ConfigError for a pattern that matches no case, naming the nearest,
+    for times that are not above 0, and for a level of other servers.
     """
 
     role = "server"
@@ -72,11 +72,11 @@ class JudgingOptions(KitOptions, ABC):
         """Find the server at a URL, and how to speak to it. Raises Unreachable and ConfigError."""
 
     def chosen(self) -> tuple[Case[Any], ...]:
-        """Return the cases to run. Raises ConfigError for a pattern that names none."""
+        """Return the cases to run. Raises ConfigError for a pattern that matches none."""
         return chosen_of(self.known_cases(), self.cases)
 
     def access(self, network: Network) -> AccessOptions:
-        """Return how the server is reached over a network."""
+        """Return the options for access to the server over a network."""
         return AccessOptions(network=network, headers=self.headers, tls=self.tls, patience=self.patience)
 
 
@@ -147,7 +147,7 @@ async def judge(
 async def _why_to_stop(server: JudgedServer[Any], case: Case[Any]) -> tuple[str, bool]:
     """Return why nothing can be tried after a case, "" if a connection can be opened.
 
-    Also return whether the server is there and refuses it.
+    Also return whether the server is there but refuses connections.
     """
     why, refuses = "", False
     for seconds in _GONE_FOR:

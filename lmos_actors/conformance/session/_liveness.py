@@ -37,7 +37,7 @@ async def answers(context: CaseContext, session: Session) -> bool:
 
 
 async def must_answer(context: CaseContext, session: Session, after: str) -> None:
-    """Fail unless the server answers on a connection. `after`: what has gone before."""
+    """Fail unless the server answers on a connection. `after`: words for what happened before."""
     try:
         alive = await answers(context, session)
     except ConnectionGone as gone:
@@ -59,10 +59,10 @@ async def must_be_read(
     name: str | None = None,
     refusal: str | None = None,
 ) -> Session:
-    """Fail unless a request is answered as when it is sent plainly; return the session to go on with.
+    """Fail unless a read is answered as when it is sent plainly; return the session to go on with.
 
     `send` sends the text of the request in some other way, which `what` names. `name`: the property that is
-    read. `refusal`: the deviation for an error in answer, if that is no failure.
+    read. `refusal`: the deviation to note if the answer is an error; without it an error is a failure.
     """
     session = await context.session()
     name = name or context.target.any_property()
@@ -87,7 +87,7 @@ async def must_be_read(
 
 
 async def must_end(context: CaseContext, session: Session, what: str, *codes: int | None) -> ConnectionEnd:
-    """Fail unless the server ends the connection; note a Close with any other code."""
+    """Fail unless the server ends the connection; note a code other than `codes` (none given: `FITTING`)."""
     gone = await session.closed()
     if gone is None:
         context.fail(f"after {what} the connection is still open")
@@ -97,7 +97,7 @@ async def must_end(context: CaseContext, session: Session, what: str, *codes: in
 
 
 def note_close(context: CaseContext, gone: ConnectionEnd, what: str, *allowed: int) -> None:
-    """Note that a message closed the connection; fail unless by 1003 or an allowed code."""
+    """Judge how a message ended the connection: 1003 is noted, an allowed code passes, any other fails."""
     if gone.code == 1003:
         context.differs("closes-1003", f"after {what}")
     elif gone.code not in allowed:

@@ -57,7 +57,7 @@ _SPELLINGS: Final = {"name": "names-spelled-property", "value": "value-spelled-d
 
 @attrs.frozen
 class Fault:
-    """A departure of a message: the key of the deviation, the member by its table name, a description."""
+    """A fault of a message. `key`: its deviation's key; `member`: as the tables name it; `what`: in words."""
 
     key: str
     member: str
@@ -78,7 +78,7 @@ ABSENT: Final = Absent()
 class ReceivedMessage:
     """A message that came. `data`: the JSON object, empty if it was none; `trouble`: what it was then.
 
-    `at`: when it came, in trio's seconds. `number`: its number in the session, from 0.
+    `at`: when it came, in seconds on trio's clock. `number`: its number in the session, from 0.
     """
 
     text: str
@@ -187,7 +187,7 @@ def parse_message(text: str | bytes, at: float, number: int) -> ReceivedMessage:
 
 
 def faults(received: ReceivedMessage) -> tuple[Fault, ...]:
-    """Return all departures of a thing's message from the tables."""
+    """Return all faults of a thing's message: its departures from the tables."""
     if received.trouble:
         return (Fault("member-type", "", received.trouble),)
     return tuple(_faults(received))

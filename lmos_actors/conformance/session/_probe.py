@@ -102,7 +102,7 @@ class Chapter(Generic[ContextT]):
         needs: str | None = None,
         unsafe: bool = False,
     ) -> None:
-        """Add a case. Functions that make the runs of several cases use this."""
+        """Add a case. Used where a function makes the `run` of several cases; elsewhere see `case`."""
         section = section or self._section
         if section is None:
             raise RuntimeError(f"neither {id} nor its chapter has a section")
@@ -139,9 +139,9 @@ def cases_of(chapters: Sequence[Chapter[ContextT]]) -> tuple[Case[ContextT], ...
 
 
 def chosen_of(cases: Sequence[RequirementT], patterns: Sequence[str]) -> tuple[RequirementT, ...]:
-    """Return the cases that patterns name, all without patterns.
+    """Return the cases that match the patterns, all if there are none.
 
-    Raises ConfigError for a pattern that names none, with the nearest id.
+    Raises ConfigError for a pattern that matches no case, with the nearest id.
     """
     for pattern in patterns:
         if not any(fnmatchcase(case.id, pattern) for case in cases):
@@ -285,7 +285,7 @@ class Probe:
 
 
 def _in_words(departures: Sequence[Departure]) -> str:
-    """Return deviations from the specification in words: each once, with everything seen of it."""
+    """Return departures from the specification in words: each deviation once, with everything seen of it."""
     seen: dict[str, list[str]] = {}
     for each in departures:
         seen.setdefault(each.title, []).append(each.seen)
@@ -293,7 +293,7 @@ def _in_words(departures: Sequence[Departure]) -> str:
 
 
 def without_words(words: Iterable[str], result: Result) -> Result:
-    """Return a result without secrets, which are words of four characters at least."""
+    """Return a result in which secrets are hidden: those of the words that have at least four characters."""
     secrets = [word for word in dict.fromkeys(words) if len(word) >= 4]
     if not secrets:
         return result

@@ -125,7 +125,7 @@ async def restorable_values(context: CaseContext, session: Session) -> dict[str,
 
 
 async def put_back(context: CaseContext, session: Session, name: str, value: Any) -> None:
-    """Restore the value of a property, over a new connection if need be, whatever is cancelled."""
+    """Restore the value of a property, over a new connection if need be, even in a cancelled scope."""
     with (
         trio.move_on_after(3 * context.patience, shield=True),
         suppress(*SILENCE, Unreachable),
@@ -146,7 +146,7 @@ def is_offered(forms: Iterable[Form] | None, op: str) -> bool:
 
 
 def must_be_meant_to_fail(context: CaseContext, call: Call, received: ReceivedMessage) -> None:
-    """End the case if a run, taken for a failing one by its name, has succeeded."""
+    """End the case if a run has succeeded although its action's name suggested that it would fail."""
     if received.status == "completed" and context.shared.hints.fails is None:
         context.not_run(f"{call.action} does not fail: name one that does as fails, --hints ({received})")
 

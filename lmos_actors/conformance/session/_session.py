@@ -143,7 +143,7 @@ class Session:
         """Send a request about `name`, in the spelling of this session. Raises ConnectionGone.
 
         Its correlation is its id unless one is given; None: it has none. `members` are sent unchanged:
-        `data`, `input`, `reason`, `ack`. Other kinds of messages than requests can be sent too.
+        `data`, `input`, `reason`, `ack`. Messages other than requests can be sent too.
         """
         message_id = self.new_id() if message_id is None else message_id
         correlation = message_id if correlation == _SAME else correlation
@@ -239,7 +239,7 @@ class Session:
             self._open.remove(sent)
 
     async def event(self, name: str | None = None, within: float | None = None) -> ReceivedMessage | None:
-        """Wait for an event, with a given name if there is one; None if none came."""
+        """Wait for an event, of any name if none is given; return None if none came."""
         return await self._claim(
             lambda each: each.kind == "event" and name in (None, each.data.get("event", name)), within
         )

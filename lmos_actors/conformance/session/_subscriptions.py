@@ -140,7 +140,7 @@ class EventTrial:
         return cls(context, event, call, await subscribed(context, event))
 
     async def cause(self, *, times: int = 1) -> ReceivedMessage:
-        """Cause the event, and return it as the control received it. Raises NotOffered if none comes."""
+        """Cause the event, and return it as `control` received it. Raises NotOffered if none comes."""
         await cause(self.context, self.call, times=times)
         return await first_event(self.context, self.control, self.event)
 

@@ -68,7 +68,7 @@ class Hints:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Hints:
-        """Read a YAML, TOML or JSON file of hints. Blocks on the disk. Raises FileError: every mistake."""
+        """Read a YAML, TOML or JSON file of hints. Blocks on the disk. Raises FileError with all mistakes."""
         loaded = load(path, _File)
         return cls(**msgspec.structs.asdict(loaded.value), document=loaded.document)
 
@@ -84,7 +84,7 @@ class Hints:
             raise FileError(wrong)
 
     def _names(self) -> Iterator[tuple[DataPath, bool, str, str]]:
-        """Return every name: its place, whether it is a key there, and of what kind of affordance it is."""
+        """Yield every name's place, whether it is a key there, the kind of its affordance, and the name."""
         for member, kind in _NAMED:
             for name, hint in getattr(self, member).items():
                 yield (member, name), True, kind, name

@@ -1,4 +1,4 @@
-"""Retrieval of documents that may be descriptions: from URLs, redirects followed, and from files."""
+"""Retrieval of documents that may be descriptions: from URLs, following redirects, and from files."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _authority(url: str) -> tuple[bool, str]:
 
 
 def next_of(url: str, here: str, location: str) -> str:
-    """Return the target of a redirect; none is followed out of TLS, nor from another host to this one."""
+    """Return the target of a redirect. None is followed out of TLS, or from another host to this machine."""
     try:
         there = urlsplit(resolve(here, location))._replace(fragment="").geturl()
         after = endpoint_of(there)

@@ -119,7 +119,7 @@ class Roles:
     def call(self, action: str) -> Call:
         """Return the call of an action with a valid input: the hint's, or one invented by the seed.
 
-        The caller has to see whether it may be invoked.
+        The caller has to check whether it may be invoked.
         """
         return self._call(action, valid)
 
@@ -157,7 +157,7 @@ class Roles:
         return input in (None, action.input is not None) and output in (None, action.output is not None)
 
     def slow_call(self) -> Call:
-        """Return the call of a run that takes a while: the hint's, else of an action not synchronous.
+        """Return the call of a run that takes a while: the hint's, else one whose action is not synchronous.
 
         Prefers an action with a duration as its input, by its name or the name of a member of its input.
         """
@@ -172,7 +172,7 @@ class Roles:
         return self._first_call(lasting, "", lambda name: self._call(name, largest))
 
     def failing_call(self) -> Call:
-        """Return the call of a run that fails: the hint's, else of an action whose name says so."""
+        """Return the call of a run that fails: the hint's, else one whose action's name suggests failure."""
         if self.hints.fails is not None:
             return self.allowed(self.hints.fails)
         self._needs_actions()

@@ -64,8 +64,8 @@ async def find_target(
     of the id of the thing, if there are several. `description`: its URL or file; nothing else is searched for
     it.
 
-    Raises Unreachable: no server or no description is there; ConfigError: it is not clear what is meant, or a
-    file cannot be read. Both name the fix.
+    Raises Unreachable if no server or no description is there; ConfigError if it is not clear what is meant,
+    or a file cannot be read. Both messages name the fix.
     """
     socket = endpoint_of(url).url if url.lower().startswith(SOCKETS) else None
     search = _Search(access, url, thing, description, socket)
@@ -174,7 +174,7 @@ class _Search:
         return f"--thing {self._name!r} is not there{hint}; there are: {known}"
 
     def _nothing(self) -> str:
-        """Return why there is no description, and what helps."""
+        """Return why no description was found, and what to do about it."""
         why = [f"{each.where}: {each.problem}" for each in self._broken] or self._why
         reasons = "; ".join(dict.fromkeys(why))
         if self._socket is None:
@@ -214,7 +214,7 @@ class _Search:
         return tuple(each for each in rest if any(url in same for url in self._leads_to(each)))
 
     async def _look(self, urls: list[str]) -> None:
-        """Take the documents at these places, as far as there are any."""
+        """Take the documents at these places, where there are any."""
         async with trio.open_nursery() as nursery:
             for url in urls:
                 nursery.start_soon(self._quietly, url)

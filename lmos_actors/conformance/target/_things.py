@@ -51,7 +51,7 @@ class Thing:
         return found if isinstance(found, str) else ""
 
     def is_called(self, name: str) -> bool:
-        """Return whether a given name means this thing.
+        """Return whether a given name is a name of this thing.
 
         The name may be its id, its title, or the last part of its id.
         """
@@ -173,7 +173,7 @@ def _loads(data: dict[str, Any]) -> bool:
 
 
 def sockets_of(described: Description) -> tuple[tuple[str, Form], ...]:
-    """Return the `ws` and `wss` URLs for LMOS with a thing, each with its first form.
+    """Return the `ws` and `wss` URLs at which a thing speaks LMOS, each with its first form.
 
     These are the URLs whose form names the subprotocol of LMOS, or if there are none, those without a
     subprotocol.
@@ -201,7 +201,7 @@ def _forms(described: Description) -> Iterator[Form]:
 
 
 def links_of(thing: Thing) -> tuple[str, ...]:
-    """Return the targets of a mere list's links to things; none for a thing that has a socket itself."""
+    """Return the URLs of things to which a mere list links; none for a thing that has a socket itself."""
     url = thing.where if "://" in thing.where else None
     described = readable_part(thing, url)
     if sockets_of(described):

@@ -71,7 +71,7 @@ class HttpAnswer:
         return self.body.decode("utf-8", "replace")
 
     def json(self) -> Any:
-        """Return the body as JSON. Raises ValueError with what is wrong if it is none."""
+        """Return the body as JSON. Raises ValueError, saying what is wrong, if it is not JSON."""
         return read_json(self.body)
 
 
@@ -128,9 +128,9 @@ async def exchange(
     """Send a request over a connection of its own and return the answer. Redirects are not followed.
 
     `url` may also be a `ws` or `wss` URL: it is asked over HTTP. `patience` is the time for everything, in
-    seconds. `record` gets the traffic with times of trio's clock; of headers that may hold secrets it gets
-    only the names. Raises Unreachable: no server there, too late, too long (4 MiB), no HTTP; ConfigError: the
-    URL or the headers cannot be used.
+    seconds. `record` gets the traffic with times of trio's clock, but only the names of headers that may hold
+    secrets. Raises Unreachable if no server is there, or the answer is too late, too long (over 4 MiB) or not
+    HTTP; ConfigError if the URL or the headers cannot be used.
     """
     endpoint = endpoint_of(url)
     with trio.move_on_after(patience):
@@ -248,6 +248,6 @@ def _report(
 
 
 def _shown(name: str, value: str, sent: bool) -> str:
-    """Return a header's value, or "…" for what may be secret: unusual ones sent, and cookies received."""
+    """Return a header's value, or "…" if it may be secret: unusual headers sent, and cookies received."""
     plain = name.lower() in _PLAIN if sent else not name.lower().startswith("set-cookie")
     return value if plain else "…"

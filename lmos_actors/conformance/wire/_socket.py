@@ -96,7 +96,7 @@ class Handshake:
 
 
 class Recorder:
-    """The record of one connection's traffic. `number`: of the connection; `began`: when the case began."""
+    """The record of a connection's traffic. `number`: the connection's number; `began`: the case's start."""
 
     def __init__(self, record: Record, number: int, began: float) -> None:
         self._record, self._number, self._began = record, number, began

@@ -159,7 +159,7 @@ async def key(context: CaseContext) -> None:
 async def _refusal(
     context: CaseContext, why: str, *, headers: Headers = (), without: tuple[bytes, ...] = ()
 ) -> Handshake:
-    """Return the refusal of a handshake. Fail if it is accepted, or refused by another status than 4xx."""
+    """Return the refusal of a handshake. Fail if it is accepted, or refused with a status other than 4xx."""
     try:
         await context.socket(headers=headers, without=without)
     except Refused as refused:

@@ -44,7 +44,7 @@ _LIMITED: Final = (1008, 1009)
 
 
 def _request(session: Session, kind: str = "readProperty", **members: Any) -> dict[str, Any]:
-    """Return a request as plain data, with an id that correlates too."""
+    """Return a request as plain data; its id is also its correlationID."""
     message_id = session.new_id()
     text = session.text(kind, message_id=message_id, correlation=message_id, **members)
     data: dict[str, Any] = json.loads(text)
@@ -52,7 +52,7 @@ def _request(session: Session, kind: str = "readProperty", **members: Any) -> di
 
 
 def _without(data: dict[str, Any], *words: str) -> str:
-    """Return a message as JSON without the members whose names begin so."""
+    """Return a message as JSON, without the members whose names begin with one of these words."""
     return json.dumps({name: value for name, value in data.items() if not name.startswith(words)})
 
 
@@ -210,7 +210,7 @@ def _of_things(kind: str) -> dict[str, Any]:
 
 
 async def _odd(context: CaseContext, text: str, what: str, session: Session) -> None:
-    """Send what a server need not be able to read; an error or a Close is right too."""
+    """Send something that a server need not be able to read: an answer, an error or a Close is right."""
     try:
         await session.socket.send_text(text)
         if await session.next() is None:

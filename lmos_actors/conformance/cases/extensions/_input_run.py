@@ -30,8 +30,8 @@ _BYTES: Final = "application/octet-stream"
 class InputRun:
     """A run with one input stream. `credit`: what is left; `granted`: all credit so far, in items.
 
-    `stop`: the message that no more items are wanted; `items`: the items of its answer in order, bytes or
-    JSON; `ends`: final answers; `beside`: other runs on this connection.
+    `stop`: the message saying that no more items are wanted; `items`: the items of the run's answer in order,
+    bytes or JSON; `ends`: final answers; `beside`: other runs on this connection.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class InputRun:
         return True
 
     def takes(self, frame: ItemFrame) -> bool:
-        """Take a frame that belongs to the answer; return whether it does."""
+        """Take a frame if it belongs to the answer; return whether it does."""
         if self.opening is None or self.opening.data.get("stream") != frame.stream:
             return False
         self.frames.append(frame)

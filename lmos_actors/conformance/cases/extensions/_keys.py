@@ -1,7 +1,7 @@
 """Requests with keys, whose answers are kept: an extension of lmos_actors.
 
-A server keeps answers for a day, so each run has keys of its own, also with the same seed: the time is a part
-of them.
+A server keeps answers for a day, so each run of the kit has keys of its own, even with the same seed: the
+time is a part of them.
 """
 
 from __future__ import annotations

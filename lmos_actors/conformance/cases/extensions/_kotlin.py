@@ -56,7 +56,7 @@ async def _invoke(
 
 
 def _expect(context: CaseContext, received: ReceivedMessage, sent: Sent, kind: str, *members: str) -> None:
-    """Check what the client needs of an answer: its kind, its members, and the request's id."""
+    """Check that an answer has what the client needs: its kind, its members, and the request's id."""
     missing = [each for each in ("thingId", "messageId", *members) if each not in received.data]
     if received.kind != kind:
         _lacks(context, received)

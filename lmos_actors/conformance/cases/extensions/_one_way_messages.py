@@ -24,7 +24,7 @@ _TIMES: Final = 16
 
 
 def _begun(context: CaseContext, received: ReceivedMessage) -> set[int]:
-    """Return the numbers of messages that a `tellCredit` names."""
+    """Return the message numbers that a `tellCredit` names."""
     found: set[int] = set()
     pairs: Any = received.get("begun")
     if not isinstance(pairs, list):

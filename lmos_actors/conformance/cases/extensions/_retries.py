@@ -30,7 +30,7 @@ RETRIES: Final[Chapter[CaseContext]] = Chapter(section=extension("Members, Retri
 
 
 class _Repeats:
-    """Invokes an action under one id, and counts the events that it makes happen."""
+    """Invokes an action repeatedly under one id, and counts the events that this causes."""
 
     def __init__(self, context: CaseContext, event: str, call: Call, control: Session) -> None:
         self._context, self._event, self._call, self._control = context, event, call, control

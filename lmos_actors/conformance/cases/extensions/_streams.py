@@ -29,7 +29,7 @@ STREAMS: Final[Chapter[CaseContext]] = Chapter(needs=_NEEDS)
 
 
 class _Stream:
-    """A run whose answer is a stream. `items`: their outputs; `end`: the final answer, once it has come."""
+    """A run answered by a stream. `items`: the outputs so far; `end`: the final answer, once it has come."""
 
     def __init__(self, context: CaseContext, session: Session, call: Call, sent: Sent) -> None:
         self.context, self.session, self.call, self.sent = context, session, call, sent
@@ -54,7 +54,7 @@ class _Stream:
         return cls(context, session, call, sent)
 
     async def take(self, most: int, within: float | None = None) -> None:
-        """Wait until a number of items have come in all, or the end."""
+        """Wait until `most` items have come in all, or the end has come, or nothing more comes."""
         while self.end is None and len(self.items) < most:
             try:
                 received = await self.session.answer(self.sent, within)
@@ -70,7 +70,7 @@ class _Stream:
         await self.session.send("streamCredit", correlation=self.sent.message_id, items=items, bytes=size)
 
     async def enough(self, wanted: int, what: str) -> None:
-        """Fail unless exactly this many items have come, or fewer and the end."""
+        """Fail unless exactly this many items come, or fewer followed by the end."""
         await self.take(wanted)
         if len(self.items) < wanted and self.end is None:
             self.context.fail(f"{len(self.items)} items came for {what}, and not {wanted}")

@@ -131,7 +131,7 @@ async def by_message_id(context: CaseContext) -> None:
     needs=_READABLE,
 )
 async def two_open(context: CaseContext) -> None:
-    """Send two requests whose answers differ in content: a reading, and one of another name."""
+    """Send two reads whose answers differ in content, as they name different properties."""
     session = await context.session()
     known = context.roles.readable_property()
     names = (known, context.target.any_property(but=known))

@@ -63,7 +63,7 @@ def _judged(
     *keys: str,
     members: tuple[str, ...] | None = None,
 ) -> Run:
-    """Make a case of one message, or of several, that is judged by these deviations."""
+    """Make a case in which one message or several are judged, by these deviations alone."""
 
     async def run(context: CaseContext) -> None:
         for received in await get(context):

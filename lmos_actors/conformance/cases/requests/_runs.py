@@ -122,7 +122,7 @@ async def query_by_name(context: CaseContext) -> None:
 
 
 async def _finished(context: CaseContext, session: Session, op: str) -> tuple[Sent, ReceivedMessage]:
-    """Run an action whose forms offer the operation, if there is one; return how it ended."""
+    """Run an action, one whose forms offer the operation if there is any; return how it ended."""
     calls = context.roles.safe_calls()
     offering = (call for call in calls if is_offered(context.target.actions[call.action].forms, op))
     call = next(offering, calls[0])
@@ -134,7 +134,7 @@ async def _finished(context: CaseContext, session: Session, op: str) -> tuple[Se
 
 
 def _holds_forms(context: CaseContext, run: Sent, op: str, error: ReceivedMessage) -> None:
-    """End the case on an error where no form of the action offers the operation."""
+    """End the case, in which an error came, if no form of the action offers the operation."""
     if not is_offered(context.target.actions[run.name or ""].forms, op):
         context.not_offered(f"no form of {run.name} has the operation {op}, and the answer was {error}")
 
