@@ -47,7 +47,7 @@ def packed(text: str) -> str:
 
 
 def keep_logs(runs: Sequence[RunResult], most: int) -> dict[int, Kept]:
-    """Return the parts of the logs for the page, by the index of the run: `most` records in all.
+    """Return the part of each run's log that goes on the page, by the run's index: `most` records in all.
 
     Passed runs get a quarter of the room, and whatever the other runs leave over.
     """

@@ -45,7 +45,7 @@ class AnswerSequence:
 
 
 def in_turn(*answers: object) -> AnswerSequence:
-    """Return an answer of a fake that gives several in turn: the first call gets the first, and so on.
+    """Return an answer for a fake that gives several in turn: the first call gets the first, and so on.
 
     Calls are counted over all agents of the fake and all their incarnations. A call after the last answer is
     an error. Raises ValueError if there are no answers.

@@ -99,7 +99,7 @@ class NodeStaging:
                 slot.table = self.table(slot, slot.agent)
 
     def describe(self) -> str:
-        """Return the messages that wait for the test as text, for the report of a deadlock."""
+        """Return, as text for the report of a deadlock, the messages that wait for the test."""
         return "\n".join(
             f"{probe!r} waits for the test: {m}" for probe in self._probes.values() for m in probe.open
         )

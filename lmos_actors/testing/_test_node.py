@@ -143,7 +143,7 @@ def _staged(stage: NodeStaging) -> Generator[None]:
 
 @contextmanager
 def _describing_messages(stage: NodeStaging) -> Generator[None]:
-    """Add the messages that wait for the test to the report of a deadlock."""
+    """Add to the report of a deadlock the messages that wait for the test."""
     environment = current_environment()
     assert environment is not None
     environment.describe.append(stage.describe)

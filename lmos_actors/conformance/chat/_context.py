@@ -176,7 +176,7 @@ class Talk:
         return frame
 
     async def of_type(self, *types: str, within: float | None = None) -> Frame:
-        """Wait for a frame of one of some types, and pass over others. Raises NoAnswer, ConnectionGone."""
+        """Wait for a frame of one of these types, and pass over others. Raises NoAnswer, ConnectionGone."""
         within = self._patience if within is None else within
         deadline = trio.current_time() + within
         while True:

@@ -48,7 +48,7 @@ def _short(text: str) -> str:
 
 
 class _Reader:
-    """A parser of ECMA 262 expressions, which returns the makers of texts for their parts."""
+    """A parser of ECMA 262 expressions. For each part it returns a function that makes matching texts."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern

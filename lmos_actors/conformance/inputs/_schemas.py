@@ -93,7 +93,7 @@ class Budget:
 
 
 def branches(schema: object, root: Schema, budget: Budget | None = None) -> list[Schema]:
-    """Return the schemas without references, alternatives or conjunctions that a schema stands for.
+    """Return the schemas that a schema stands for, free of references, alternatives and conjunctions.
 
     If there are very many, some are left out.
     """

@@ -99,7 +99,7 @@ class _CostEstimate:
         return sum(both) + sum(self.of(each, depth) for each in matched)
 
     def _place(self, reference: str) -> object:
-        """Return the part at a place of the schema; a name is taken to lead in a circle."""
+        """Return the part of the schema that a reference leads to; a name is taken to lead in a circle."""
         place: Any = self._root
         if reference not in ("#", "") and not reference.startswith("#/"):
             return {"$ref": None}

@@ -1,4 +1,4 @@
-"""Expectations of a client whose connection was ended: whether it comes back, and when."""
+"""What is expected of a client whose connection was ended: whether it comes back, and when."""
 
 from __future__ import annotations
 

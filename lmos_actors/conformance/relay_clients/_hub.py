@@ -140,7 +140,7 @@ class RelayJudge(Scheduler):
         return reply
 
     def refuse(self, token: str, log: ConnectionLog) -> None:
-        """Note that a token was refused: it must not come again soon."""
+        """Note that a token was refused: clients must not use it again soon."""
         known = self._refused.get(token)
         if known is not None:
             self.notes.wrong("refused", f"another attempt within {NEVER:g} s", known)

@@ -336,7 +336,7 @@ class ScriptedConnection:
         check_members(kind, message)
 
     def take(self, request: Request) -> None:
-        """Carry a request out by the method whose name is `do_` and the request's type."""
+        """Carry a request out, by the method that is named `do_` plus the request's type."""
         if self.repeated(request):
             return
         handler = cast("Callable[[Request], None]", getattr(self, f"do_{request.kind}"))

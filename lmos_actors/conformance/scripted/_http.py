@@ -60,7 +60,7 @@ class ScriptedPages:
         self.server = server
 
     def answer(self, request: HttpRequest, base: str) -> Reply:
-        """Answer a request; HEAD like GET, and the caller leaves the body out."""
+        """Answer a request. HEAD is answered like GET; the caller leaves the body out."""
         method = "GET" if request.method == "HEAD" else request.method
         try:
             return self.route(method, request, base)

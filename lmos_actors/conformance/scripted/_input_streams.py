@@ -70,7 +70,7 @@ class Input:
         self.used = [self.used[0] + 1, self.used[1] + size]
 
     def check_end(self, sequence: Any) -> None:
-        """Raise Problem if the end of a stream comes twice, or counts other items."""
+        """Raise Problem if the end of a stream comes twice, or gives a wrong number of items."""
         if self.is_over:
             raise invalid("this stream had ended", self.path)
         if sequence != self.next:

@@ -177,7 +177,7 @@ def with_items(final: Final_, items: list[Any] | None) -> Final_:
 
 
 def credit_of(value: Any) -> list[int] | None:
-    """Read credit. Raises Problem."""
+    """Return credit as items and bytes, None for none. Raises Problem if it is invalid."""
     if value is None:
         return None
     if is_object(value):

@@ -81,7 +81,7 @@ async def an_error(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
 
 
 async def one_of_each(context: CaseContext) -> list[tuple[Sent, ReceivedMessage]]:
-    """Return a reading, a status and an error, as far as they come. Raises NotOffered if none does."""
+    """Return a reading, an error and a status, or those of them that come. Raises NotOffered if none does."""
     found: list[tuple[Sent, ReceivedMessage]] = []
     why: NotOffered | NotRun | None = None
     for get in (a_reading, an_error, a_status):
@@ -95,7 +95,7 @@ async def one_of_each(context: CaseContext) -> list[tuple[Sent, ReceivedMessage]
 
 
 def pending_call(context: CaseContext) -> Call:
-    """Return the call of a run that takes a while, with several statuses. Raises NotOffered and NotRun."""
+    """Return the call of a run that takes a while and has several statuses. Raises NotOffered and NotRun."""
     call = context.roles.slow_call()
     if context.shared.dialect.is_kotlin:
         context.not_offered("for kotlin-wot's clients a run has one status")

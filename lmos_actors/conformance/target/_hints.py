@@ -52,7 +52,7 @@ _ONE: Final = {"actions": "action", "events": "event", "properties": "property"}
 
 @attrs.frozen(kw_only=True)
 class Hints:
-    """Hints, by the names in the description.
+    """Hints about affordances, by their names in the description.
 
     `inputs`: the input of an action. `triggers`: the call that makes an event happen. `slow`: a run that
     lasts a second or so at least. `fails`: a run that fails. `changes`: the change of a property.

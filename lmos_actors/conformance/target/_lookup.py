@@ -74,7 +74,7 @@ def is_url(place: str) -> bool:
 
 
 def on_web(url: str, path: str | None = None) -> str:
-    """Return a URL, or another path at its authority, as an `http` or `https` one. Raises ConfigError."""
+    """Return the `http` or `https` form of a URL, or of another path at its authority. Raises ConfigError."""
     endpoint = endpoint_of(url)
     scheme = "https" if endpoint.secure else "http"
     return f"{scheme}://{endpoint.authority}{endpoint.target if path is None else path}"

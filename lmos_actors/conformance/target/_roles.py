@@ -54,7 +54,7 @@ class Roles:
     # --- properties
 
     def readable_property(self, wanted: Callable[[str], bool] | None = None) -> str:
-        """Name a property to read that `wanted` accepts."""
+        """Name a readable property that `wanted` accepts."""
         found = [name for name in self.target.readable() if wanted is None or wanted(name)]
         return _first(found, "it describes no property that can be read for this")
 

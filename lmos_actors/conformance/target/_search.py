@@ -75,7 +75,7 @@ async def find_target(
 
 
 class _Search:
-    """One search for a thing. All finds are kept, for other things on its socket."""
+    """One search for a thing. Every thing found is kept, as others may share its socket."""
 
     def __init__(
         self, access: AccessOptions, url: str, name: str | None, description: str | None, socket: str | None
@@ -113,7 +113,7 @@ class _Search:
         return self._decided()
 
     def _take(self, document: Document, *, exact: bool = False) -> None:
-        """Keep the things of a document; `exact`: it was requested by itself, and need not look like one."""
+        """Keep a document's things; `exact`: it alone was asked for, and need not look like a description."""
         if not exact and not is_meant_as_json(document):
             self._why.append(f"{document.where}: {document.media_type or 'what is there'} is no description")
             return
@@ -125,7 +125,10 @@ class _Search:
                 self._found.setdefault(_key(thing), thing)
 
     def _meant(self) -> list[Thing]:
-        """Return the finds that fit by name, narrowed to the meant socket, else to any socket."""
+        """Return the things found that fit the given name: only those on the given socket, if there are any.
+
+        If there are none, return those with any socket, else all that fit the name.
+        """
         meant = [each for each in self._found.values() if self._name is None or each.is_called(self._name)]
         leading = [each for each in meant if self._socket in self._leads_to(each)]
         there = [each for each in meant if self._is_there(each)]
@@ -203,7 +206,7 @@ class _Search:
     # --- the others
 
     async def others(self, target: Target) -> tuple[Thing, ...]:
-        """Return further things on the same socket: from all finds, and from lists at its authority."""
+        """Return further things on the same socket: from all finds so far, and lists at its authority."""
         if target.socket is None:
             return ()
         if self._description is None and is_url(self._url):

@@ -95,7 +95,7 @@ def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] |
 
 
 def _finite_number(text: str) -> float:
-    """Return a number of 64 bits. Raises ValueError for one that is too large."""
+    """Return a number as a 64-bit float. Raises ValueError for one that is too large."""
     found = float(text)
     if math.isinf(found):
         raise ValueError(f"the number {text[:40]} is too large to be read")

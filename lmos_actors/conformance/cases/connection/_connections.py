@@ -1,4 +1,4 @@
-"""Connections: pings, silence, the end, and many of them."""
+"""Cases of connections: pings, silence, their end, and many at once."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class InputRun:
         message_id: str | None = None,
         **members: Any,
     ) -> InputRun:
-        """Invoke the action, with one stream that has this number.
+        """Invoke the action, with one input stream of this number.
 
         `binary`: its items are bytes; `answers`: the output is a stream too; `frames`: the output comes in
         binary frames.

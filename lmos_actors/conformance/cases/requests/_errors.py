@@ -1,4 +1,4 @@
-"""Errors for requests about what does not exist, and one answer for each request."""
+"""Cases of errors for requests about unknown names, and of exactly one answer to each request."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ async def events_in_order(context: CaseContext) -> None:
 
 
 def _marked(context: CaseContext, call: Call, mark: str) -> Call:
-    """Return a call with a mark in place of a text of its input, if there is one and the schema allows it."""
+    """Return a call with a mark in place of one text in its input; unchanged if the schema allows none."""
     schema = context.target.actions[call.action].input if call.action in context.target.actions else None
     if is_object(call.input):
         for key, value in call.input.items():
