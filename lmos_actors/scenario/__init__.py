@@ -1,6 +1,6 @@
-"""Scenario and simulation files: their structs, and what a run of the code of others is guarded by.
+"""Scenario and simulation files: their structs, and the guard around a run of other people's code.
 
-Scenario files as they are read have a face of their own, `format`, and so have `run`, `judge` and `explore`.
+The reading of scenario files has its own package, `format`; so have `run`, `judge` and `explore`.
 """
 
 from lmos_actors._late import late

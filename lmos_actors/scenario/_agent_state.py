@@ -20,9 +20,9 @@ _PARTS: Final = 1  # the secrecy of a value that has secret parts: the parts are
 
 @lru_cache(maxsize=1_000)
 def fields_known(cls: Any) -> Mapping[str, tuple[str, bool]]:
-    """Return what formulas can see of an agent.
+    """Return the fields that formulas can see of an agent, by their names in `state:`.
 
-    Attribute and whether it is secret, by the name in `state:`.
+    Each has its attribute, and whether it is secret.
     """
     contract = cls.__contract__
     properties = {made.attribute: (wire, made.hidden) for wire, made in contract.properties.items()}
@@ -37,8 +37,8 @@ def fields_known(cls: Any) -> Mapping[str, tuple[str, bool]]:
 class AgentState(Mapping[str, Any]):
     """The fields of a living agent as plain data, each looked up when it is asked for.
 
-    Raises LookupError, with words for people, for a field that is not there, is secret, or is no number
-    though it is of that type.
+    Raises LookupError, with a text for people, for a field that is missing or secret, or whose value is not
+    finite (infinity, NaN) or cannot be read.
     """
 
     __slots__ = ("_agent", "_fields")

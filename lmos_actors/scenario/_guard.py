@@ -2,10 +2,10 @@
 
 On virtual time nothing interrupts a handler that loops for ever: the clock only advances when no task can
 run. So a thread outside Trio waits for the limit and interrupts the main thread. Time for which a run is held
-up on purpose (`held_up`) does not count. Three levels, as code may
-swallow KeyboardInterrupt or never return to the interpreter loop: one interrupt (an orderly stop), further
-ones after each half of GRACE, and finally the end of the process. A SIGALRM timer backs the thread up where
-the main thread holds the interpreter lock, as a long regular expression match does.
+up on purpose (`held_up`) does not count. There are three levels, as code may swallow KeyboardInterrupt or
+never return to the interpreter loop: one interrupt (an orderly stop), further ones after each half of GRACE,
+and finally the end of the process. A SIGALRM timer backs the thread up where the main thread holds the
+interpreter lock, as a long regular expression match does.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _exit_process = os._exit
 
 
 def longest_of(seconds: float) -> float:
-    """Return the real time that a run may take whose processor time is limited."""
+    """Return the real time, in seconds, that a run with limited processor time may take."""
     return max(PATIENCE * seconds, LEAST_PATIENCE)
 
 
@@ -61,9 +61,10 @@ class Guard:
 
     Past the limit the run gets a KeyboardInterrupt, later another, and `fired` is set. If that does not end
     it, `say` is called with the reason and the place, and the process exits with 124. With `of_processor` the
-    limit is one of processor time, which other work on the machine does not use up, and `PATIENCE` times as
-    much of real time; `is_slow` says that it was that: nobody knows then whether the run hangs. Ctrl-C inside
-    `handling_interrupts()` sets `interrupted`; if the run does not end soon, the process exits with 130.
+    limit is processor time, which other work on the machine does not use up; real time is limited too, by
+    `longest_of`. If the run exceeds only that, `is_slow` is true: nobody knows then whether it hangs. Ctrl-C
+    inside `handling_interrupts()` sets `interrupted`; if the run does not end soon, the process exits with
+    130.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Guard:
 
     @contextmanager
     def held_up(self) -> Generator[None]:
-        """Let time not count while the block, in the main thread, holds the run up."""
+        """Do not count time while the block, in the main thread, holds the run up."""
         self._held_since = monotonic()
         try:
             yield
@@ -124,7 +125,7 @@ class Guard:
 
     @property
     def is_slow(self) -> bool:
-        """Whether a run past its limit has not used the processor time that it may."""
+        """Whether a run past its limit has not used up its processor time."""
         return self._of_processor and self._work_left() > 0
 
     @contextmanager

@@ -52,7 +52,8 @@ def run_world(
 ) -> T:
     """Run `await main(given)` in a world; time begins at 0.0. Raises what `simulate` does.
 
-    Where time is real, `speed` seconds of the world go by in one; with another than 1 only while it waits.
+    Where time is real, `speed` seconds of the world pass in each second; with any speed other than 1 time
+    passes only while the run waits.
     """
     if not is_real(world):
         return simulate(main, given, seed=seed, log=log)
@@ -78,7 +79,7 @@ class RealClock(trio.abc.Clock):
         self._begin = perf_counter()
 
     def start_clock(self) -> None:
-        """Called by trio when the run begins, and once more when the world is there."""
+        """Start at 0.0: trio calls this when the run begins, and `begin_time` once the world is open."""
         self._begin = perf_counter()
 
     def current_time(self) -> float:
@@ -86,7 +87,7 @@ class RealClock(trio.abc.Clock):
         return perf_counter() - self._begin
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Return how long it is until then, in seconds of this machine."""
+        """Return the time until a deadline, in seconds of this machine."""
         return deadline - self.current_time()
 
 
@@ -115,16 +116,16 @@ class PacedClock(trio.abc.Clock):
         return self._now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Return how long it is until then, in seconds of this machine. Trio waits from here on."""
+        """Return the time until a deadline, in seconds of this machine. Trio waits from here on."""
         now = self.current_time()
         self._since, self._until = perf_counter(), max(deadline, now)
         return (deadline - now) / self._speed
 
 
 def _live_entropy(seed: int) -> Entropy:
-    """Return chance from the seed, as in a simulated world; the date is today's, and ids repeat no others.
+    """Return the entropy of a run in real time: streams follow from the seed; the date and ids do not.
 
-    Others meet ids and traces of more than one run: requests of two runs must not be taken for repeats.
+    Others see the ids and traces of several runs: they must not take the requests of one for repeats.
     """
     derived = SeededBytes(seed)
 

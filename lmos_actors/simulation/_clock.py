@@ -13,7 +13,7 @@ What this file keeps true:
   of the C library.
 - Nothing depends on real time except how often the loop looks at I/O and Ctrl-C, which no record shows.
 
-trio's own MockClock does not serve: it jumps while threads work, and the runtime's timers would need a task.
+trio's own MockClock will not do: it jumps while threads work, and the runtime's timers would need a task.
 One heap for all timers is slow when there are very many, so later timers are kept in pages (lists by their
 hundredth of a second or so) and moved to the heap page by page. The task that runs turns may let time go on
 by itself (`go_on`) as long as it alone has been woken.
@@ -218,7 +218,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
     async def sleep_until(self, when: float) -> None:
         """Wait until `when`, a finite instant in the future: in a simulation `trio.sleep` calls this.
 
-        A timer and a reschedule, in place of trio's scope, deadline and exception for each sleep.
+        Each sleep takes a timer and a reschedule, instead of trio's scope, deadline and exception.
         """
         timer = self._sleepers.call_at(when, partial(reschedule, current_task()))
 
@@ -230,7 +230,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         await checkpoint_if_cancelled()  # by another task, which has woken at the same instant and ran before
 
     async def settle(self) -> None:
-        """Wait until nothing is left to do at the present instant: tasks blocked, timers due now fired.
+        """Wait until nothing is left to do at the present instant: tasks are blocked, due timers have fired.
 
         Several tasks that settle are woken one by one, in order, each after the effects of the one
         before. Time does not go on meanwhile.
@@ -325,7 +325,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
     def _is_late(self) -> bool:
         """Return whether it is time for the loop to look at I/O and at Ctrl-C.
 
-        Nothing recorded shows when.
+        No record shows when it does.
         """
         now = monotonic()
         if self._late_at == math.inf:

@@ -1,4 +1,4 @@
-"""The surroundings on which a repetition of a run depends, beside its seed."""
+"""The surroundings on which a repetition of a run depends, apart from its seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PACKAGES: Final = (
 
 @cache
 def surroundings() -> dict[str, object]:
-    """Return what the repetition of a run depends on beside the seed: Python, C library, packages."""
+    """Return the versions on which the repetition of a run depends: of Python, the C library and packages."""
     python = f"{platform.python_implementation()} {platform.python_version()}"
     found = versions(sys.path)
     packages = {package: found.get(package) for package in _PACKAGES}
@@ -27,7 +27,7 @@ def surroundings() -> dict[str, object]:
 def versions(path: list[str]) -> dict[str, str]:
     """Return the versions of the packages installed in folders, by name; the first folder wins.
 
-    `importlib.metadata` tells the same, but takes longer than many a run: it reads the files.
+    `importlib.metadata` finds the same, but takes longer than many a run: it reads the files.
     """
     found: dict[str, str] = {}
     for folder in path:

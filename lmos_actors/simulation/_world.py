@@ -1,8 +1,8 @@
 """A run in a simulated world: virtual time, seeded chance, seeded order, nothing from outside.
 
 This file uses private names of trio, as `_core/_scopes.py` does: `_ALLOW_DETERMINISTIC_SCHEDULING` and `_r`,
-which order the tasks of one pass of its run loop; `GLOBAL_RUN_CONTEXT` with the deadlines of a run, of which
-virtual time must not go past one; `trio._timeouts`, where `trio.sleep` looks for `sleep_until`;
+which order the tasks of one pass of its run loop; `GLOBAL_RUN_CONTEXT` with the deadlines of a run, none of
+which virtual time may pass unnoticed; `trio._timeouts`, where `trio.sleep` looks for `sleep_until`;
 `trio._threads.start_thread_soon`, which starts the thread for code that has imported `run_sync` by name; and
 `Task._abort_func` and `_attempt_abort`, which reach a deadlocked task through a shield as Ctrl-C does.
 """
@@ -78,7 +78,7 @@ def simulate(
     day follow from `seed`. `log`, if given, receives every record of the nodes opened inside. The same
     seed gives the same log on the same CPython minor version, packages and C library.
 
-    Threads, processes, sockets and `time.sleep` are refused: ForbiddenCall. Raises Deadlocked if nothing
+    Threads, processes, sockets and `time.sleep` are refused with ForbiddenCall. Raises Deadlocked if nothing
     can ever happen again and `main` has not ended; RuntimeError inside a trio run or beside another
     simulation of this process; and whatever `main` raises.
     """
@@ -181,7 +181,7 @@ class DeadlockWatch:
 
 
 class _AbortDeadlocked(BaseException):
-    """Raised in the tasks of a deadlocked body that shields keep from being cancelled."""
+    """Raised in those tasks of a deadlocked body that cannot be cancelled, because of shields."""
 
 
 def _raise_abort() -> NoReturn:
@@ -225,7 +225,7 @@ def seeded_order(seed: int) -> Generator[None]:
 
 @contextmanager
 def _own_collections(clock: VirtualClock) -> Generator[None]:
-    """Collect garbage after a number of events; the number of allocations differs from run to run."""
+    """Collect garbage after a number of events, as the number of allocations differs from run to run."""
     collections = last = 0
 
     def collect() -> None:

@@ -90,7 +90,7 @@ class NodeValidator:
     # ---- questions about nodes
 
     def node_of(self, name: str) -> str:
-        """Return the node that a name stands for: one of the file, or the own node of an agent."""
+        """Return the node that a name stands for: one of the file, or an agent's own node."""
         if name in self._nodes or name == USER:
             return name
         place: str | None = self._by_name.get(name, name)

@@ -184,7 +184,7 @@ def _by_name(name: str, root: Path, file: Path | None = None) -> ModuleType:
 def _forget_listings() -> None:
     """Forget cached folder listings, so that new files are found.
 
-    `importlib.invalidate_caches` also does this for installed packages. In newer versions of Python that
+    `importlib.invalidate_caches` also does this for installed packages. In newer versions of Python it
     imports modules, and takes longer than reading a scenario file.
     """
     for finder in sys.path_importer_cache.values():

@@ -128,7 +128,7 @@ def pool_of(name: str, entry: PoolEntry, factory: Callable[[], Agent]) -> Pool[A
 
 @attrs.frozen
 class Places:
-    """Lookups for agents that other protocols reach, or that reach others by them.
+    """Lookups for agents that are reached over other protocols, or reach others over them.
 
     `chat_url` returns the address of a chat agent, `chat_network` the network over which a bridge reaches it,
     `line` the line of an agent to a relay, `access` the credentials of a bridge for a server elsewhere.
@@ -175,7 +175,7 @@ class TreeBuilder:
 
     `refs` has the refs for `$(agents.NAME)`, `doubles` the classes of mocks and replays, made for this run.
     `reached` has the lookups for other protocols; needed if the system has bridges, or mocks that speak
-    these.
+    such protocols.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The runs of files: in which processes they run, and what becomes of each.
+"""The runs of files: the processes that they run in, and their results.
 
 Nothing is printed here, and nothing here knows of exit codes: an observer is called with each result.
 """

@@ -49,8 +49,8 @@ class FileJobs:
     def tasks(self) -> list[Task]:
         """Return all runs in the file's order, including the second runs.
 
-        The second runs of each two neighbouring cells swap places: a module or a class then keeps other
-        leftovers of the run before, and comparing the two runs of a cell shows them.
+        The second runs of every two neighbouring cells swap places. So a second run finds other leftovers of
+        earlier runs in modules and classes than the first did, and comparing the two reveals them.
         """
         swapped = [each for at in range(0, len(self.twice), 2) for each in reversed(self.twice[at : at + 2])]
         seconds = dict(zip(self.twice, swapped, strict=True))
@@ -83,11 +83,11 @@ class Progress(Protocol):
     """A callback for the progress of one run."""
 
     def __call__(self, done: float, total: float, text: str, /) -> None:
-        """Accept the steps done, their number, and a text on the present one."""
+        """Accept the progress so far, its total, and a text on the present step."""
         ...
 
     def telling(self, watching: Any, /) -> None:
-        """Accept the state that may be shown meanwhile."""
+        """Accept the view of the run that may be shown meanwhile."""
         ...
 
 
@@ -113,11 +113,11 @@ class RunObserver(Protocol):
         ...
 
     def begins(self, cell: Cell, trial: int) -> PaceOrder | None:
-        """Note that a run begins that is watched; return its pace."""
+        """Note that a watched run begins; return its pace."""
         ...
 
     def going(self, cell: Cell, trial: int, going: RunProgress) -> None:
-        """Note that a run goes on in another process."""
+        """Note the progress of a run in another process."""
         ...
 
     def gone(self, cell: Cell, trial: int) -> None:
@@ -125,7 +125,7 @@ class RunObserver(Protocol):
         ...
 
     def last_words(self, cell: Cell, why: str, where: str) -> None:
-        """Print that this process ends, as a run cannot be ended."""
+        """Print that this process exits, because a run cannot be ended."""
         ...
 
     def ended(self, cell: Cell, run: RunResult) -> None:
@@ -134,7 +134,7 @@ class RunObserver(Protocol):
 
 
 class Jobs:
-    """The runs of one file. `repeated` are the second ones, compared with the first, in the file's order."""
+    """The runs of one file. `repeated` has the second runs, compared with the first, in the file's order."""
 
     def __init__(self, file_jobs: FileJobs, pool: Pool, observer: RunObserver) -> None:
         self._file_jobs = file_jobs
@@ -175,7 +175,7 @@ class Jobs:
         self.tell_rest()
 
     def tell_rest(self) -> None:
-        """Report the runs that have ended and were held back, since one before them has not ended."""
+        """Report the runs that have ended, but were held back because an earlier one has not."""
         self._tell(whatever=True)
 
     def _needless(self, task: Task) -> bool:
@@ -262,7 +262,7 @@ class Jobs:
         self._stopped = self._stopped or (failed and self._observer.fail_fast)
 
     def _tell(self, *, whatever: bool = False) -> None:
-        """Report the runs that have ended, in order, up to one that has not; or those behind it too."""
+        """Report the runs that have ended, in order, up to the first that has not; with `whatever` all."""
         for task in self._order[self._next :]:
             run = self._results.pop(task, None)
             if run is not None:

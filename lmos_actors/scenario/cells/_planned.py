@@ -45,7 +45,7 @@ class PlannedFile:
         return [self.resolved.cells[number] for number in self.cells]
 
     def missing(self, under_way: Container[tuple[int, int]]) -> Iterator[tuple[Cell, Missing]]:
-        """Yield the runs that have no result; `under_way` are those that were begun."""
+        """Yield the runs without a result; `under_way` has those that were begun."""
         has = {(run.label, run.trial) for run in self.result.runs}
         for number, cell in zip(self.cells, self.chosen(), strict=True):
             found = Missing(label=cell.label, values=cell.values, seed=cell.seed, trial=0)
@@ -67,13 +67,13 @@ class PlannedFile:
         return [number for number in simulated if cells[number].seed == cells[simulated[0]].seed]
 
     def narrowed(self, settings: Container[str]) -> list[str]:
-        """Return the keys of the file of which `settings`, or the choice, have left one value alone."""
+        """Return the keys of the file that `settings`, or the choice of cells, have reduced to one value."""
         cells = self.resolved.cells
         left = [key for key in cells[self.cells[0]].values if _distinct(self.chosen(), key) == 1]
         return [key for key in left if key in settings or _distinct(cells, key) > 1]
 
     def not_compared(self, narrowed: Container[str]) -> list[Compare]:
-        """Return the checks that compare over one of some keys that were narrowed."""
+        """Return the checks that compare along one of the narrowed keys."""
         checks = self.resolved.cells[0].scenario.checks
         return [check for check in checks if isinstance(check, Compare) and check.across in narrowed]
 

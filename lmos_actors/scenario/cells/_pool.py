@@ -32,7 +32,7 @@ SPARE = 30.0
 
 @attrs.frozen(eq=False)
 class Task:
-    """One run to do: the cell by its number, the trial, and whether it is the `second` of the same."""
+    """One run to do: the cell by its number, the trial, and whether it is the cell's `second` run."""
 
     cell: int
     trial: int
@@ -62,13 +62,13 @@ class _Seat:
 
     @property
     def due_at(self) -> float:
-        """When its run is given up. One that somebody watches may be held up, and tells so."""
+        """When its run is given up. A watched run may be held up: then its last message counts."""
         if self.given and self.given[0][1].pace is not None:
             return max(self.due, self.worker.heard_at + SPARE + self.given[0][1].longest)
         return self.due
 
     def last_line(self) -> str:
-        """Return its last output, to be shown with its end."""
+        """Return the last line of its output, to be shown when it has died."""
         if self.errors is None:
             return ""
         self.errors.seek(0)
@@ -106,23 +106,24 @@ class Pool:
 
     @property
     def busy(self) -> int:
-        """The number of runs that are under way, or wait in a process for the one before."""
+        """The number of runs that are under way, or wait in a process behind another."""
         return sum(len(seat.given) for seat in self._seats)
 
     def has_room(self, *, second: bool) -> bool:
         """Return whether a run need not wait for another to end, or for processes to start.
 
-        No more are started at a time than there are processors: short runs are over before all could be.
+        At most as many processes start at a time as there are processors: short runs would be over before
+        more could start.
         """
         idle = any(not seat.given for seat in self._seats if seat.second is second)
         return idle or sum(not seat.ready for seat in self._seats) < (os.cpu_count() or 1)
 
     def prepare(self, *, second: bool) -> None:
-        """Start a process that runs will need, so that it is there when they are."""
+        """Start a process that runs will need, so that it is ready in time."""
         self._start(second=second)
 
     def give(self, task: Task, order: RunOrder, *, beside: bool = True) -> None:
-        """Assign a run to an idle process; without `beside` to any, behind the rest."""
+        """Assign a run to an idle process; without `beside` to any process, behind its other runs."""
         mine = [seat for seat in self._seats if seat.second is task.second]
         idle = next((seat for seat in mine if not seat.given or not beside), None)
         (idle or self._start(task.second)).give(task, order)
@@ -143,7 +144,7 @@ class Pool:
         self.watched(lines, news)
 
     def set_pace(self, pace: PaceOrder, *, step: bool) -> None:
-        """Have the run that somebody watches go on at another pace. From any thread; never blocks."""
+        """Let the watched run go on at another pace. May be called from any thread; never blocks."""
         for seat in tuple(self._seats):
             if not seat.second:
                 seat.worker.set_pace(pace, step=step)

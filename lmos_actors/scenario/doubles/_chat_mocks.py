@@ -84,14 +84,14 @@ class ChatReplay(ChatAgent):
 
 
 def chat_class(kind: type[ChatAgent], name: str, script: MockScript | ReplayScript) -> type[ChatAgent]:
-    """Make the class of a mock or a replay that is a chat agent; `script` is that of a run."""
+    """Make the class of a mock or a replay that is a chat agent; `script` is its script in one run."""
     made: Any = type(kind)
     body = {"__module__": __name__, "__doc__": kind.__doc__, "script": script}
     return made(name, (kind,), body)  # type: ignore[no-any-return]
 
 
 def chat_problem(entry: Replay, recording: Recording, recorded: RecordedAgent) -> str | None:
-    """Return what of a recording cannot be played by a chat agent, None if all can."""
+    """Return the first thing in a recording that a chat agent cannot replay; None if it can replay all."""
     for exchange in recorded.exchanges:
         place = f"{recording.name}:{exchange.line}"
         if exchange.affordance == CALL and entry.unused != "allowed":
@@ -113,7 +113,7 @@ def _item(what: Any) -> TextChunk | ToolCalled | ToolReturned | MediaPiece:
 
 
 def _said(turn: ChatTurn) -> dict[str, Any]:
-    """Return what is said to a chat agent as recordings have it: in which session does not count."""
+    """Return the input of a chat agent in the form that recordings have, without the session."""
     text = "".join(part.text or "" for part in turn.parts) or turn.text
     said: dict[str, Any] = {"content": text}
     if turn.metadata:

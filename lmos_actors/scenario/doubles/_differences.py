@@ -69,7 +69,7 @@ def differences(recorded: Any, asked: Any, path: str = "$") -> Iterator[Differen
 
 
 def fits_around(recorded: str, asked: Any) -> bool:
-    """Return whether a text is the recorded one but for what is hidden in that."""
+    """Return whether a text equals the recorded one, except for the parts that are hidden there."""
     if HIDDEN not in recorded or not isinstance(asked, str):
         return False
     parts = map(re.escape, recorded.split(HIDDEN))
@@ -105,7 +105,7 @@ def _by_name(values: list[Any]) -> dict[str, Any] | None:
 
 
 def distance(recorded: Any, asked: Any) -> float:
-    """Return how far apart two values are: what differs, each from 0 for equal texts, and its size."""
+    """Return the sum of two values' differences: each at most 1 for two texts, else the size of both."""
     return sum(_weight(found) for found in differences(recorded, asked))
 
 

@@ -1,4 +1,4 @@
-"""Agents of a file on a relay: bridges, and what all need that are there."""
+"""Agents of a file on a relay: bridges, and the parts that all agents there need."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ATTEMPT: Final = 10.0
 
 @attrs.frozen
 class HubToken:
-    """The token of an agent on the hub of a file, in the place of `Credentials`."""
+    """The token of an agent on the hub of a file, used in place of `Credentials`."""
 
     token: str = attrs.field(repr=False)
 
@@ -39,9 +39,9 @@ class HubToken:
 
 @attrs.define(eq=False)
 class HubLine:
-    """Line of an agent of a file to a relay: its address, and what the agent shows there.
+    """The line of an agent of a file to a relay: the address, and what the agent presents there.
 
-    `bridge` is the one at work, of a bridge that leads to an agent.
+    `bridge` is the `Bridge` at work, if the agent is a bridge that leads to another agent.
     """
 
     id: str
@@ -65,10 +65,10 @@ class HubBridge(Agent, private=True):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Be on the relay, from its first welcome on.
+        """Stay on the relay, from its first welcome on.
 
-        Once the run has begun it is waited for during one attempt: the hub may be away, and come back by the
-        supervisor that starts this agent, which does nothing else in the meantime.
+        Once the run has begun, wait for one attempt only, of `ATTEMPT` seconds at most: the hub may be away
+        until it is restarted by the supervisor that starts this agent, which does nothing else meanwhile.
         """
         line: HubLine = self.line
         wires: Any = self._place().rt.wires

@@ -35,7 +35,7 @@ SHOWN: Final = 3
 
 
 def is_stream(entry: Mock, action: str) -> bool:
-    """Return whether an action of a mock without `use` has many outputs: a rule has chunks and no end."""
+    """Return whether an action of a mock without `use` has many outputs: a rule has chunks but no end."""
     return any(
         rule.when.action == action
         and rule.reply is not UNSET
@@ -58,7 +58,7 @@ def mock_contract(name: str, entry: Mock) -> type[Agent]:
 
 
 def on_hub(entry: Mock) -> Mock:
-    """Return a mock on a hub with an action in each rule: one without is for questions."""
+    """Return a mock on a hub with an action in each rule: a rule without one is for questions."""
     rules = tuple(
         rule
         if rule.when.action is not None
@@ -69,7 +69,7 @@ def on_hub(entry: Mock) -> Mock:
 
 
 class Manner:
-    """The parts of a mock that depend on the protocol that it speaks; here those of agents."""
+    """The parts of a mock that depend on the protocol that it speaks; this base class is for agents."""
 
     def sender(self, request: DoubleRequest) -> str:
         """Return the path of the agent that has sent a request, `user` if none has."""
@@ -79,7 +79,7 @@ class Manner:
         """Take note of the rule that answers a request."""
 
     async def emitted(self, request: DoubleRequest, name: str, data: Any) -> None:
-        """Take note of an event that the rule of a request has emitted: its subscribers have it."""
+        """Take note of an event that a request's rule has emitted, and its subscribers have got."""
 
 
 NEAR: Final = Manner()
@@ -88,8 +88,8 @@ NEAR: Final = Manner()
 class MockScript:
     """State of one mock in one run, over all its incarnations: used rules and unmatched requests.
 
-    `place` returns the place of data in the file; `paths` those of agents in the tree. `missed` are the
-    traces of requests that no rule fitted, of all mocks of the run.
+    `place` returns the place of data in the file; `paths` has the tree paths of agents, by name. `missed` has
+    the traces of requests that no rule fitted, to any mock of the run.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class MockScript:
         self._counted = 0
 
     def count(self) -> int:
-        """Return the next number of what the mock counts, from 1."""
+        """Return the next number of the mock's counter, from 1 on."""
         self._counted += 1
         return self._counted
 
@@ -147,11 +147,11 @@ class MockScript:
         self._used[index] -= 1
 
     def refuse(self, request: Request) -> None:
-        """Take note of a request that nothing of the mock is for."""
+        """Take note of a request for an action that the mock does not have."""
         self.take(request, request.input)
 
     def fits(self, request: Request) -> bool:
-        """Return whether a rule is for a request, used up or not."""
+        """Return whether any rule fits a request, even one that is used up."""
         return any(not misfits(rule.when, request, self.paths) for rule in self.entry.rules)
 
     def _rule(self, index: int) -> str:
@@ -176,7 +176,7 @@ class MockScript:
         return draw(delay, stream)
 
     def failures(self, *, complete: bool) -> list[Failure]:
-        """Return the failures; those of unused rules only where the scenario came to its end."""
+        """Return the failures; unused rules count only if the scenario reached its end."""
         found = list(self._wrong)
         if self.entry.unmatched == "fails":
             found += self._shown
@@ -196,7 +196,7 @@ class MockScript:
 class RuleAnswer:
     """One answer of a mock, by the first rule that fits. Raises ActionFailed where none does.
 
-    `shown` is what is asked without its secrets.
+    `shown` is the input of the request without its secrets.
     """
 
     def __init__(self, script: MockScript, agent: Any, asked: Request, shown: Any) -> None:
@@ -209,11 +209,11 @@ class RuleAnswer:
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """The parts of the answer, one where the rule has an output."""
+        """The parts of the answer; just one if the rule has an `output`."""
         return (Chunk(chunk=self.rule.output),) if self.rule.reply is UNSET else self.rule.reply
 
     async def wait(self, delay: Delay | UnsetType) -> None:
-        """Wait for a delay of the rule, if it has that."""
+        """Wait for a delay of the rule, if it is set."""
         if delay is not UNSET:
             await trio.sleep(self.script.seconds(self.agent, delay))
 
@@ -228,7 +228,7 @@ class RuleAnswer:
 
 
 def mock_class(cls: type[Agent], script: MockScript, manner: Manner = NEAR) -> type[Agent]:
-    """Make the class of a mock for one run: what `cls` offers, answered by the script."""
+    """Make the class of a mock for one run: it offers what `cls` offers, and the script answers."""
     properties = cls.__contract__.properties
     values = {properties[wire].attribute: value for wire, value in script.entry.state.items()}
 

@@ -1,18 +1,18 @@
-"""Mocks that are language models: rules for what is said to them, and for results of tools.
+"""Mocks that are language models: their rules are for what is said to them, or for results of tools.
 
-A rule sees a request not as the messages that the model gets, but as a person would tell of it:
+A rule sees a request not as the messages that the model gets, but as a person would describe it:
 
-- `text` is what was said last, `instructions` what stands above it, `offered` are the names of tools;
-- `tools` are the results of tools since then, by name, and `errors` those of tools that have failed;
-- `messages` is all of it, `answer` the schema that the answer has to meet, if there is one.
+- `text`: what was said last; `instructions`: the model's instructions; `offered`: the names of its tools;
+- `tools`: the results of tools since then, by name; `errors`: the errors of tools that have failed, by name;
+- `messages`: all messages; `answer`: the schema that the answer has to meet, if there is one.
 
-A rule is either for what was said or for what tools have answered. Without that, the rule that calls a tool
-would fit again when the tool has answered, as what was said is still there: the mock would call it for ever.
-So rules are read from top to bottom as the turn goes on. A rule that is for the result of a tool does not fit
-its error: an agent whose tool is broken fails the run, and does not go on as if nothing had happened.
+A rule is either for what was said or for what tools have answered. Otherwise the rule that calls a tool would
+fit again after the tool has answered, as what was said is still there: the mock would call it for ever. So
+rules are read from top to bottom as the turn goes on. A rule for the result of a tool does not fit its error:
+an agent whose tool is broken fails the run, and does not go on as if nothing had happened.
 
-A tool that is not offered, or arguments that do not fit it, are a mistake of the file, or an agent that has
-changed: they fail the run, unless the rule says that the model is to be wrong.
+A call of a tool that is not offered, or with arguments that do not fit it, means that the file is wrong or
+the agent has changed: it fails the run, unless the rule says that the model is meant to be wrong.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ GENERATE: Final = "generate"
 
 
 def model_class(cls: type[Agent], script: MockScript) -> type[Agent]:
-    """Make the class of a mock that is a model, for one run. `cls` is a model that it stands for."""
+    """Make the class of a mock that is a model, for one run. `cls` is the model's class that it replaces."""
 
     async def respond(request: DoubleRequest) -> Any:
         answer = _ModelAnswer(script, request)
@@ -95,7 +95,7 @@ def model_request(asked: Mapping[str, Any], sender: str, trace: int | None = Non
 
 
 def shown_request(request: Request) -> dict[str, Any]:
-    """Return what a failure shows of a request to a model: what was said, and what has answered since."""
+    """Return the part of a request to a model that failures show: what was said, and tools' answers since."""
     shown = {"text": request.input["text"]}
     for key in ("tools", "errors"):
         if request.input[key]:
@@ -104,12 +104,12 @@ def shown_request(request: Request) -> dict[str, Any]:
 
 
 def brief_input(asked: Any) -> Any:
-    """Return what a failure shows of the input of a model."""
+    """Return the part of a model's input that failures show."""
     return shown_request(model_request(asked, USER)) if is_mapping(asked) and "messages" in asked else asked
 
 
 def tokens_in(value: Any) -> int:
-    """Return how many tokens plain data has, as an estimate: no provider has counted them."""
+    """Return an estimate of the number of tokens in plain data, as no provider has counted them."""
     return ceil(estimated_tokens(json.dumps(value, ensure_ascii=False)))
 
 
@@ -158,7 +158,7 @@ class _ModelAnswer(RuleAnswer):
         return ModelEnd(given.get("reason", reason), usage, self.script.name)
 
     def _call(self, call: ToolCall) -> ToolRequest:
-        """Return the request for a tool, and record where the agent cannot carry it out."""
+        """Return the request for a tool, and record a failure if the agent cannot carry it out."""
         offers = {tool["name"]: tool for tool in self.asked.get("tools") or ()}
         if call.unfit != "allowed":
             if call.tool not in offers:
@@ -176,12 +176,12 @@ class _ModelAnswer(RuleAnswer):
 
 
 def text_of(chunk: Any) -> str:
-    """Return a piece of an answer as text: what is no text is JSON, as in an answer that meets a schema."""
+    """Return a piece of an answer as text: as it is, or as JSON, as in an answer that meets a schema."""
     return chunk if isinstance(chunk, str) else json.dumps(chunk, ensure_ascii=False)
 
 
 def _read(arguments: Any) -> dict[str, Any] | None:
-    """Return the arguments of a call; None for what is no JSON object."""
+    """Return the arguments of a call; None if they are not a JSON object."""
     if not isinstance(arguments, str):
         return dict(arguments)
     try:

@@ -56,7 +56,7 @@ class Exchange:
 
     @property
     def counts(self) -> bool:
-        """True if a replay must get it again; a request without effects may never have begun."""
+        """Whether a replay must get it again; without an answer or effects, it may never have begun."""
         return self.verb not in LISTENING and (self.ended is not None or bool(self.effects))
 
 
@@ -250,7 +250,7 @@ class Recordings:
     def of(
         self, replays: Mapping[str, Replay], mistakes: list[Mistake], real: Mapping[str, type]
     ) -> dict[str, Recording]:
-        """Return the recordings by the names of replays; `mistakes` grows. `real` are what they stand for."""
+        """Return the recordings by the names of replays; `mistakes` grows. `real` has replaced classes."""
         found: dict[str, Recording] = {}
         for name, entry in replays.items():
             path: DataPath = ("agents", name)

@@ -1,8 +1,8 @@
 """Replays: agents that answer as one did in a recorded message log.
 
-A request is answered by the first recorded one, not used yet, of the same verb, affordance and input, after
-the same time. One that is not in the recording fails for its caller, and the run with it; so do recorded
-requests that are not made, unless the file says otherwise. The replay sends nothing to a real agent.
+A request is answered as the first unused recorded one with the same verb, affordance and input was, after the
+same time. A request that is not in the recording fails for its caller, and fails the run. A recorded request
+that is not made fails the run too, unless the file says otherwise. The replay sends nothing to a real agent.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _DIED: Final = re.compile(r"agent .* died \((.*)\), request had begun", re.DOTAL
 def contract_of(name: str, entry: Replay, recording: Recording) -> type[Agent]:
     """Make the class of a replay without `use`: with everything named in any of the recorded runs.
 
-    Raises TypeError where two of them have one name; LookupError when the agent is in none.
+    Raises TypeError if two affordances share a name; LookupError if the agent is in none of the runs.
     """
     recorded_agents: list[RecordedAgent] = []
     missing: LookupError | None = None
@@ -91,8 +91,8 @@ def _recorded_class(name: str, recorded_agents: Sequence[RecordedAgent]) -> type
 class ReplayScript:
     """State of one replay in one run, over all its incarnations.
 
-    `place` locates data in the file; `paths` are those of agents in the tree, by name. `file` is what can be
-    recorded anew, None where no class is known that could.
+    `place` locates data in the file; `paths` has the tree paths of agents, by name. `file` is the file whose
+    replays can be recorded anew; None if no class is known for the real agent.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class ReplayScript:
     def match(
         self, verb: str, name: str, shown: Any, sender: str, *, allow_missing: bool = False
     ) -> Exchange:
-        """Return the first recorded exchange, not used yet, of an input. Raises ActionFailed without one."""
+        """Return the first unused recorded exchange for an input. Raises ActionFailed if there is none."""
         same = self._recorded(verb, name)
         for exchange in same:
             if exchange.line not in self._used and fits(exchange.input, shown, allow_missing=allow_missing):
@@ -145,12 +145,12 @@ class ReplayScript:
         raise ActionFailed(f"{verb} {name} is not in the recording of {self.name}")
 
     def fits(self, request: Request) -> bool:
-        """Return whether a request is recorded, and has not been made yet."""
+        """Return whether an unused recorded request is like this one."""
         unused = (e for e in self._recorded("invoke", request.action) if e.line not in self._used)
         return any(fits(exchange.input, request.input, allow_missing=True) for exchange in unused)
 
     def refuse(self, request: Request) -> None:
-        """Take note of a request that nothing of the recording is for."""
+        """Take note of a request for an action that the recording does not have."""
         self._miss(f"invoke {request.action}", [], request.input, request.sender)
 
     def _recorded(self, verb: str, name: str) -> list[Exchange]:
@@ -177,7 +177,7 @@ class ReplayScript:
         self._failures.append(self._more(expected, saw))
 
     def _nearest(self, near: Exchange, shown: Any) -> str:
-        """Return the nearest recorded request as text: as a whole, or by what differs where it is long."""
+        """Return the nearest recorded request as text: all of it, or if it is long, what differs."""
         used = ", which has been used" if near.line in self._used else ""
         if is_shown_whole(near.input) and is_shown_whole(shown):
             return f"the nearest is {show(near.input)} ({self._line(near)}){used}"
@@ -187,7 +187,7 @@ class ReplayScript:
         return f"{self._recording.name}:{exchange.line}"
 
     def in_one_step(self, action: str) -> bool:
-        """Return whether every recorded answer of an action came at once, as those of a turn do."""
+        """Return whether every recorded answer of an action came at once, as answers of one turn do."""
         return all(
             e.ended == 0.0 and (e.error or "ActionFailed").startswith(("ActionFailed", "AgentDied"))
             for e in self.recorded.exchanges
@@ -205,7 +205,7 @@ class ReplayScript:
             raise op.wrong_result(error) from None
 
     def failures(self, *, complete: bool) -> list[Failure]:
-        """Return the failures; those of unused requests only where the story came to its end."""
+        """Return the failures; unused requests count only if the story reached its end."""
         found = list(self._failures)
         if self._missed > SHOWN:
             found.append(self._more("nothing but what was recorded", f"{self._missed - SHOWN} more misses"))
@@ -230,13 +230,13 @@ class ReplayScript:
 
 
 class ReplayManner:
-    """The parts of a replay that depend on the protocol that it speaks; here those of agents."""
+    """The parts of a replay that depend on the protocol that it speaks; this base class is for agents."""
 
     def found(self, request: DoubleRequest, exchange: Exchange) -> None:
         """Take note of the exchange that answers a request."""
 
     def emitted(self, agent: Any, name: str, data: Any) -> None:
-        """Take note of an event that the replay has emitted: its subscribers have it."""
+        """Take note of an event that the replay has emitted, and its subscribers have got."""
 
 
 NEAR: Final = ReplayManner()
@@ -397,7 +397,7 @@ class _Answer:
 
 
 def error_of(exchange: Exchange) -> Exception:
-    """Make the recorded error again; the death of the agent is the exception that it died of."""
+    """Make the recorded error again; for AgentDied, the exception that the agent died of."""
     name, _, message = str(exchange.error).partition(": ")
     if name == "AgentDied":
         found = _DIED.fullmatch(message)

@@ -27,9 +27,9 @@ _RESULTS: Final = re.compile(r"\$\.(tools|errors)\b")
 class Request:
     """A request as rules see it. `sender` is the path of the asking agent, `user` if none asks.
 
-    Of a request to a model, `searched` is where `contains` looks, and `latest` are the tools that have
-    answered since the model has spoken, each with its error, which is empty for a result. `trace` is the
-    number of the message that it all began with.
+    For a model, `searched` is where `contains` looks, and `latest` has the tools that have answered since the
+    model last spoke, each with its error ("" for a result). `trace` is the number of the message that began
+    the request's trace.
     """
 
     action: str
@@ -41,9 +41,9 @@ class Request:
 
 
 def misfits(when: When, request: Request, paths: Mapping[str, str]) -> list[str]:
-    """Return what keeps a request from fitting; nothing if it fits.
+    """Return the reasons why a request does not fit; none if it fits.
 
-    `paths` are those of agents and populations in the tree, by the names that the file has for them.
+    `paths` has the tree paths of agents and populations, by their names in the file.
     """
     found: list[str] = []
     if when.action is not None and when.action != request.action:
@@ -69,7 +69,7 @@ def tools_after(when: When) -> tuple[str, ...]:
 
 
 def _misfits_of_turn(when: When, latest: Mapping[str, str]) -> list[str]:
-    """Return what keeps a request to a model from fitting, by who has spoken last."""
+    """Return the reasons why a request to a model does not fit, by who has spoken last."""
     is_after_tools = when.after is not UNSET or any(_RESULTS.match(path) for path in when.match)
     if not is_after_tools:
         if not latest:
@@ -88,13 +88,13 @@ def _misfits_of_turn(when: When, latest: Mapping[str, str]) -> list[str]:
 
 
 def is_from(sender: str, name: str, paths: Mapping[str, str]) -> bool:
-    """Return whether a sender is the agent of that name, one of that population, or a child of either."""
+    """Return whether a sender is the agent with a name, one of the population with it, or below either."""
     path = paths.get(name, name)
     return sender == path or (name != USER and sender.startswith(f"{path}/"))
 
 
 def named_sender(sender: str, paths: Mapping[str, str]) -> str:
-    """Return the name that the file has for a sender; what that has started, as a turn, stands behind it."""
+    """Return a sender's name in the file, followed by the rest of the path if it is a child of that agent."""
     known = [(path, name) for name, path in paths.items() if is_from(sender, name, paths)]
     if not known:
         return sender
@@ -103,7 +103,7 @@ def named_sender(sender: str, paths: Mapping[str, str]) -> str:
 
 
 def has_text(value: object, text: str) -> bool:
-    """Return whether a text stands somewhere in plain data; names of members do not count."""
+    """Return whether a text occurs anywhere in plain data; names of members do not count."""
     if isinstance(value, str):
         return text in value
     return any(has_text(part, text) for _, part in inside(value))
@@ -133,7 +133,7 @@ def nearest(
 
 
 def _conditions(when: When, request: Request) -> int:
-    """Return how many conditions a rule has, beside its action."""
+    """Return how many conditions a rule has, apart from its action."""
     given = [when.from_ is not None, when.contains is not None, when.equals is not UNSET]
     turn = 0 if request.latest is None or when.any is True else max(1, len(tools_after(when)))
     return sum(given) + turn + len(_verdicts(when, request))

@@ -1,9 +1,9 @@
 """Mocks and replays on the hub of a file: strangers that answer messages by rules, or as they once did.
 
-A message is a request of the action that is its type, which the mock posts to itself: so it waits in a
-mailbox, is in the log, and is answered by its rule as any other mock's. Without an action a rule is for
-questions. What is not for it, a broadcast that no rule fits, is passed over; else a hub full of others would
-need rules for all that they say.
+A message is a request for the action named by its type, and the mock posts it to itself: so it waits in a
+mailbox, is in the log, and is answered by a rule, as with any other mock. A rule without an action is for
+questions. A broadcast that no rule fits is ignored; otherwise a mock on a busy hub would need rules for
+everything that others say.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def _on_hub(made: Any, script: MockScript | ReplayScript) -> type[Agent]:
 class HubRequest(AgentRequest):
     """A message on the hub as a request.
 
-    `asker` is the name of its sender there, `reply` the type of the message that answers, which its rule
-    sets.
+    `asker` is its sender's name on the hub, `reply` the type of the answering message, which the rule or the
+    recording sets.
     """
 
     __slots__ = ("asker", "reply")
@@ -90,7 +90,7 @@ class HubRequest(AgentRequest):
 
 
 class HubManner(Manner):
-    """The manner of a mock on a hub; see `Manner`. `paths` are those of agents in the tree."""
+    """The manner of a mock on a hub; see `Manner`. `paths` has the tree paths of agents, by name."""
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         self._paths = paths
@@ -103,7 +103,7 @@ class HubManner(Manner):
         return self._paths.get(asker.asker, asker.asker)
 
     def take(self, request: DoubleRequest, rule: Rule) -> None:
-        """Note by which type of message a request is answered."""
+        """Note the type of the message that answers a request."""
         asker = _asker_of(request)
         if asker is not None and rule.type is not UNSET:
             asker.reply = rule.type
@@ -118,7 +118,7 @@ class HubReplayManner(ReplayManner):
     """The manner of a replay on a hub; see `ReplayManner`."""
 
     def found(self, request: DoubleRequest, exchange: Exchange) -> None:
-        """Note by which type of message a request was answered."""
+        """Note the type of the message that answered a request."""
         asker = _asker_of(request)
         if asker is not None:
             asker.reply = exchange.type
@@ -134,7 +134,7 @@ def _asker_of(request: DoubleRequest) -> HubRequest | None:
 
 
 class _Stranger:
-    """One mock or replay on the hub; the tracker of the requests that messages are."""
+    """One mock or replay on the hub, and the tracker of the requests that it makes from messages."""
 
     def __init__(self, agent: Any, script: MockScript | ReplayScript, relay: Relay) -> None:
         self.rt: Runtime = agent._slot.rt
@@ -152,14 +152,14 @@ class _Stranger:
         return error
 
     async def run(self) -> None:
-        """Answer messages. Raise ConnectFailed when the hub takes the mock no more."""
+        """Answer messages. Raise ConnectFailed when the hub no longer accepts the mock."""
         async for heard in self._relay:
             if isinstance(heard, RelayMessage) and heard.sender != self._relay.id:
                 with carried(heard):
                     self._take(heard)
 
     def _take(self, message: RelayMessage) -> None:
-        """Post a message as a request, at once, so that messages are begun in their order."""
+        """Post a message as a request, at once, so that messages begin in the order in which they came."""
         sender, script = message.sender, self._script
         asked = Request(message.type, message.payload, script.paths.get(sender, sender))
         if (message.is_broadcast or message.type in PASSED_OVER) and not script.fits(asked):

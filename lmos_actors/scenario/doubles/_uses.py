@@ -1,4 +1,4 @@
-"""Uses of rules and recordings that can be given back, where an answer did not come to its end."""
+"""Uses of rules and recordings, which can be given back if an answer did not reach its end."""
 
 from __future__ import annotations
 

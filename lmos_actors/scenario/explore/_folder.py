@@ -169,7 +169,7 @@ def _run_of(line: dict[str, Any]) -> Explored:
 
 
 def free_name(file: Path) -> str:
-    """Return an unused name beside a file for a find, without an ending: `election.found-1`."""
+    """Return an unused name for a find, beside its file and without an ending: `election.found-1`."""
     number = 1
     while any(
         file.with_name(f"{file.stem}.found-{number}{ending}").exists() for ending in (".yaml", ".jsonl")

@@ -163,7 +163,7 @@ def without_drawn(data: Data) -> Data:
 
 
 def _tidy(data: Data) -> Data:
-    """Return a file without empty blocks of steps, and with the steps of one-branch or one-round blocks."""
+    """Return a file without empty blocks of steps; one-branch and one-round blocks become their steps."""
     if data.get("timeline") == []:
         del data["timeline"]
     if "steps" in data:

@@ -122,7 +122,7 @@ class Search:
         return self.states_with(())
 
     def states_with(self, outcomes: Sequence[Outcome]) -> int:
-        """Return that number including some runs of the present batch, which later draws do not know yet."""
+        """Return `states` with some outcomes of the present batch added, which no draw depends on yet."""
         reached = (state for outcome in outcomes if not outcome.void for state in outcome.states)
         new = dict.fromkeys(state for state in reached if state not in self._hits)
         values = self._values + Counter(state >> 16 for state in new)

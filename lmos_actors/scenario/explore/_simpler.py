@@ -301,7 +301,7 @@ def shorter_runs(data: Data) -> Iterator[Data]:
 
 
 def _earlier(data: Data, by: int) -> Iterator[Data]:
-    """Yield a file whose faults come earlier by `by`, if they stay after the begin."""
+    """Yield a file whose faults come earlier by `by`, if they stay after the start."""
     times = {(*path, "at"): microseconds(entry.get("at")) - by for path, entry in places_of_faults(data)}
     if times and min(times.values()) >= 0:
         yield _with_times(data, times)

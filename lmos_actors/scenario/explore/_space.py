@@ -61,7 +61,7 @@ _RATES: Final = NumberRange(min=0.5, max=2.0)
 
 @attrs.frozen(kw_only=True)
 class ScheduledFault:
-    """A fault of a schedule: its begin, its duration, and its other keys as in a file.
+    """A fault of a schedule: its start, its duration, and its other keys as in a file.
 
     `permit` is the number of its permit. Times are in microseconds. `duration` is None for a fault without
     one, else between `shortest` and `longest`.
@@ -376,7 +376,7 @@ class _Names:
         self.nodes = NodeNames(cell)
 
     def agents_of(self, given: tuple[str, ...] | None, *, slow: bool) -> Iterator[str]:
-        """Yield the agents of names, or all, each once; with `slow`, only those with a service time."""
+        """Yield the agents that names stand for, or all, each once; `slow`: only with a service time."""
         names = (*self._cell.system.paths, *self._counts) if given is None else given
         chosen = [name for name in names if not slow or self._timed.get(name.partition("/")[0], True)]
         yield from dict.fromkeys(agent for name in chosen for agent in self._single(name))

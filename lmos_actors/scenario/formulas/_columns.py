@@ -1,10 +1,10 @@
-"""A formula computed for all agents of a population at once, as every sample has it done.
+"""Computation of a formula for all agents of a population at once, as every sample needs it.
 
-Looked up for one agent after another, the names of a formula cost some twenty calls each, and a population
-of 100,000 is sampled for minutes. Here a name is read from all agents by a few calls, and the formula
-computed once for each different row of values. That gives what a look at each agent gives, or nothing at
-all: where a value is not plain, a name has none, or the formula cannot be computed for one of them, the
-caller looks at them one by one and finds out which it is.
+Looked up agent by agent, each name of a formula costs some twenty calls, and sampling a population of 100,000
+takes minutes. Here a few calls read a name from all agents, and the formula is computed once for each
+different row of values. The result is what a look at each agent would give, or nothing at all: if a value is
+not plain, a name has no value, or the formula cannot be computed for some agent, the caller looks at the
+agents one by one and finds out which it is.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _CONFUSED: Final = frozenset({bool, int})
 
 
 class Columns:
-    """Computes formulas for many slots. `fields` returns attribute and secrecy of the fields of a class.
+    """Computes formulas for many slots. `fields` returns the attribute and secrecy of each field of a class.
 
-    `delivered` are the counts by path, `extra` returns the names that are of no agent.
+    `delivered` has the counts by path, `extra` returns the value of a name that belongs to no agent.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Columns:
 
     @contextmanager
     def sample(self) -> Generator[None]:
-        """Read agents once for all formulas, as long as the block is open: nothing may change meanwhile."""
+        """Read the agents only once for all formulas in the block, during which nothing may change."""
         self._in_sample = True
         try:
             yield
@@ -57,7 +57,7 @@ class Columns:
             self._kept.clear()
 
     def with_agents(self, slots: Sequence[Any]) -> Sequence[Any]:
-        """Return those of the slots that have their agents."""
+        """Return the slots that have an agent."""
         return self._once(slots, _with_agents)
 
     def _once(self, slots: Sequence[Any], make: Callable[[Sequence[Any]], Sequence[Any]]) -> Sequence[Any]:
@@ -69,9 +69,9 @@ class Columns:
         return found[1]
 
     def values(self, formula: Formula, slots: Sequence[Any]) -> list[Any] | None:
-        """Return the values of a formula, one for each of these slots, which all have their agents.
+        """Return the values of a formula, one for each of these slots, which all have agents.
 
-        None: it takes a look at each.
+        None: each agent has to be looked at alone.
         """
         rows: dict[str, list[Any]] = {}
         others: dict[str, Any] = {}
@@ -87,7 +87,7 @@ class Columns:
             return None
 
     def _column(self, name: str, slots: Sequence[Any]) -> list[Any] | None:
-        """Return the values of a name; None for one that is of no agent. Raises LookupError."""
+        """Return the values of a name; None for a name that belongs to no agent. Raises LookupError."""
         if name.startswith("state."):
             agents = self._once(slots, _agents_of)
             fields = {self._fields(cls)[name[6:]] for cls in set(map(type, agents))}
@@ -125,7 +125,7 @@ def _agents_of(slots: Sequence[Any]) -> Sequence[Any]:
 def _computed(
     formula: Formula, columns: Mapping[str, list[Any]], others: dict[str, Any], count: int
 ) -> list[Any]:
-    """Compute a formula for each row. Raises TypeError for a value that is not plain, FormulaFailed."""
+    """Compute a formula for each row. Raises FormulaFailed, and TypeError for a value that is not plain."""
     if not columns:
         return [formula.value(others.__getitem__)] * count
     exact = False not in [_is_exact(column) for column in columns.values()]
@@ -146,7 +146,10 @@ def _computed(
 
 
 def _is_exact(column: list[Any]) -> bool:
-    """Return whether equal values of a column are the same. Raises TypeError for one that is not plain."""
+    """Return whether equal values of a column are interchangeable, unlike 1 and true.
+
+    Raises TypeError for a value that is not plain.
+    """
     kinds = set(map(type, column))
     if not kinds <= PLAIN or not all(map(math.isfinite, [one for one in column if type(one) is float])):
         raise TypeError

@@ -1,7 +1,7 @@
-"""Evaluation of formulas: simpleeval walks the tree, with operators and functions that take plain data alone.
+"""Evaluation of formulas: simpleeval walks the tree, with operators and functions that take only plain data.
 
 The tree comes from `_text.py`, which has refused every node and operator that is not evaluated here, and has
-put a dotted name such as `state.questions` into one `ast.Name`. Values are as JSON sees them: true is no
+put a dotted name such as `state.questions` into one `ast.Name`. Values are as JSON sees them: true is not a
 number, 1 equals 1.0. Operands that do not fit together raise FormulaFailed. No operation makes a value that
 is longer than its operands, so no formula takes long.
 """
@@ -88,7 +88,7 @@ class _Evaluator(_Base):  # type: ignore[misc]
         }
 
     def _check_disallowed_items(self, item: Any) -> None:
-        """Names stand for plain data, in which there is nothing to be called."""
+        """Do nothing: names stand for plain data, which has nothing that could be called."""
 
     def _name(self, node: ast.Name) -> Any:
         return self.look(node.id)

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class Formula:
-    """A formula that has been read. `names` are those it uses, each once, in the order of the text."""
+    """A formula that has been read. `names` has the names it uses, each once, in the order of the text."""
 
     text: str
     names: tuple[str, ...]
     _compute: Callable[[Look], Any] = attrs.field(repr=False)
 
     def value(self, look: Look) -> Any:
-        """Compute it. Raises FormulaFailed, and the LookupError of a name that has no value."""
+        """Compute the formula. Raises FormulaFailed, and the LookupError of a name that has no value."""
         return self._compute(look)
 
     def truth(self, look: Look) -> bool:
-        """Compute it as a condition. Raises as `value` does, and FormulaFailed for what is no truth value."""
+        """Compute the formula as a condition. Raises as `value` does, and FormulaFailed for other values."""
         value = self._compute(look)
         if value is True or value is False:
             return value
@@ -47,14 +47,14 @@ def _describe(name: str, look: Look) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return what an error has to say: a LookupError would put its text in quotes."""
+    """Return the text of an error, which `str` would put in quotes for a LookupError."""
     return str(error.args[0]) if error.args else "missing"
 
 
 def compile_formula(text: str, known: Known, *, condition: bool = False) -> Formula:
     """Read a formula and resolve its names. Raises FormulaProblem.
 
-    With `condition` it has to speak of something and must not be a number by its very form.
+    With `condition`, it must use at least one name, and its form must not show that it is a number.
     """
     tree, names = read_formula(text, known, condition=condition)
     return Formula(text, names, computing(text, tree))

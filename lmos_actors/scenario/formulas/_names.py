@@ -1,9 +1,9 @@
 """Names in formulas: the known ones, for validation; and their values during a run.
 
-`state.FIELD` has the names of `state:`, `mailbox.*` and the counters are of one agent, `delivered` counts
-the messages that have come to it, `network.*` what the network has done so far, `series.NAME` is the last
-value measured, a check that comes true at an instant is true from then on, and `CHECK.time` is that instant
-in seconds.
+`state.FIELD` uses the names of `state:`. `mailbox.*` and the counters belong to one agent; `delivered` counts
+the messages that have reached it. `network.*` counts what the network has done so far, and `series.NAME` is
+the last value measured. A check that comes true at an instant is true from then on, and `CHECK.time` is that
+instant in seconds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NEEDS_OF: Final = 'is of an agent: say which with "of"'
 
 
 def of_agents(names: Iterable[str]) -> bool:
-    """Return whether some of these names are of one agent each."""
+    """Return whether any of these names belongs to a single agent."""
     alone = ("delivered", "restarts")
     return any(name in alone or name.startswith(("state.", "mailbox.")) for name in names)
 
@@ -66,9 +66,9 @@ def known_names(
 ) -> Known:
     """Return the names that a formula may use, for `compile_formula`.
 
-    `classes` are those of the agents that it speaks of, or might if it said `of`; of the fields those are
-    known that all of them have. `checks` are the names of the checks that come true at an instant. `network`:
-    the file has one.
+    `classes` has the classes of the agents that the formula is about, or could be about if `of` named them; a
+    field is known if all of them have it. `checks` has the names of the checks that come true at an instant.
+    `network`: the file has a network.
     """
     known: dict[str, str | None] = {}
     fields = [fields_known(cls) for cls in classes]
@@ -94,8 +94,8 @@ def known_names(
 class AgentValues:
     """Looks up the values of names for one agent at a time, which `at` selects.
 
-    `extra` returns the other names, of series and checks; `delivered` the counts by path. With `columns`, all
-    agents of a population may be looked at at once.
+    `extra` returns the values of the other names (series and checks), `delivered` has the counts by path.
+    With `columns`, all agents of a population can be read at once.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class AgentValues:
     def of_all(
         self, formula: Formula, slots: Sequence[Any], *, state: bool
     ) -> tuple[Sequence[Any], list[Any]] | None:
-        """Return the slots where agents are, and the value of a formula for each; without `state` all slots.
+        """Return the slots that have agents (without `state` all slots), and a formula's value for each.
 
         None: they have to be looked at one by one.
         """
@@ -164,7 +164,7 @@ class AgentValues:
 
 
 class CheckedNames(Mapping[str, None]):
-    """The names of a formula that has been checked when its file was read: all of the right form."""
+    """The names for a formula that was checked when its file was read: any of the right form is known."""
 
     _OF_AGENT = re.compile(rf"state\.[^.]+|mailbox\.({'|'.join(COUNTERS)})|delivered|restarts")
 

@@ -1,4 +1,4 @@
-"""The text of a formula, read: a tree in which every node is of a short list and every name is known."""
+"""Reading of a formula's text: the result is a tree of a few kinds of nodes, in which every name is known."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SLIPS: Final = (
 
 
 class FormulaProblem(ValueError):
-    """A formula that cannot be used. `start` and `end` are where in its text, counted in characters."""
+    """A formula that cannot be used. `start` and `end` tell where in its text, in characters."""
 
     def __init__(self, message: str, start: int, end: int) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class FormulaProblem(ValueError):
 
 
 def read_formula(text: str, known: Known, *, condition: bool) -> tuple[ast.expr, tuple[str, ...]]:
-    """Return the tree of a formula, each dotted name one `ast.Name`, and the names. Raises FormulaProblem."""
+    """Return a formula's tree, each dotted name as one `ast.Name`, and its names. Raises FormulaProblem."""
     reader = _Reader(text, known)
     tree = reader.read()
     if condition:
@@ -135,7 +135,7 @@ class _Reader:
         return FormulaProblem(message, self._offset(node.lineno, node.col_offset), end)
 
     def _offset(self, line: int, column: int) -> int:
-        """Turn a place of the parser's, in bytes, the bracket counted, into one in the text."""
+        """Convert a place of the parser, in bytes and after the added bracket, to an index in the text."""
         before = sum(len(above) + 1 for above in self._lines[: line - 1])
         here = self._lines[line - 1].encode()[:column].decode()
         return min(max(before + len(here) - 1, 0), len(self.text))
@@ -259,7 +259,7 @@ class _Reader:
 
 
 def _dotted(node: ast.expr) -> str | None:
-    """Return `a.b` and `a["b"]` as a dotted name, None for anything else; of what has a dot itself too."""
+    """Return `a.b` or `a["b"]` as a dotted name; None for anything else, and if a part itself has a dot."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

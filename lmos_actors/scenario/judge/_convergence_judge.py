@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ConvergesJudge(Judge):
-    """Judges `converges`: at every sample since the begin or the end of a fault, and at the end of the run.
+    """Judges `converges`: at every sample since the run began or a fault ended, and at the end of the run.
 
     Agents that do not run at that instant are left out; at least two have to run.
     """

@@ -33,7 +33,7 @@ class FieldDifference:
 class Divergence:
     """Result of comparing the records of two runs.
 
-    `common` counts the equal records at their begin, `before` has the last of these. `first` and `second`
+    `common` counts the equal records at their start, `before` has the last of these. `first` and `second`
     have the next records of each run, none if its log has ended. If both are empty, the runs are equal.
     """
 

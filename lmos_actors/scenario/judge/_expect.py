@@ -151,7 +151,7 @@ def fill_expect(expect: Expect, saved: Mapping[str, Any]) -> Expect:
 
 
 def waits_to_the_end(expect: Expect) -> bool:
-    """Return whether a step, as it counts or expects nothing, can be judged only when its time is over."""
+    """Return whether a step can be judged only when its time is over: it counts, or expects no value."""
     return expect.times is not UNSET or expect.sequence == ()
 
 

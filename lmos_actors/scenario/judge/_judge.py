@@ -41,7 +41,7 @@ Slot: TypeAlias = Any
 
 
 class View(Protocol):
-    """View of a run for judges. Names are those of the file: of an agent, of a population, or `*`."""
+    """A run as its judges see it. A name is one from the file, of an agent or a population, or `*`."""
 
     @property
     def fields(self) -> Callable[[Any], Mapping[str, tuple[str, bool]]] | None:
@@ -221,10 +221,10 @@ class Judge(ABC):
         """Judge the state at a sample."""
 
     def node_ends(self, slots: Collection[Slot] | None = None) -> None:  # noqa: B027
-        """Note the counts of the node, or of these agents of it, just before it or they are killed."""
+        """Note the counts of the node, or only of these agents on it, just before they are killed."""
 
     def agents_are_back(self, slots: Collection[Slot]) -> None:  # noqa: B027
-        """Note that agents which were killed with their node of the network have begun again."""
+        """Note that agents that were killed with their node of the network have begun again."""
 
     def judge_final_state(self, now: float) -> None:  # noqa: B027
         """Judge the state once more, before the agents are stopped."""

@@ -165,13 +165,13 @@ class Judges:
                 judge.sample(now)
 
     def node_ends(self, slots: Collection[Slot] | None = None) -> None:
-        """Note the counts of the node, or of these agents of it, just before it or they are killed."""
+        """Note the counts of the node, or only of these agents on it, just before they are killed."""
         for judge in self._judges:
             judge.node_ends(slots)
         self._directory.forget()
 
     def agents_are_back(self, slots: Collection[Slot]) -> None:
-        """Note that agents have begun again that were killed with their node of the network."""
+        """Note that agents that were killed with their node of the network have begun again."""
         for judge in self._judges:
             judge.agents_are_back(slots)
         self._directory.forget()

@@ -3,7 +3,7 @@
 An operation takes effect at one instant between its call and its answer. A history is linearizable if its
 operations can be put in an order in which an operation that was over when another began comes first, and each
 read returns the value written last. The search is that of Wing and Gong, with Lowe's memory of what has been
-tried: it goes through the history from its begin, puts next any operation that began before any unordered one
+tried: it goes through the history from its start, puts next any operation that began before any unordered one
 was over, and never looks twice at the same set of ordered operations with the same value.
 
 What keeps the search narrow:
@@ -104,7 +104,7 @@ def linearize(history: Iterable[Operation], initial: str, most: int = MOST_LOOKE
 def _settled(
     operations: Sequence[Operation], first: int, ordered: int, value: str
 ) -> tuple[int, int, list[int]] | None:
-    """Order all operations that change nothing; return the writes that can be next, None if all is in order.
+    """Order all operations that change nothing; return the writes that can be next, None if all are ordered.
 
     `first` is the first operation that is not in order yet; bit n of `ordered` stands for the one n places
     after it. The writes are sorted by their ends, the earliest last.
@@ -227,7 +227,7 @@ def _two_values(
 
 
 def _extremes(group: Sequence[Operation]) -> list[Operation]:
-    """Return the write of a value, and of all its operations the first to be over and the last to begin."""
+    """Return the write of a value, and the first to be over and the last to begin of all its operations."""
     chosen = [each for each in group if each.writes]
     chosen += [min(group, key=lambda each: each.end), max(group, key=lambda each: each.call)]
     return list({each.call: each for each in chosen}.values())

@@ -61,7 +61,7 @@ class ModelRequestMade:
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """Input and output tokens; estimated if the answer broke off after its begin."""
+        """Input and output tokens; estimated if the answer broke off after it had begun."""
         if self.usage is not None:
             return self.usage
         if not self.characters:

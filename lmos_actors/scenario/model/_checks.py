@@ -144,7 +144,7 @@ class Converges(Check, frozen=True, kw_only=True, tag="converges"):
     """All agents of a population reach the same value within a time after a fault has ended.
 
     The values are compared at every sample and at the end, among the agents that run: at least two. `field`
-    is a field of the state: `state.version`. `after` is `ID.healed` of a fault; default: the run's begin.
+    is a field of the state: `state.version`. `after` is `ID.healed` of a fault; default: the run's start.
     """
 
     of: Name

@@ -72,7 +72,7 @@ class Report(Closed, frozen=True, kw_only=True):
 class File(Closed, frozen=True, kw_only=True):
     """The keys that both kinds of file have.
 
-    `system` is a deployment file; its agents, tree and groups are used instead of own ones.
+    `system` is a deployment file; its agents, tree and groups take the place of the file's own.
     """
 
     name: Name

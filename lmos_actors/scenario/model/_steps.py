@@ -155,13 +155,13 @@ class Stop(Step, frozen=True, kw_only=True, tag="stop"):
 
 
 class Start(Step, frozen=True, kw_only=True, tag="start"):
-    """Start an agent again that has been stopped, or has ended."""
+    """Start an agent again after it has been stopped or has ended."""
 
     target: Name
 
 
 class Deciding(Step, frozen=True, kw_only=True):
-    """A step that waits until an agent asks people, and answers: the oldest question, or that of `key`."""
+    """A step that waits until an agent asks people, then answers its oldest question or the one of `key`."""
 
     target: Name
     key: str | None = None
@@ -210,7 +210,7 @@ class Wait(Step, frozen=True, kw_only=True, tag="wait"):
 
 
 class Repeat(Step, frozen=True, kw_only=True, tag="repeat"):
-    """Do the steps several times, one round after the other. `every` is the time from begin to begin."""
+    """Do the steps several times, one round after the other. `every` is the time from start to start."""
 
     times: Annotated[int, Meta(ge=1)]
     every: Duration | None = None
@@ -356,7 +356,7 @@ def is_answered(step: Saying) -> bool:
 
 
 class DecidingAt(Timed, frozen=True, kw_only=True):
-    """An entry that answers an agent's question to people, then or later: the first, or that of `key`."""
+    """An entry that answers an agent's first question to people, or the one with `key`, then or later."""
 
     target: Name
     key: str | None = None

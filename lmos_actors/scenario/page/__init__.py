@@ -1,4 +1,4 @@
-"""The page of runs, apart from their face, as it is served only where somebody asks for it."""
+"""The page of runs, in a package of its own because it is served only on request."""
 
 from lmos_actors._late import late
 

@@ -1,8 +1,8 @@
 """The page of the runs of one command, served by a thread of this process while they go on, and after.
 
-The main thread gives orders and takes results, as without; a thread of each worker process puts what comes of
-a run on the board; the thread here serves it. They share nothing but the board, and no run waits for a viewer
-once it has begun.
+The main thread gives orders and takes results, as it does without a page; a thread for each worker process
+puts the output of a run on the board; the thread here serves the board. They share nothing but the board, and
+no run waits for a viewer once it has begun.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ END: Final = 5.0
 
 
 class RunsPage:
-    """The page of the runs of a pool, at a port; 0 is one that is free. They begin with a speed.
+    """The page of the runs of a pool, served at `port` (0: any free one). Runs begin at `speed`.
 
-    `note` is called, in any thread, with what people should know.
+    `note` is called, in any thread, with messages for people.
     """
 
     def __init__(self, pool: Pool, note: Callable[[str], None], *, port: int, speed: float | None) -> None:
@@ -78,7 +78,7 @@ class RunsPage:
             thread.join(END)
 
     def _serve(self) -> None:
-        """Serve; in a thread of its own."""
+        """Serve the page; called in a thread of its own."""
         try:
             trio.run(self._main)
         except Exception as error:
@@ -97,7 +97,7 @@ class RunsPage:
     # ---- runs
 
     def plan(self, file: str, cells: list[Cell], trials: int) -> None:
-        """Take the runs of a file that are to come."""
+        """Put the coming runs of a file on the board."""
         heads: list[RunHead] = []
         for cell in cells:
             for trial in range(1, trials + 1):
@@ -107,7 +107,7 @@ class RunsPage:
         self._board.plan(heads)
 
     def begins(self, file: str, cell: Cell, trial: int) -> PaceOrder:
-        """Take note that a run begins, and return its pace; the first waits for somebody who looks."""
+        """Note that a run begins, and return its pace; the first waits for a viewer, up to `PATIENCE`."""
         if not self._has_waited:
             self._has_waited = True
             self._note(f"the first run begins once somebody looks, in {PATIENCE:g} s at the latest")
@@ -116,11 +116,11 @@ class RunsPage:
         return _order(self._board.pace)
 
     def going(self, file: str, cell: Cell, trial: int, going: RunProgress) -> None:
-        """Take note how far a run has come."""
+        """Note how far a run has come."""
         self._board.progress(self._heads[file, cell.label, trial].id, going.done, going.total)
 
     def ended(self, file: str, cell: Cell, run: RunResult) -> None:
-        """Take note what became of a run."""
+        """Note the outcome of a run."""
         self._board.end(self._heads[file, cell.label, run.trial].id, outcome_of(run))
 
     def _take(self, lines: bytes, news: bytes) -> None:
@@ -168,7 +168,7 @@ _STATUS: Final = {True: "passed", False: "failed", None: "open"}
 
 
 def outcome_of(run: RunResult) -> Outcome:
-    """Return what became of a run, as the page shows it."""
+    """Return the outcome of a run, as the page shows it."""
     return Outcome(
         status=run.ended,
         seconds=run.real,

@@ -196,7 +196,7 @@ def _end(state: _RunState, limit: float) -> None:
 
 
 def _stuck_at(state: _RunState, where: str) -> str:
-    """Return what a run does that interrupts did not end, as text. Called in the thread of the guard."""
+    """Return a text on what a run that ignores interrupts is doing. Called in the thread of the guard."""
     if where != RUNTIME:
         return f"it hangs at {where}"
     at = 0.0 if state.clock is None else state.clock.current_time()

@@ -129,7 +129,7 @@ class DatagramPeer(NodePeer):
         return True
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Send that the caller is gone, which may get lost."""
+        """Send word that the caller is gone; it may get lost."""
         served = self._open.pop(request, None)
         if served is not None:
             self._go(served, HEAD, partial(self._withdraw_there, served))
@@ -156,7 +156,7 @@ class DatagramPeer(NodePeer):
             request.fail(as_near_error(error, path, path, request.seconds))
 
     def report(self, served: Served, status: str, progress: Any, question: Any = UNSET) -> None:
-        """Send nothing: nobody can see how a run stands."""
+        """Send nothing: nobody can see the state of a run."""
 
     def unavailable(self, path: str) -> AgentUnavailable:
         """Return the error for a request that cannot be sent now: there is none."""
@@ -180,7 +180,7 @@ class DatagramPeer(NodePeer):
         return iter(())
 
     def holds_up(self, far: RemoteThing) -> bool:
-        """Return False: no message stands in line."""
+        """Return False: no message waits in line."""
         return False
 
     async def query(self, request: PendingRequest) -> RunStatus | None:

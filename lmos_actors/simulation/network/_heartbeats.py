@@ -48,11 +48,11 @@ class Heartbeats:
 
     @property
     def takes(self) -> float:
-        """The seconds that the way back takes, by the last handshake."""
+        """The seconds that the way back takes, as measured by the last handshake."""
         return max(self.since[0] - self.since[1], 2 * SLACK)
 
     def ping(self, end: int) -> float:
-        """Return when an end pings if it hears nothing more: at its second look from then on."""
+        """Return when an end pings if it hears nothing more: at its second look after the last sign."""
         looks = math.ceil((self.heard[end] - self.since[end] - SLACK) / BEAT)
         return self.since[end] + (looks + 1) * BEAT
 

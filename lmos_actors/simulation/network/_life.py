@@ -1,7 +1,7 @@
 """One connection that keeps order: what it carries, and how long each of its ends hears from the other.
 
 Index 0 is the end that connected, index 1 the end that serves. Each end may give up before the other: then it
-is gone, and the other end learns it when word of it arrives, which a cut holds up too. What an end sent
+is gone, and the other end learns of it when word arrives, which a cut holds up too. What an end sent
 before it was gone still arrives.
 """
 
@@ -230,7 +230,7 @@ class Life:
     # ---- the end
 
     def leave(self, end: int) -> None:
-        """End one end of the connection; the other end learns it when word of that arrives."""
+        """End one end of the connection; the other end learns of it when word arrives."""
         if self._ended[end]:
             return
         self._ended[end] = True
@@ -242,9 +242,9 @@ class Life:
         self._end(end)
 
     def half_open(self) -> bool:
-        """End the end that serves, without a word: the other end learns it when it sends something or pings.
+        """End the end that serves, without a word: the other end learns of it when it sends or pings.
 
-        Return whether both ends stood.
+        Return whether both ends were there.
         """
         if any(self._ended):
             return False

@@ -29,7 +29,7 @@ USER: Final = "user"
 
 
 class Pair(Protocol):
-    """The way from one node to another, when one of them ends; see `NodeNetwork.end_node`."""
+    """The way from one node to another, as it is used when one of them ends; see `NodeNetwork.end_node`."""
 
     def source_ended(self) -> None:
         """Note that the sending node has ended: nothing that it sent here goes on."""
@@ -40,7 +40,7 @@ class Pair(Protocol):
         ...
 
     def begin_again(self) -> None:
-        """Be as at the first use: the sender has begun again, or is the user, who waits for no start."""
+        """Begin as at the first use: the sender has begun again, or is the user, who waits for no start."""
         ...
 
 

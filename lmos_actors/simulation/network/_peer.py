@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class OnSent(Protocol):
-    """Is called with what is sent over a line."""
+    """A callback for what is sent over a line."""
 
     def __call__(
         self, line: Line, what: str, now: float, arrivals: tuple[float, ...] | None, was_held: bool, /
@@ -176,7 +176,7 @@ class NodePeer:
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Report that nothing is known: a request that has not come to its agent waits for nobody."""
+        """Report that nothing is known: a request that has not reached its agent waits for nobody."""
         then({})
 
     async def run(self) -> None:

@@ -42,7 +42,7 @@ KINDS: Final[Mapping[str, Word]] = {
 
 
 class Served(msgspec.Struct, eq=False):
-    """One request, on its way and at its agent: the message and the request of a server at once."""
+    """One request, on its way and at its agent: it is both the message and the request of a server."""
 
     target: Any  # the slot or the pool
     verb: Word
@@ -132,9 +132,9 @@ class Told(msgspec.Struct, eq=False):
 
 
 class Back(Protocol):
-    """The end of the caller: `go_back` has one of its other methods called, after the time of the line.
+    """The caller's end: `go_back` has another of its methods called once the time of the line has passed.
 
-    Messages that go back may get lost with the line.
+    A message that goes back may get lost.
     """
 
     @property

@@ -56,7 +56,7 @@ GOES_ON: Final = 60.0
 
 
 class _Alone(OneWay):
-    """A one-way message that does not wait for a seat: it comes alone, and their number is not bounded."""
+    """A one-way message that comes alone: it does not wait for a seat, so their number is unbounded."""
 
     __slots__ = ()
 
@@ -230,7 +230,7 @@ class Serving:
     # ---- answers: see `Asker` of the actors
 
     def allows(self, agent: str, verb: str) -> bool:
-        """See `Asker`: in a simulated network no node needs a right that has to be given."""
+        """See `Asker`: in a simulated network no node has to be given any rights."""
         return False
 
     def answered(self, far: Far, value: Any) -> None:
@@ -482,7 +482,7 @@ class Serving:
 
 
 def _nothing(*_: object) -> None:
-    """Do nothing: lines have no drain, and are not charged."""
+    """Do nothing: in a simulated network nothing is drained or charged."""
 
 
 def _raised(error: BaseException) -> None:

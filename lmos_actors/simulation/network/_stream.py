@@ -99,7 +99,7 @@ class StreamPeer(NodePeer):
         return Life(self.network, self.source, self.target_node, self._end, served_since)
 
     def reset(self) -> bool:
-        """End the connection at both ends, and begin to connect again. Return whether it stood."""
+        """End the connection at both ends, and begin to connect again. Return whether there was one."""
         stood = self.is_connected
         for life in (*self._left, self._life):
             life.reset()
@@ -108,7 +108,7 @@ class StreamPeer(NodePeer):
         return stood
 
     def half_open(self) -> bool:
-        """End the connection at the other end, without a word to this end. Return whether it stood."""
+        """End the connection at the other end, without a word to this end. Return whether there was one."""
         return self.is_connected and self._life.half_open()
 
     @property
@@ -136,7 +136,7 @@ class StreamPeer(NodePeer):
             life.leave(1)
 
     def begin_again(self) -> None:
-        """Be as at the first use: there at once, unless the other node is away."""
+        """Begin as at the first use: connected at once, unless the other node is away."""
         if self.is_connected:
             return
         self._stop_connecting()

@@ -1,6 +1,6 @@
 """Streams in memory whose bytes take the time of the lines between two nodes, and are held during cuts.
 
-Both ends are ends of a `MemoryStream`; only the times differ at which bytes, their end and a reset arrive.
+Both ends are ends of a `MemoryStream`; only the times at which bytes, their end and a reset arrive differ.
 Our WebSockets deal with a silent, slow or changed stream themselves: heartbeats notice a long cut, and the
 peer connects again.
 
@@ -51,7 +51,7 @@ class LineStream(MemoryStream):
     _is_dead = False
 
     def _carry(self, data: bytes | memoryview) -> None:
-        """Send bytes; over a line with a bandwidth in segments, one after the other."""
+        """Send bytes; over a line with a bandwidth, send them in segments, one after the other."""
         whole = bytes(data)
         limited = self.carrier.line(back=self.is_back).rules.bandwidth is not None
         size = LONGEST if limited and not self.carrier.is_instant else len(whole)
@@ -100,7 +100,7 @@ class LineStream(MemoryStream):
         self.other._reader.wake()
 
     def _leave(self) -> None:
-        """Do nothing: the other end learns it when it next sends something."""
+        """Do nothing: the other end learns of it when it next sends something."""
 
     def close(self) -> None:
         """Close this end at once; what was sent before can still be read."""
@@ -206,7 +206,7 @@ class LineNetwork:
         return 0.0 if newest is None or newest.is_instant else OPENING
 
     def stands(self) -> None:
-        """Note that the handshake of the newest connection is done: from now on everything takes its time."""
+        """Note that the handshake of the newest connection is done: from now on everything takes time."""
         self._is_first = False
         self._standing = next(reversed(self._carriers), None)
         self._ends = self._parts.ends[self._source]
@@ -261,14 +261,14 @@ class LineNetwork:
         self._is_first = True
 
     def half_open(self) -> bool:
-        """End the connection at the other node, without a word to this one. Return whether it stood."""
+        """End the connection at the other node, without a word to this one. Return whether there was one."""
         stream = None if self._standing is None else self._carriers.get(self._standing)
         if stream is not None:
             stream.other.vanish()
         return stream is not None
 
     def reset(self) -> bool:
-        """Reset the connection, at both ends. Return whether it stood."""
+        """Reset the connection at both ends. Return whether there was one."""
         stood = self._standing is not None
         for stream in tuple(self._carriers.values()):
             if stream is not None:

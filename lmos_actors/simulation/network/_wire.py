@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class PeersOf(Protocol):
-    """The connections of a node; see `Connections` of the node."""
+    """The connections of a node; see the node's `Connections`."""
 
     @property
     def peers(self) -> Peers: ...
@@ -168,7 +168,7 @@ class PairEnvironment:
 
 
 class NodePairPeer(Peer):
-    """The connection from one node to another. Requests before it is first made wait for that."""
+    """The connection from one node to another. Requests sent before it is first made wait for it."""
 
     def __init__(self, node: PairEnvironment, url: str, source: str, target: str) -> None:
         super().__init__(node, url, (), place=target, chance=node.lines.chance)
@@ -178,7 +178,7 @@ class NodePairPeer(Peer):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection stands; before it is first made, it counts as standing."""
+        """Whether the connection is up; before it is first made, it counts as up."""
         return self.connection is not None or self._is_to_stand
 
     @property
@@ -222,7 +222,7 @@ class NodePairPeer(Peer):
 
     @property
     def session(self) -> ConsumerSession:
-        """The session of the connection that stands."""
+        """The session of the present connection."""
         assert self.connection is not None
         return self.connection.session
 

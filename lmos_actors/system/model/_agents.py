@@ -107,7 +107,7 @@ class When(Closed, frozen=True, kw_only=True):
 
 
 class Chunk(Closed, frozen=True, kw_only=True):
-    """A part of the answer: an item of a stream; for other actions, text that comes before that of `done`."""
+    """A part of the answer: an item of a stream; for other actions, text before the text of `done`."""
 
     chunk: Any
 
@@ -307,9 +307,9 @@ class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
 class OwnProcess(Closed, frozen=True, kw_only=True, tag_field="from", tag="process"):
     """A remote agent in a process that the run starts and ends.
 
-    The process serves the class `use`, or is any `command`, whose agent is used as that class. It prints the
-    lines of `serve` with the address of `agent`, or the agent is at `url`; within `ready` seconds. `thing`
-    selects one of several agents.
+    The process serves the class `use`, or is any `command`, whose agent is used as that class. Within
+    `ready` seconds it prints the lines of `serve` with the address of `agent`, or the agent is at `url`.
+    `thing` selects one of several agents.
     """
 
     command: Annotated[tuple[Name, ...], Meta(min_length=1)] | UnsetType = UNSET

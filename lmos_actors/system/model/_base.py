@@ -113,7 +113,7 @@ class Lognormal(Closed, frozen=True, kw_only=True, tag_field="dist", tag="lognor
 class Empirical(Closed, frozen=True, kw_only=True, tag_field="dist", tag="empirical"):
     """Measured values, all equally likely.
 
-    They stand in `values` or in a `file`; once the file has been read, they are in `values`.
+    They are given in `values` or in a `file`; once the file has been read, they are in `values`.
     """
 
     values: Annotated[tuple[Amount, ...], Meta(min_length=1, max_length=MOST_VALUES)] | UnsetType = UNSET

@@ -136,7 +136,7 @@ class _Reader:
         self._sort: type | None = None
 
     def read(self, source: Source, column: str | None) -> list[Any]:
-        """Return the values as they stand in the file; none if there are mistakes."""
+        """Return the values as the file has them; none if there are mistakes."""
         found: list[Any] = []
         for start, text in self._texts(source, column):
             if len(found) == MOST_VALUES:

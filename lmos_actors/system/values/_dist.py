@@ -1,4 +1,4 @@
-"""Numbers drawn from distributions. Every draw takes the same amount of its stream, whatever its result."""
+"""Numbers drawn from distributions. A draw takes equally many numbers of its stream, whatever the result."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _lognormal(given: Lognormal) -> Callable[[RandomStream], float]:
 
 
 def number_type(schema: Mapping[str, Any]) -> Literal["number", "integer"] | None:
-    """Return the type of numbers that a data schema takes, None if none; draws for an integer are rounded."""
+    """Return the type of number that a schema takes, None if none; draws for an integer are rounded."""
     found = [schema.get("type"), *(inner.get("type") for inner in schema.get("oneOf", ()))]
     if "number" in found:
         return "number"

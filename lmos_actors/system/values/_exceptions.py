@@ -20,7 +20,7 @@ def error_names() -> tuple[str, ...]:
 
 
 def exception_class(name: str) -> type[Exception] | None:
-    """Return the built-in exception of a name, None unless a message alone can make it, as crashes need."""
+    """Return the built-in exception with a name; None unless a message suffices to make it, as in crashes."""
     found = getattr(builtins, name, None)
     if not (isinstance(found, type) and issubclass(found, Exception)):
         return None

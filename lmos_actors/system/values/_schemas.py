@@ -99,7 +99,7 @@ def is_closed(schema: Schema) -> bool:
 
 
 def misfits(value: object, schema: Schema, path: DataPath = ()) -> Iterator[Misfit]:
-    """Yield the problems of a value for a schema, such as of `equals` for an output."""
+    """Yield the ways in which a value, such as that of `equals`, breaks a schema, such as an output's."""
     if is_late(value) and not (is_mapping(value) or is_list(value)):
         return
     options = _options(schema)

@@ -146,7 +146,7 @@ class SayValidator:
             self.names.report(here, f'the hub knows no "{kind}" without the extension {more}')
 
     def check_saving(self, step: Say, path: DataPath) -> None:
-        """Check the parts of its answer that a step saves."""
+        """Check the parts of an answer that a step saves."""
         here = (*path, "save")
         for name, where in step.save.items():
             if problem := path_problem(where) or along(where, answer_to(step))[1]:

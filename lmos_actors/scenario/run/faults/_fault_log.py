@@ -1,4 +1,4 @@
-"""The form of faults in the log of a run, and as cuts of its network."""
+"""The form that faults have in the log of a run, and among the cuts of its network."""
 
 from __future__ import annotations
 

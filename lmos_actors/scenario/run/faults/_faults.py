@@ -67,7 +67,7 @@ class FaultWorld(Protocol):
 
 
 class Faults:
-    """Injects faults, ends them, and keeps those in force. `watch` gets a record of each begin and end."""
+    """Injects faults, ends them, and keeps those in force. `watch` gets a record of each start and end."""
 
     def __init__(self, watch: Instrument, entropy: Entropy) -> None:
         self.worlds: list[FaultWorld] = []

@@ -109,7 +109,7 @@ class HubLines:
         return await self._lines.listen(endpoint)
 
     def begin(self) -> None:
-        """Let connections and messages take their time from now on."""
+        """Let connections and messages take time from now on."""
         self._was_connected = True
         self._has_begun = True
         self._lines.stands()
@@ -212,7 +212,7 @@ class RunHub:
         return made
 
     def begin(self) -> None:
-        """Begin the run: from now on messages take their time over the links of the file."""
+        """Begin the run: from now on messages take time on the links of the file."""
         for line in self._lines:
             line.has_begun = line.is_own
         if not self._has_begun:

@@ -74,7 +74,7 @@ class ProcessClient:
         return remote_ref(self._peers, cls, f"{url}/ws", _id(url, path))
 
     def thing(self, path: str) -> ConsumedThing:
-        """Return the untyped view of the agent at a path, in the same way. Raises AgentUnavailable."""
+        """Return the untyped view of the agent at a path in the chosen process. Raises AgentUnavailable."""
         url = self._url_of(path)
         found = self._things.get((url, path))
         if found is None:

@@ -250,7 +250,7 @@ class Processes:
         return [each.urls[0] for _, each in members if each.state == "ready" and each.urls]
 
     def next_url(self, path: str) -> str:
-        """Return one of these URLs, in turn. Raises AgentUnavailable while no process is ready."""
+        """Return one of the URLs of `urls_of`, in turn. Raises AgentUnavailable while no process is ready."""
         urls = self.urls_of(path)
         if not urls:
             raise AgentUnavailable(path, f"no process of {self.group_at(path)} is ready")
@@ -303,7 +303,7 @@ class Processes:
         return is_moved
 
     async def settle(self) -> None:
-        """Wait until ends of processes are known that steps have noticed by the ends of connections."""
+        """Wait until the end of a process, which steps have noticed by a lost connection, is known here."""
         await trio.sleep(KNOWN)
 
     def draw(self) -> tuple[str, ...]:

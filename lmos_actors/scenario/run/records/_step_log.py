@@ -95,7 +95,7 @@ class StepChanges:
         self._open: dict[int, StepEntry] = {}
 
     def take(self, most: int) -> Iterator[tuple[int, StepEntry]]:
-        """Yield them with their numbers, at most `most` begun steps; the others follow next time."""
+        """Yield these steps with their numbers, at most `most` begun ones; the others follow next time."""
         for number, line in tuple(self._open.items()):
             if line.ok is not None:
                 del self._open[number]

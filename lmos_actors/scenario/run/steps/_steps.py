@@ -115,7 +115,7 @@ class Story(StepExecutor):
 
     @contextmanager
     def _logged(self, step: Any, path: DataPath) -> Generator[StepEntry]:
-        """Log begin and end of a step; the end of one in the background is logged by `_run_in_background`."""
+        """Log the start and the end of a step; `_run_in_background` logs the end of a background step."""
         run, text = self.run, describe(step)
         place = run.place(path)
         run.at = f"{place} {text}"
