@@ -73,7 +73,7 @@ async def _live(main: Callable[[A], Awaitable[T]], given: A, seed: int, log: Tra
 
 
 class RealClock(trio.abc.Clock):
-    """Real time in seconds since the run began: instants of a file mean what they mean on virtual time."""
+    """Real time in seconds since the run began: instants in a file mean the same as on virtual time."""
 
     def __init__(self) -> None:
         self._begin = perf_counter()

@@ -135,7 +135,7 @@ class DeadlockWatch:
     """Watches a body on virtual time: when nothing can ever happen again, the body ends with Deadlocked.
 
     `report_deadlock` is called when nothing can happen any more, for example as a clock's `on_deadlock`.
-    `describe` are functions that return what is waiting for what; `title` names the body in the report.
+    `describe` has functions that return what is waiting for what; `title` names the body in the report.
     """
 
     def __init__(self, describe: Sequence[Callable[[], str]] = (), title: str = "") -> None:

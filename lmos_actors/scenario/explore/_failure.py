@@ -24,8 +24,8 @@ def is_void(run: RunResult) -> bool:
 def failures_of(run: RunResult) -> tuple[str, ...]:
     """Return the names of all failures in a run, in order; none if it passed.
 
-    Names are equal if the same check, step or agent fails in the same way, even at other instants, in another
-    of many agents, or with other numbers.
+    Names are equal if the same check, step or agent fails in the same way, even at other instants, in a
+    different one of many agents, or with other numbers.
     """
     judged = {f"{check.kind} {check.name}": check for check in run.judged}
     judged |= {check.name: check for check in run.judged}

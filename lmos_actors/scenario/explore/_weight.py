@@ -1,4 +1,4 @@
-"""The weight of a file: how much one has to understand of a failure. Shrinking only ever lowers it."""
+"""The weight of a file: how much there is to understand about a failure. Shrinking only ever lowers it."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 class Cell:
     """One combination of the matrix with one seed, which runs `scenario.trials.count` times.
 
-    `values` are those of the matrix, `recordings` those of replays, except replays to be recorded
-    anew.
+    `values` has the values from the matrix, `recordings` the recordings of replays, except replays to be
+    recorded anew.
     """
 
     scenario: Scenario | Simulation

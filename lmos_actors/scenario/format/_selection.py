@@ -1,4 +1,4 @@
-"""The selection of runs of a file: by the words in their lines, by labels, and up to an end (`--until`)."""
+"""The selection of runs of a file by words in their lines and by labels, and their early end (`--until`)."""
 
 from __future__ import annotations
 

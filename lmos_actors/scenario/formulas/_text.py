@@ -259,7 +259,7 @@ class _Reader:
 
 
 def _dotted(node: ast.expr) -> str | None:
-    """Return `a.b` or `a["b"]` as a dotted name; None for anything else, and if a part itself has a dot."""
+    """Return `a.b` or `a["b"]` as a dotted name; None for anything else, or if a part contains a dot."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

@@ -1,4 +1,4 @@
-"""Judge of convergence: a formula gets the same value at all agents of a population."""
+"""Judge of convergence: a formula reaches the same value for all agents of a population."""
 
 from __future__ import annotations
 

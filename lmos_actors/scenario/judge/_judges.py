@@ -203,12 +203,12 @@ class Judges:
         return [judge.result() for judge in self._judges]
 
     def so_far(self) -> Iterator[tuple[str, bool | None, float | None]]:
-        """Yield for each check its name, whether it holds (None: not known yet), and since when."""
+        """Yield each check's name, whether it holds (None: not known yet), and since when."""
         for judge in self._judges:
             yield judge.name, judge.so_far, judge.met_at
 
     def samples(self) -> Iterator[tuple[str, str, Sequence[float], Sequence[float | None]]]:
-        """Yield for each series its name, its aggregate, and its times and values so far."""
+        """Yield the name of each series, its aggregate, and its times and values so far."""
         for series in self._series.values():
             yield series.name, series.declared.agg, series.times, series.values
 

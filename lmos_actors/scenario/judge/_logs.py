@@ -53,7 +53,7 @@ LONGEST: Final = 1e15
 
 
 def _is_sound(data: dict[str, Any]) -> bool:
-    """Return whether the members that every head or record has are of the right type."""
+    """Return whether the members that every head or record has have the right types."""
     if "n" not in data:
         return type(mapped(data.get("run")).get("seed", 0)) is int
     time = data.get("t", 0)

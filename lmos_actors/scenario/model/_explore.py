@@ -89,7 +89,7 @@ class DrawnSlow(DrawnFault, frozen=True, kw_only=True, tag="slow"):
 
 
 class DrawnClockSkew(DrawnFault, frozen=True, kw_only=True, tag="clock_skew"):
-    """The clock of an agent is wrong: in what is given of `skew` and `rate`; by default in one of them."""
+    """The clock of an agent is wrong: in `skew`, `rate` or both, as given; by default in one of them."""
 
     skew: Offsets | UnsetType = UNSET
     rate: Numbers | UnsetType = UNSET

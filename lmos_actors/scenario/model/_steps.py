@@ -161,7 +161,7 @@ class Start(Step, frozen=True, kw_only=True, tag="start"):
 
 
 class Deciding(Step, frozen=True, kw_only=True):
-    """A step that waits until an agent asks people, then answers its oldest question or the one of `key`."""
+    """A step that waits for an agent's question to people and answers it: the oldest, or that with `key`."""
 
     target: Name
     key: str | None = None

@@ -120,7 +120,7 @@ class RunApprovals:
     def _among(
         self, approvals: Iterable[Approval], agent: str, key: str | None, state: str
     ) -> Approval | None:
-        """Return the oldest approval of an agent in that state, except those left to their deadline."""
+        """Return the oldest approval of an agent in a given state, except those left to their deadline."""
         for each in approvals:
             fits = each.agent == agent and each.state == state and key in (None, each.key)
             if fits and each.id not in self._left:

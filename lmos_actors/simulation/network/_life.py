@@ -143,7 +143,7 @@ class Life:
         self.carrier.send(SMALL, pinged)
 
     def pong(self, at: float) -> None:
-        """Note an answered ping at an instant: the lines were whole."""
+        """Note an answered ping at an instant: the lines were intact."""
         self._beats.hear(1, at + self._beats.takes)
         self._beats.hear(0, at + 2 * self._beats.takes)
 

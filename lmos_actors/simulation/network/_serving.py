@@ -56,7 +56,7 @@ GOES_ON: Final = 60.0
 
 
 class _Alone(OneWay):
-    """A one-way message that comes alone: it does not wait for a seat, so their number is unbounded."""
+    """A one-way message that comes alone, without waiting for a seat; any number of them may come."""
 
     __slots__ = ()
 
@@ -443,7 +443,7 @@ class Serving:
             stream.host.take(text if stream.binary else msgspec.json.decode(text), self, stream)
 
     def end_stream(self, stream: StreamIn, reason: str | None) -> None:
-        """Take the end of a stream; with a reason it was broken off."""
+        """Take the end of a stream; if there is a `reason`, it was broken off."""
         if stream.host is not None and stream.served.open:
             stream.host.end(reason)
 

@@ -1,7 +1,7 @@
 """The watch over the other end of a simulated connection that owes an answer; see `PeerWatch` of real ones.
 
 While an answer is owed, the end that connected looks every `LOOK` seconds whether anything has come, and
-pings every `PING` seconds. Over whole lines these pings are always answered, so they are not simulated until
+pings every `PING` seconds. Over intact lines these pings are always answered, so they are not simulated until
 the lines are cut, slow, or lead to an end that is gone. Then the pings until now are made up for (`settle`),
 and the looks and pings that follow do happen.
 """

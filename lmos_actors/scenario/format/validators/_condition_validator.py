@@ -106,7 +106,7 @@ class ConditionValidator:
                 self.names.report((*path, "regex"), message, "shape", key=True)
 
     def expected(self, what: Any, schema: Schema, path: DataPath, *, root: Schema) -> None:
-        """Check the expectations of a value, and those of `match` for its whole answer, of schema `root`."""
+        """Check the expectations of a value, and of `match` for its whole answer, whose schema is `root`."""
         bounds = given(what, "ge", "le")
         if what.equals is not UNSET:
             bounds["equals"] = what.equals

@@ -1,4 +1,4 @@
-"""Validation of the store of a file, and of parts that only go with durable agents."""
+"""Validation of the store of a file, and of parts that need durable agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The faults of one run: the world that a fault strikes applies it, and this module keeps those in force.
+"""The faults of one run: the world that a fault strikes carries it out; this module tracks those in force.
 
 Random choices come from streams named after the fault, so that adding a fault does not change another.
 """

@@ -44,7 +44,7 @@ class StepEntry:
 
 
 class StepLog:
-    """The steps of one run in the order in which they began. `total` is the number in the file."""
+    """The steps of one run in the order in which they began. `total` is their number in the file."""
 
     def __init__(self, total: int) -> None:
         self.total = total
