@@ -1,4 +1,4 @@
-"""The agent `approvals`: a system agent of a node, to which its agents' questions go and people's answers.
+"""The agent `approvals`: a system agent of a node, which gets agents' questions and people's answers.
 
 The right to decide is checked here and nowhere else, for every way in: a client that has sent the request
 over a network needs the right `approve` for the agent that asks. The code of the program itself may decide,

@@ -48,7 +48,7 @@ class Askers:
 
     @contextmanager
     def during(self, path: str, agent: str, work: str) -> Generator[None]:
-        """Name runs of the agent at `path` after the `work` of `agent`, which continues in its next life."""
+        """Name runs of the agent at `path` after `work`, which `agent` continues in its next life."""
         self._works[path] = _hidden(agent, work)
         try:
             yield

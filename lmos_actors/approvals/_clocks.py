@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """The time of one piece of work, which stands still for `most` seconds in all.
+    """The time of one piece of work, which stands still for at most `most` seconds in all.
 
     Deadlines are those of `trio.current_time()`.
     """
@@ -108,7 +108,7 @@ class TimeLimit:
 
 
 class Clocks:
-    """The clocks of one node, by the runs that work under them, and how many stops hold up each run."""
+    """The clocks of one node, by the runs that work under them; and the number of stops for each run."""
 
     def __init__(self) -> None:
         self._at: defaultdict[Run | OwnTask, list[Clock]] = defaultdict(list)
@@ -166,7 +166,7 @@ class Clocks:
 
 @contextmanager
 def standing_still(clock: Clock) -> Generator[None]:
-    """Let a clock stand still, inside this block, while a question of the current run waits. See above."""
+    """Let a clock stand still, inside this block, while a question of the current run waits; see `Clocks`."""
     rt, run = RUNTIME.get(None), current_run()
     if rt is None or rt.approvals is None or run is None:
         yield

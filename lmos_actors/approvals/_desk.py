@@ -1,4 +1,4 @@
-"""The way of an agent's question to the agent `approvals`, which is started with the first one.
+"""The way from an agent's question to the agent `approvals`, which is started with the first question.
 
 A question is asked again for as long as it has no answer: when `approvals` crashes, its successor knows it by
 its key. When the node ends, the run that waits is ended with its agent, and asks again in its next life.

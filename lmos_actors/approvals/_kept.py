@@ -111,7 +111,7 @@ class Entry:
 
     @property
     def waits(self) -> bool:
-        """Whether nothing is decided."""
+        """Whether nothing is decided yet."""
         return self.approval.state == "waiting"
 
 

@@ -1,8 +1,8 @@
 """Offers: the ways to chat users, who are asked the questions of their turns.
 
-A chat agent enters the path of the agent that runs a turn, with the way to the turn's user. The questions of
-that agent, and of the agents that it calls, are offered to this user. The desk finds the offer, and leaves it
-for the agent `approvals` under the id of the question, as a message cannot carry an offer.
+A chat agent registers the way to a turn's user, under the path of the agent that runs the turn. The questions
+of that agent, and of the agents that it calls, are offered to this user. The desk finds the offer, and leaves
+it for the agent `approvals` under the id of the question, as a message cannot carry an offer.
 """
 
 from __future__ import annotations

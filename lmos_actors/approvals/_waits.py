@@ -166,7 +166,7 @@ class Waits:
             self._tell(request)
 
     def _leave(self, request: Any, standing: Standing) -> None:
-        """Note that a request waits for a question no longer."""
+        """Note that a request no longer waits for a question."""
         standings = self._by_request[request]
         del standings[standing]
         if not standings:

@@ -313,7 +313,7 @@ class Api:
             raise HttpError(400, "the body is not UTF-8") from None
 
     async def _whole(self, request: Request) -> bytes:
-        """Return the whole body. Raises HttpError 413, ClientDisconnect if there will not be all of it."""
+        """Return the whole body. Raises HttpError 413, ClientDisconnect if the client leaves too early."""
         found = bytearray()
         async with aclosing(request.stream()) as parts:
             async for part in parts:

@@ -38,7 +38,7 @@ class LoggedEvent:
 
     @property
     def size(self) -> int:
-        """Bytes that it counts for."""
+        """Bytes that count against the limit of the log: of its data and id, and 64 more."""
         return len(self.full) + len(self.id) + 64
 
 
@@ -95,7 +95,7 @@ class EventLog:
 
     @property
     def oldest(self) -> int:
-        """Number of the oldest kept event, or of the next one without any."""
+        """Number of the oldest kept event, or of the next one if none is kept."""
         return self.last + 1 - self._count()
 
     def id_of(self, number: int) -> str:

@@ -78,7 +78,7 @@ class DirectoryOptions:
 
     @property
     def copies(self) -> int:
-        """The copies of each record in memory: a directory without a path has its store there, too."""
+        """Copies of each record in memory: two without a path, as the store is then in memory, too."""
         return 2 if self.path is None else 1
 
     @property
@@ -98,7 +98,7 @@ class DirectoryOptions:
 
     @property
     def max_text(self) -> int:
-        """Limit of a received description in bytes: white space and its registration are not stored."""
+        """Limit in bytes of a received description, whose white space and registration are not stored."""
         return self.max_bytes * 2 + 4096
 
     @classmethod

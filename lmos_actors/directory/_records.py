@@ -145,9 +145,9 @@ def _value(entry: Entry) -> bytes:
 
 
 def _entry(id: str, thing: _Thing, at: Moment) -> Entry:
-    """Return the entry of a record. A time to live goes on, and never exceeds its whole length.
+    """Return the entry of a record. The rest of a time to live remains, but never more than its whole length.
 
-    Without that limit a clock that was set back while the directory was down would prolong entries.
+    Without that limit, a clock that was set back while the directory was down would prolong entries.
     """
     ttl, expires, start = thing.ttl, thing.expires, at
     if ttl is not None and expires is not None:

@@ -207,7 +207,7 @@ class _Explorer:
 
 
 def _root_of(thing: dict[str, Any], source_url: str) -> str:
-    """Return the root URL of a directory: where its description has the list of things, else its own."""
+    """Return the root URL of a directory: from the form of its list of things, else from `source_url`."""
     endpoint = endpoint_of(source_url)
     root = f"{'https' if endpoint.secure else 'http'}://{endpoint.authority}"
     try:

@@ -55,7 +55,7 @@ NEVER: Final = float("-inf")
 
 
 class LinkTo(Protocol):
-    """Function that returns a link to an agent elsewhere, from its class, its description and the URL of it.
+    """Function that returns a link to an agent elsewhere, by class, description and URL of the description.
 
     Raises ConfigError for a description without a usable address.
     """
@@ -155,7 +155,7 @@ class Replica:
         return bool(getattr(link, "sockets", ())) and is_connected(link)
 
     def load(self) -> int:
-        """Return its load: all the work of an agent here; this node's open requests to an agent elsewhere."""
+        """Return its load: all the work of an agent here, or this node's open requests to one elsewhere."""
         return self.open if self._make is not None else sum(load_of(each) for each in _members(self._link))
 
     async def wait_reached(self) -> Any:
@@ -328,7 +328,7 @@ class KnownReplicas:
         raise OutcomeUnknown(replica.link.path, why)
 
     async def _watch(self) -> None:
-        """Look up every 5 s which node runs the agent, while requests wait for long."""
+        """Look up every 5 s which node runs the agent, while a request waits for longer than that."""
         try:
             while before := set(self._awaited):
                 await trio.sleep(5.0)

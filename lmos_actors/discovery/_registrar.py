@@ -13,7 +13,7 @@ What it keeps true:
 - **An entry that may exist is removed.** A put without an answer may have succeeded, so `_Entry.sent` is set
   before the request, and a removal follows if the agent goes.
 - **The lease of an agent stays known while its node is replaced**: at the end of the node its entry is left
-  for `LEFT_SECONDS`, so that callers wait for the next one. Its epoch says which of two is newer.
+  for `LEFT_SECONDS`, so that callers wait for the next node. The epoch says which of two entries is newer.
 - **The end is bounded** (`LEAVE_SECONDS`); what is not removed by then expires.
 """
 

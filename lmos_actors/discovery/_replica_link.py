@@ -243,7 +243,7 @@ class ReplicaLink(ForwardingLink):
         return bool(getattr(self._table.get(key), "repeatable", False))
 
     def keeps_answers(self, key: str) -> bool:
-        """Return whether the answers to requests that have a key are kept: by a single durable agent."""
+        """Return whether answers to requests with a key are kept, as a single durable agent keeps them."""
         if self._query.id is not None:
             return not self.operation(key).streams
         contract: Any = getattr(self._query.cls, "__contract__", None)
@@ -274,7 +274,7 @@ class ReplicaLink(ForwardingLink):
     ) -> Replica:
         """Return the next replica, after a look-up if none is left.
 
-        Raises `error`, or if no agent is registered now AgentUnavailable or NotFound, which says so.
+        Raises `error`; or, if no agent is registered now, AgentUnavailable or NotFound, which says so.
         """
         known = self._known
         refreshed = self._by is not None or self._query.id is not None
@@ -381,7 +381,7 @@ class ReplicaLink(ForwardingLink):
         seconds: float | None = None,
         attempt: Attempt | None = None,
     ) -> Any:
-        """See `Link`: looking up and connecting count."""
+        """See `Link`: looking up and connecting count as part of `seconds`."""
 
         async def ask_it(replica: Replica, link: Any, left: float | None) -> Any:
             if self._known is None or replica.key is None or replica.is_near:

@@ -14,8 +14,8 @@ class EventDecoder:
     """A decoder of the events in one answer; it keeps no more bytes than those of the incomplete event.
 
     It follows the standard of WHATWG: lines end with LF, CR LF or CR, a BOM may come first, comments and
-    unknown fields are ignored. Unlike in the standard, the end of the answer ends an event, too. A body that
-    is JSON, and no stream of events, is one event at its end.
+    unknown fields are ignored. Unlike in the standard, the end of the answer ends an event, too. A body of
+    JSON, not a stream of events, is one event, at its end.
     """
 
     __slots__ = ("_data", "_head", "_is_json", "_name", "_rest", "_saw_cr", "name")

@@ -4,13 +4,13 @@ A history comes from anywhere: from another provider, from a model that makes up
 that was broken off. Strict providers refuse a request for one id that is too long. So each request is mapped
 here, once, before it is written in a provider's format, and the names of tools are mapped back in what the
 model answers. The mapping depends on the request alone, and its result for the first messages does not change
-when more come: providers keep what they have read.
+when more come: providers cache what they have read.
 
 - **Names of tools** are changed one to one, so there is always a way back. Those that fit stay; in the others
   each character that does not fit becomes `_`, with a digest if the result is too long or taken.
 - **Ids of calls** stay as they came if they fit and are new in the history; others become a digest.
 - **Results** stand directly behind their calls, one for each; a result without a call becomes a text.
-- **Texts** are not blank. A blank message of the model is left out, one of the user says so.
+- **Texts** are not blank. A blank message of the model is left out, one of the user gets a text that says so.
 - **Turns** begin with the user; two messages of the model in a row become one.
 """
 
@@ -203,7 +203,7 @@ class _Names:
 
 
 def _digest(text: str) -> str:
-    """Return nine letters and digits for a text."""
+    """Return a digest of a text: nine letters and digits."""
     number, made = int.from_bytes(sha256(text.encode("utf-8", "surrogatepass")).digest()), ""
     for _ in range(_DIGEST):
         number, place = divmod(number, len(_LETTERS))

@@ -2,7 +2,7 @@
 
 Most events are as their format says, and msgspec reads them. Any other event is read again, member by member:
 a value of the wrong type is converted if it means the same, and left out otherwise. So no answer is lost for
-a trifle such as null, a number as text, bytes that are no UTF-8, or half a character.
+a trifle such as null, a number as text, bytes that are not UTF-8, or half a character.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOTHING: Any = object()
 
 
 class Fitting(Generic[T]):
-    """Reads the events of one answer as `form`; `replaced` counts the bytes that were no UTF-8."""
+    """Reads the events of one answer as `form`; `replaced` counts the bytes that were not UTF-8."""
 
     def __init__(self, form: type[T], decoder: msgspec.json.Decoder[T]) -> None:
         self.replaced = 0
@@ -33,7 +33,7 @@ class Fitting(Generic[T]):
         self._decode = decoder.decode
 
     def read(self, data: bytes) -> Sequence[T]:
-        """Return the objects in an event: several, if the ends between events are missing.
+        """Return the objects in an event: several, if the line ends between events are missing.
 
         Raises ValueError or RecursionError.
         """
@@ -95,7 +95,7 @@ def _is(value: object, form: Any) -> bool:
 
 
 def _text(value: Any) -> Any:
-    """Return a value as text, also if it is a number or a list of parts."""
+    """Return a value as text, even if it is a number or a list of parts."""
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):

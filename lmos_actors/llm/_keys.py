@@ -1,6 +1,6 @@
 """The key of a provider: read where its reference leads, and again when it changes; never shown.
 
-`lmos_actors.security` is imported only when a client is made: code that uses the contract alone needs none.
+`lmos_actors.security` is imported only when a client is made: code that uses only the contract does without.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Fields(Protocol):
 
 
 def check_fields(model: Fields) -> None:
-    """Check the fields of a client, as far as they can be wrong. Raises ConfigError, which shows no key."""
+    """Check the fields of a client for mistakes. Raises ConfigError, which shows no key."""
     name = type(model).__name__
     _check_name(model.model, f"{name}.model")
     _check_place(model.url, model.key, name)

@@ -8,8 +8,8 @@ In any 60 seconds, no more requests begin than the limit allows. How many tokens
 its end: until then it counts with an estimate of its input, and its final count delays those that come after
 it.
 
-A provider may count nothing, or only one way, and counts nothing of an answer that breaks off. So limits,
-budgets and metrics count by the `Tally` of a request: the provider's counts, else estimates.
+A provider may count nothing, or only one direction, and counts nothing of an answer that breaks off. So
+limits, budgets and metrics count by the `Tally` of a request: the provider's counts, else estimates.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def estimated_tokens(said: str | Message | ModelItem | ModelRequest) -> float:
 
 
 def _texts_of(said: Message | ModelItem | ModelRequest) -> Iterator[str]:
-    """Yield the texts in a value, without the messages of a request; plain data as JSON."""
+    """Yield the texts in a value, except the messages of a request; plain data as JSON."""
     if isinstance(said, ModelRequest):
         yield said.instructions
         yield from (encode(each).decode() for each in (said.tools, said.answer) if each)
@@ -161,7 +161,7 @@ def _is_refused(error: BaseException | None) -> bool:
 
 
 class Admission:
-    """One request that has begun: when, and the tokens that it counts with."""
+    """One request that has begun: the time at which it did, and the number of tokens that it counts as."""
 
     __slots__ = ("at", "tokens")
 
@@ -189,9 +189,9 @@ class RequestLimits:
 
     @asynccontextmanager
     async def admitted(self, tally: Tally, deadline: float | None) -> AsyncGenerator[None]:
-        """Wait until a request may begin; it ends with the block, and its tokens are then those of its tally.
+        """Wait until a request may begin; it ends with the block, and then counts with its tally's tokens.
 
-        `deadline` is that of the caller, by `trio.current_time()`. Raise MODEL_BUSY if too many wait, or if
+        `deadline` is the caller's, by `trio.current_time()`. Raise MODEL_BUSY if too many wait, or if
         the wait would outlast the deadline.
         """
         tokens = 0 if self._tokens is None else tally.expected
@@ -230,7 +230,7 @@ class RequestLimits:
             admission.tokens = tokens
 
     def pause(self, seconds: float) -> None:
-        """Let no request begin for so long: the provider has asked for it."""
+        """Let no request begin for some seconds, as the provider has asked."""
         self._paused_until = max(self._paused_until, trio.current_time() + seconds)
 
     def _seconds_until_free(self, tokens: int) -> float:

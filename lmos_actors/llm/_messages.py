@@ -19,8 +19,8 @@ class ModelFile(Struct, frozen=True, omit_defaults=True):
 class ToolRequest(Struct, frozen=True, tag="tool_request", omit_defaults=True):
     """The model asks for a tool. `id` is the provider's.
 
-    `unreadable` is the text that came in place of `arguments`, if it is no JSON object: the tool must not be
-    called then.
+    `unreadable` is the text that came in place of `arguments`, if it is not a JSON object: the tool must not
+    be called then.
     """
 
     id: str
@@ -96,7 +96,7 @@ class TextDelta(Struct, frozen=True, tag="text"):
 
 
 class Usage(Struct, frozen=True, tag="usage", omit_defaults=True):
-    """Tokens of one request, as the provider counts them; `cached` of the input were known to it already."""
+    """Tokens of one request, as the provider counts them; `cached` of the input were in its cache."""
 
     input_tokens: int = 0
     output_tokens: int = 0

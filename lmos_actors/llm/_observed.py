@@ -1,4 +1,4 @@
-"""Requests to models as metrics and spans, if a node has either; without, an item costs two calls.
+"""Requests to models as metrics and spans, if a node has either; if not, an item costs two calls.
 
 Spans follow OpenTelemetry's conventions for generative AI. Prompts and answers are in them only if the
 model says so (`record_prompts`), each cut after `MOST_RECORDED` characters.

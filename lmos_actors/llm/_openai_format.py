@@ -222,7 +222,7 @@ class Answer:
 
     @property
     def replaced(self) -> int:
-        """The number of bytes that were no UTF-8."""
+        """The number of bytes that were not UTF-8."""
         return self._read.replaced
 
     def _pieces(self, delta: _Delta) -> Iterator[ModelItem]:

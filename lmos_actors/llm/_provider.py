@@ -5,14 +5,14 @@ The SDKs send requests, with all that belongs to them, and report refusals. What
 1. **The key is in no object of an SDK.** They get a placeholder; the key is put into the header when a
    request leaves (`KeyAuth`). So no log, repr or traceback of theirs has it. If a provider sends it back, it
    is taken out of texts made here, and out of lines that they and the HTTP libraries log (`hide_keys`).
-2. **Answers are read here, below the SDKs.** An SDK reads through half a dozen async generators, one in the
-   other. All but the outermost are left to the garbage collector when a caller leaves, and one SDK does so
-   after each answer; trio then finishes them in tasks of its own. They also read lines of any length, and
-   answers without an end. `Body` is no generator, counts bytes, and ends the generators below it.
+2. **Answers are read here, below the SDKs.** An SDK reads through half a dozen async generators, one inside
+   the other. All but the outermost are left to the garbage collector when a caller leaves, and one SDK does
+   so after each answer; trio then finishes them in tasks of its own. They also read lines of any length, and
+   answers without an end. `Body` is not a generator, counts bytes, and ends the generators below it.
 3. **Nothing is asked twice once an item has come.** Before that, what may pass by itself is tried again, with
    growing waits, as the provider asks (`Retry-After`), and never past the caller's deadline.
 4. **While the provider cannot be reached, requests fail at once.** After a request that could not connect in
-   any of its attempts, only one request a second tries, and once; the first that succeeds ends that.
+   any of its attempts, only one request a second tries, and only once; the first that succeeds ends that.
 5. **No exception of an SDK gets past this file**: it holds the request, and so its headers.
 6. **Outages are logged, requests are not.** `OutageLog` writes one line when requests begin to fail for a
    reason that an operator has to know, and one when the provider answers again.
@@ -112,7 +112,7 @@ class TooLong(httpx2.StreamError):
 
 
 class TooSlow(httpx2.ReadTimeout):
-    """An answer takes more seconds than it may, though pieces of it come."""
+    """An answer takes more seconds than it may, though pieces of it keep coming."""
 
 
 class Body(httpx2.AsyncByteStream):
@@ -227,7 +227,7 @@ class OutageLog:
                 self._logger.warning("%s is not told of %s: %s", self._name, what[:300], why[:300])
 
     def replaced(self, count: int) -> None:
-        """Count bytes of an answer that were no UTF-8, and log them, at most once in LOG_PAUSE."""
+        """Count bytes of an answer that were not UTF-8, and log them, at most once in LOG_PAUSE."""
         self._replaced += count
         now = trio.current_time()
         if count and now >= self._due.get("", now):
@@ -277,7 +277,7 @@ class Provider:
         self._outages = OutageLog(name)
 
     def http_client(self, most_tokens: int, connections: int) -> httpx2.AsyncClient:
-        """Return the HTTP client for an SDK. The first blocks for some 20 ms, which certificates take."""
+        """Return the HTTP client for an SDK. The first one blocks for some 20 ms, to read certificates."""
         most = TOKEN_BYTES * (most_tokens + 256)
 
         async def bound(response: httpx2.Response) -> None:
@@ -300,7 +300,7 @@ class Provider:
         return client
 
     def note_replaced(self, count: int) -> None:
-        """Note how many bytes of an answer were no UTF-8."""
+        """Note how many bytes of an answer were not UTF-8."""
         self._outages.replaced(count)
 
     async def answer(
@@ -434,7 +434,7 @@ class BrokenOff(httpx2.RemoteProtocolError):
 
 
 def unfinished(beside: object, *, begun: bool) -> Exception:
-    """Return why an answer has no end: a report beside it, or that it broke off, or never began."""
+    """Return why an answer has no end: a failure is reported beside it, it broke off, or it never began."""
     if words_in(beside):
         return ErrorEvent(beside)
     return BrokenOff() if begun else ValueError("there is no answer in it")

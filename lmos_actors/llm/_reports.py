@@ -7,9 +7,9 @@ is the objects that lie within each other, and what they say together.
 
 The class decides whether a request is tried again. The surest sign counts, not the first one:
 
-1. *Names that are certain*, and numbers that a provider made up. llama.cpp calls a request that is too long
-   500, OpenAI an empty account 429. How they are spelt says nothing: `RateLimitError`, `rate_limit_exceeded`
-   and `rateLimitExceeded` are one.
+1. *Names that are certain*, and numbers that a provider made up. llama.cpp answers 500 to a request that is
+   too long, OpenAI 429 for an empty account. How they are spelt says nothing: `RateLimitError`,
+   `rate_limit_exceeded` and `rateLimitExceeded` are one.
 2. *The status* of the answer, or else a number in the report: `429` and `"429"` are one.
 3. *Names that may be anything.* Mistral calls an overload `invalid_request_error`: so they come last.
 
@@ -159,9 +159,9 @@ def words_in(body: object) -> str:
 
 
 def told(data: bytes | str) -> Any:
-    """Return the JSON value of an event, of whatever form; its text if it is no JSON.
+    """Return the JSON value of an event, of whatever form; its text if it is not JSON.
 
-    Return a list if it holds several objects, as the ends between events are missing.
+    Return a list if it holds several objects, as the line ends between events are missing.
     """
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     with suppress(ValueError, RecursionError):
@@ -175,7 +175,7 @@ def told(data: bytes | str) -> Any:
 
 
 def aside(data: bytes) -> object:
-    """Return the value of an event that is no part of an answer. Raise ErrorEvent if it is named an error."""
+    """Return the value of an event outside the answer itself. Raise ErrorEvent if it is named an error."""
     said = told(data)
     for part in _parts(said)[0][:1]:
         if "error" in (part.get("object"), part.get("type")):
@@ -184,7 +184,7 @@ def aside(data: bytes) -> object:
 
 
 def checked_reason(said: str, data: bytes = b"") -> str:
-    """Return the reason of an end that an event says. Raises ErrorEvent if it is a failure.
+    """Return the reason that an event gives for an end. Raises ErrorEvent if it is a failure.
 
     `data` is the event, if it may say more about the failure.
     """

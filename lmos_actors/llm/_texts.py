@@ -40,7 +40,7 @@ def result_text(message: ToolMessage) -> str:
 
 
 def tool_request(number: str, name: str, arguments: str) -> ToolRequest:
-    """Return the request for a tool; arguments that are no JSON object are kept as they came.
+    """Return the request for a tool; arguments that are not a JSON object are kept as they came.
 
     Missing arguments may be a blank text, null or an empty list. An object may be JSON within a JSON text.
     """
@@ -67,7 +67,7 @@ def counted(tokens: int | None) -> int:
 
 
 def file_text(file: ModelFile, kind: str) -> str:
-    """Return a text file as text, under its name. Raise MODEL_REQUEST_REFUSED if it is no text file."""
+    """Return a text file as text, under its name. Raise MODEL_REQUEST_REFUSED if it is not a text file."""
     name = file.name or "a file"
     if not (kind.startswith("text/") or kind in _TEXTS):
         raise model_failure(REQUEST_REFUSED, f"{name} is of type {kind}, which this provider does not take")

@@ -1,9 +1,9 @@
 """Requests for tools that come in pieces, put together, in the same way for both formats.
 
 A piece has some of four things: an id, an index, a name, some of the arguments. No endpoint sends all of them
-each time, and each is wrong somewhere: two calls have one index, or one id; the index is missing, or another
-one in the first piece; the name is said again in each piece, or itself comes in pieces; ids change. So a call
-learns its ids and indexes, and a piece is looked up by its id, then by its index, then by its position.
+each time, and each is wrong somewhere: two calls have one index, or one id; the index is missing, or the
+first piece has another one; the name is repeated in each piece, or itself comes in pieces; ids change. So a
+call learns its ids and indexes, and a piece is looked up by its id, then by its index, then by its position.
 
 What keeps this safe is that arguments are JSON: a call whose arguments are whole takes no more of them. So a
 piece without an id, on an index that two calls have, belongs to the one that is not whole yet. Where two

@@ -109,7 +109,7 @@ class HeldSession:
         self.check()
 
     def check(self) -> None:
-        """Raise the error for which there is no session any more, if there is one."""
+        """Raise the error that has ended the sessions for good, if there is one."""
         if self._failure is not None:
             raise self._failure
 

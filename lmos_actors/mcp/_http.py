@@ -120,7 +120,7 @@ class _Client(httpx2.AsyncClient):
 class HttpTransport(httpx2.AsyncBaseTransport):
     """Sends requests with the token `bearer`, and notes what goes wrong.
 
-    Made in a thread: for the first, certificates are read, which takes some 20 ms.
+    Made in a thread: the first one reads certificates, which takes some 20 ms.
     """
 
     def __init__(self, bearer: str | None, most: int, connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Marks that make an action a prompt or a resource for MCP clients, not a tool. They stand below `@action`.
+"""Marks that make an action a prompt or a resource for MCP clients, not a tool. Write them below `@action`.
 
     class Desk(Agent):
         @action(safe=True)

@@ -22,7 +22,7 @@ ENDS: Final = 256
 
 @attrs.frozen
 class LongLine:
-    """A line that is too long, of which only the beginning and the end are known."""
+    """A line that is too long; only its beginning and its end are known."""
 
     beginning: bytes
     end: bytes

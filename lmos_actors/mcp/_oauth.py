@@ -26,8 +26,8 @@ class McpOAuth:
 
     For a person, who signs in with a browser: `ask` has them open a URL, as an approval (`"approve"`) or by a
     function of yours. Within `seconds` the browser leads them back to the port `redirect_port` of this
-    machine, 0 for any free one. Without a `client_id` the program registers itself; an https URL names its
-    metadata.
+    machine, 0 for any free one. Without a `client_id` the program registers itself; a `client_id` that is an
+    https URL names the program's metadata.
 
     The tokens are kept in memory, or in the file `tokens`, which nobody else may read. Raises ConfigError.
     """

@@ -77,7 +77,7 @@ class Declined(Exception):
 class Questions:
     """The questions of one server.
 
-    `ask` asks people, and returns the outcome; if it is None, all questions are declined. `seconds` is how
+    `ask` asks people, and returns the outcome; without it, all questions are declined. `seconds` is how
     long a question waits, and how long the time limit of a call is paused. `note` gets each declined
     question, with the reason.
     """

@@ -96,7 +96,7 @@ class Limits:
 
 @attrs.frozen
 class Found:
-    """A list of a server as far as it is accepted, and the left-out entries, in words."""
+    """The accepted entries of a server's list, and the left-out ones, in words."""
 
     entries: tuple[Any, ...]
     left_out: tuple[str, ...] = ()
@@ -388,7 +388,7 @@ async def open_session(
 
 
 def _cause(error: BaseException, connection: Connection) -> BaseException:
-    """Return the only error in nested groups; McpServerLost if the SDK means the loss of the server by it."""
+    """Return the only error in nested groups; McpServerLost if it is how the SDK reports a lost server."""
     group = group_of(error)
     if group is not None:
         rest = group.split(trio.Cancelled)[1]

@@ -1,6 +1,6 @@
 """Tokens for an MCP server at a URL, from the OAuth providers of the SDK: for a program, or for a person.
 
-What is done here beside the SDK:
+What this file does that the SDK does not:
 
 - **Requests run in parallel.** A provider of the SDK holds its lock for each request until the head of the
   answer is there, and a server may take minutes for that. So a request with a valid token is sent here, and

@@ -221,7 +221,7 @@ def _messages_in(line: bytes) -> list[SessionMessage]:
 
 
 class _Answer(msgspec.Struct, forbid_unknown_fields=True):
-    """An answer of which only the id can be relied on."""
+    """An answer whose id alone can be relied on."""
 
     id: int | str
     jsonrpc: Any = None

@@ -37,7 +37,7 @@ class McpSource:
 
     @property
     def factory(self) -> partial[McpServer]:
-        """The factory of the server's agent. Its class is known while it does not run."""
+        """The factory of the server's agent, from which its class is known even while it does not run."""
         return partial(McpServer, **self.options)
 
 

@@ -2,7 +2,7 @@
 
 The function is the user's own, and often a request to another host. So all its errors are one failure,
 `EmbeddingFailed`, after which words are used: it raises, takes too long, returns too few vectors, or values
-that are no vectors. A vector is kept with the name of its embedding, and compared only with vectors of the
+that are not vectors. A vector is kept with the name of its embedding, and compared only with vectors of the
 same embedding and the same length.
 """
 

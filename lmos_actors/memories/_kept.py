@@ -259,7 +259,7 @@ class KeptMemories:
         return sorted(texts, key=_newest)
 
     async def by_words(self, asked: Sequence[str]) -> list[Found]:
-        """Return the texts that have any of some different words, the best first. Raise StoreFailed."""
+        """Return the texts with any of the different words `asked`, the best first. Raise StoreFailed."""
         known = await self._owner_now()
         if known is None:
             return []
@@ -377,7 +377,7 @@ def owner_key(agent: str, identity: str) -> str:
 
 
 def terms_of(space: str, key: str, value: bytes) -> tuple[str, ...]:
-    """Return the index terms of a record, such as an exported one; () if it is no memory."""
+    """Return the index terms of a record, such as an exported one; () if it is not a memory."""
     if space != TEXTS:
         return ()
     try:

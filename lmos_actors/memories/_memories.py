@@ -141,7 +141,7 @@ class Memories:
             raise ActionFailed({"code": MEMORY_FULL, "message": text}) from None
 
     async def recall(self, query: str = "", most: int = 5, tags: Sequence[str] = ()) -> list[Memory]:
-        """Return the memories with all of the tags that fit a question best, at most `most` of them.
+        """Return the memories that fit a question best, at most `most`, of those with all of the tags.
 
         Without an embedding, a memory must have one of the first 64 words of the question; with an embedding
         all are ranked by meaning, or by words while it fails. Without words in the question the newest come

@@ -21,7 +21,7 @@ The answers to requests with keys are written in the batch of the state that the
 nothing changed (`_answers.py`).
 
 An agent with a key of its own gets a lease (`_leases.py`) before its record is read, and each of its batches
-depends on that. A start waits for the lease inside its supervisor, and fails in the end; a restart waits
+depends on the lease. A start waits for the lease inside its supervisor, and fails in the end; a restart waits
 outside it, as it does for a store that fails.
 """
 
@@ -132,7 +132,7 @@ class AgentStates:
         return self.writer.statistics()
 
     def end_process(self, keys: Container[str]) -> Callable[[Write], bool]:
-        """Forget what the agents at these keys have submitted and no commit contains yet.
+        """Forget the writes that the agents at these keys have submitted, except those in a commit already.
 
         In a simulation the process of these agents has ended, and the processes of others go on. Return a
         function that tells which writes are theirs.
@@ -156,7 +156,7 @@ class AgentStates:
             self.resume_later(slot)
 
     def resume_later(self, slot: Slot, pause: float = 0.0) -> None:
-        """Have an agent started once the store works, `pause` seconds after that."""
+        """Have an agent started `pause` seconds after the store works again."""
         if not self._suspended:
             self._start_soon(self._resume, name="agents of a store that failed")
         self._suspended[slot] = pause
@@ -571,7 +571,7 @@ class _AgentState:
             self._states.seal_soon(gate)
 
     def _done(self, number: int, error: StoreFailed | WriteConflict | None) -> None:
-        """Note that the commit of a number has ended."""
+        """Note that the commit with a number has ended."""
         self._kept = number
         gate = self.slot.output_gate
         if gate is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def back_up(path: str, to: str) -> None:
-    """Copy a store to a new file, as it is after some commit. Raise StoreFailed, ConfigError.
+    """Copy a store to a new file, as it was after some commit. Raise StoreFailed, ConfigError.
 
     The copy is whole or not there at all. The store's writer goes on meanwhile.
     """
@@ -39,7 +39,7 @@ def back_up(path: str, to: str) -> None:
 
 @contextmanager
 def _locked_if_free(path: str) -> Generator[None]:
-    """Keep writers away during a block, if there is none now, and leave no SQLite files beside the store."""
+    """Keep writers away for a block if there are none now, and leave no SQLite files beside the store."""
     lock = LockFile(path)
     free = False
     with suppress(OSError):  # in a folder that cannot be written

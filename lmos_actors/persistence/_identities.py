@@ -50,7 +50,7 @@ many identities; the invitation has been used."""
 class Identity(msgspec.Struct, omit_defaults=True):
     """The kept record of an agent. `digest` is hexadecimal, "" once its token has been revoked.
 
-    `used` is 0 until it has connected, `ended` until it has ended: then only its name is kept.
+    `used` is 0 until it has connected, `ended` is 0 until it has ended; after that only its name is kept.
     """
 
     digest: str
@@ -79,8 +79,8 @@ class NewIdentity:
 class Identities:
     """The identities of one hub.
 
-    `now` returns Unix time, `random` a number of random bytes for a token, `random_id` for a generated id;
-    `is_here` tells whether an agent is connected: then its identity does not end.
+    `now` returns Unix time. `random` returns the wanted number of random bytes for a token, `random_id` for a
+    generated id. `is_here` tells whether an agent is connected: its identity does not end while it is.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Identities:
     # ---- finding
 
     def find(self, token: str) -> str | None:
-        """Return the identity that a token belongs to; None for a token of nobody."""
+        """Return the identity that a token belongs to; None for an unknown token."""
         self._expire()
         return self._by_digest.get(_digest(token))
 

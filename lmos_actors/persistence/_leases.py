@@ -14,18 +14,18 @@ What this file keeps true:
   nothing of an older epoch is written, and so nothing leaves the agent's output gate, whatever its node
   believes and however long it has been paused or cut off. On a shared store, output without a change of the
   state has such a check too: a value read in an older epoch is not an answer.
-- **Epochs rise, and none is used twice.** A grant expects the one before it, and survives a loss of power
-  where the store can keep anything over one. A server that cannot, and has lost a grant, gives its number
-  again, but to another `mark`: commits under the lost grant are still refused.
+- **Epochs rise, and none is used twice.** A grant expects the one before it, and survives a power failure
+  where the store can keep anything through one. A server that cannot, and has lost a grant, gives its number
+  to the next one too, but with another `mark`: commits under the lost grant are still refused.
 - **Time only decides who waits.** A holder counts from when it has *sent* a renewal, less a margin; another
   node takes the lease once it has seen the same term for that time and the margin (`DRIFT`). Both count
   seconds on clocks of their own: no date is compared, so a clock that is set to another year changes nothing.
 - **A killed process costs a second.** Where the store knows who is connected (`AttendedStore`), a term names
-  its writer. Once that writer has been missed for `MISSED` seconds its lease is taken at once: a process that
-  has ended is missed at once, a paused one is not. A connection that has only broken is made again sooner; if
+  its writer. Once that writer has been missing for `MISSED` seconds its lease is taken: a process that has
+  ended is missing at once, a paused one is not. A connection that has merely broken is made again sooner; if
   it is not, the guarantee above still holds.
-- **A store that was away costs no wait.** Once it works again the renewals are made that were missed; and a
-  holder whose own lease has ended meanwhile, and was granted to nobody else, takes it again at once.
+- **A store that was away costs no wait.** Once it works again, the missed renewals are made; and a holder
+  whose own lease has ended meanwhile, and was granted to nobody else, takes it again at once.
 - **No renewals without need.** A store that is not shared has one writer: its opening ends all that were
   before, so a lease lasts as long as the store is open, and a new node waits for nobody. No term is written.
 """
@@ -245,7 +245,7 @@ class Leases:
 
     @property
     def sign(self) -> str:
-        """The name by which other nodes ask the store for this node, "" while they cannot."""
+        """The name by which other nodes ask the store whether this node is there, "" while they cannot."""
         return self._writer.sign
 
     def _hide(self) -> None:
@@ -301,7 +301,7 @@ class Leases:
         return found[1] is None or await self._writer.is_there(_term(found[1]).sign)
 
     def _is_free(self, found: Found, unchanged: float) -> bool:
-        """Return whether a lease may be taken that has not changed for a number of seconds."""
+        """Return whether a lease that has not changed for `unchanged` seconds may be taken."""
         return found[1] is None or unchanged >= _term(found[1]).seconds * (1 + DRIFT)
 
     async def _take(self, slot: Slot, key: str, found: Found) -> Lease | None:

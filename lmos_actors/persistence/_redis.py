@@ -36,12 +36,12 @@ What it keeps true:
   them nobody is missed before the end of a lease.
 - **Nothing is asked twice, and a call is cancelled at once**: see `_redis_connections.py`.
 - **A server that cannot keep a store is refused at the opening**: one that evicts keys, a replica, one that
-  keeps nothing over its end unless the URL says that this is meant.
+  keeps nothing beyond its end unless the URL says that this is intended.
 
 What the server promises depends on its settings. `appendfsync everysec`: a commit survives the end of this
-process, and of the server's unless its disk is so slow that it holds back what it writes; a power failure
-costs up to two seconds. `appendfsync always`: a power failure, too. Replicas get commits after they are
-confirmed; with `replicas=N` a commit is confirmed only when as many have it in memory.
+process, and the end of the server unless its disk is so slow that it holds back writes; a power failure costs
+the last two seconds at most. `appendfsync always`: it survives a power failure, too. Replicas get commits
+after they are confirmed; with `replicas=N` a commit is confirmed only when as many have it in memory.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class RedisStore:
         return f"{self._token} {self._opening} {commits}"
 
     async def _end_doubt(self) -> None:
-        """Take a new opening after a failure: the server then refuses commits of the old. Raise StoreLost."""
+        """Take a new opening after a failure: the server refuses the old one's commits. Raise StoreLost."""
         async with self._doubting:
             if not self._is_in_doubt or self._is_committing:
                 return
@@ -224,7 +224,7 @@ class RedisStore:
         await self._lose(commits)
 
     async def _lose(self, found: str) -> NoReturn:
-        """Raise the error for a server whose entry of this writer is not the expected one."""
+        """Raise the error for a server whose entry for this writer is not the expected one."""
         id = await self._answer(lambda client: client.hget(f"{self._server.prefix}:meta", "id"))
         if not found and self.address.one_writer and plain(id) == self.id:
             self._lost = StoreFenced(self.name, "another writer has opened it since")
@@ -265,7 +265,7 @@ class RedisStore:
 
     @property
     def sign(self) -> str:
-        """The name by which others ask for this writer, while it is subscribed to its channel."""
+        """The name by which others ask whether this writer is there, "" while it is not subscribed."""
         return self._token if self._is_attended else ""
 
     def when_unattended(self, tell: Callable[[], object]) -> None:
@@ -283,7 +283,7 @@ class RedisStore:
             return any(int(count) for count in dict[Any, Any](found).values())
 
     async def _attend(self, nursery: trio.Nursery) -> None:
-        """Count as connected from now on; wait for that for a second at most."""
+        """Have this writer count as connected from now on; wait a second at most until it does."""
         if not self.is_shared:
             return
         tried = trio.Event()
@@ -387,7 +387,7 @@ class RedisStore:
 
 
 def _packed(write: Write, values: list[bytes]) -> list[Any]:
-    """Return a write in the script's form, and append its values to those sent beside it."""
+    """Return a write in the script's form, and append its values to those sent with it."""
     if isinstance(write, DeleteRange):
         first, last = ends_of(write.start, write.stop)
         return [3, write.space, first.decode(), True, last.decode()]

@@ -1,7 +1,7 @@
 """Connections to a Redis server: calls that are cancelled at once and leave the client whole.
 
-If a call is cancelled while the client connects, the client loses a connection, and after a few losses can
-use none. So each call is made by a task of its own (`_Line`), which goes on without the caller; after a
+If a call is cancelled while the client connects, the client loses a connection, and after a few losses it has
+none to use. So each call is made by a task of its own (`_Line`), which goes on without the caller; after a
 failure of a connection all of them are given up, those that hang included, and the next call has new ones.
 The client repeats no command of its own accord.
 """
@@ -79,7 +79,7 @@ class _Password(AbstractCredentialProvider):
 
 @attrs.define(eq=False)
 class _Line:
-    """Connections that are given up together, and the tasks that make calls by them."""
+    """Connections that are given up together, and the tasks that make calls over them."""
 
     client: coredis.Redis[bytes]
     scope: trio.CancelScope = attrs.field(factory=partial(trio.CancelScope, shield=True))
@@ -89,7 +89,7 @@ class _Line:
     is_given_up: bool = False
 
     def give_up(self) -> None:
-        """Let no other call be made by it, and end the calls that are under way."""
+        """Allow no further calls over these connections, and end the calls that are under way."""
         self.is_given_up = True
         self.scope.cancel("its connections are given up")
 
@@ -163,7 +163,7 @@ class RedisConnections:
         )
 
     async def run(self, script: Script, *arguments: Any, replicas: int = 0, disk: bool = False) -> Any:
-        """Run a script; return its result once so many replicas, or the disk, confirm its writes.
+        """Run a script; return its result once `replicas` replicas, or the disk, have confirmed its writes.
 
         Raise StoreFailed.
         """
@@ -238,10 +238,10 @@ class RedisConnections:
             call.done.set()
 
     async def attend(self, channel: str, changed: Callable[[bool], object]) -> Never:
-        """Subscribe to a channel, and again after each failure, until cancelled; `changed` is told of both.
+        """Subscribe to a channel, and again after each failure, until cancelled; tell `changed` of both.
 
-        Nothing is ever sent there: others count the listeners (`PUBSUB NUMSUB`), and a process that ends is
-        no longer counted at once. The subscription has its own connection.
+        Nothing is ever sent there: others count the listeners (`PUBSUB NUMSUB`), and a process counts no
+        more as soon as it ends. The subscription has its own connection.
         """
         pause = AGAIN
         while True:

@@ -67,7 +67,7 @@ Role: TypeAlias = Literal["user", "agent"]
 
 
 class KeptMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message of a conversation. `parts` is its content beside text; `at` is Unix time."""
+    """One message of a conversation. `parts` is its content other than text; `at` is Unix time."""
 
     role: Role
     text: str
@@ -503,7 +503,7 @@ class Sessions:
             self._drop(key)
 
     def _least_missed(self) -> tuple[str, str]:
-        """Return the oldest session of the owner with most sessions: so no owner can push out all others."""
+        """Return the oldest session of the owner with the most: so no owner can displace all others."""
         greedy = max(self._owners, key=lambda owner: self._owners[owner])
         return next(key for key in self._heads if key[0] == greedy)
 

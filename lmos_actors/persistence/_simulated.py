@@ -9,10 +9,10 @@ power and on a full disk it behaves alike, but at an instant of virtual time and
   moved into the records below it, as SQLite does.
 - **The process ends** (`SimulatedDisk.crash`): its store is closed from then on, whatever calls it. The
   commit that is under way is in the log, or not, by chance.
-- **The power fails** ("lost"): of the frames that were not synced the last ones are gone, at least one; how
-  many more, is chance. They go from the end, as the log is read up to the first frame that is not whole.
-- **A torn write** ("torn"): of the last frame that was not synced a part is there. Opening finds that its
-  checksum is wrong, and leaves it out.
+- **The power fails** ("lost"): at least the last of the frames that were not synced is gone; chance decides
+  how many more. They go from the end, as the log is read up to the first frame that is not whole.
+- **A torn write** ("torn"): only a part of the last frame that was not synced is there. Opening finds that
+  its checksum is wrong, and leaves it out.
 - **The disk is full**: commits fail with `StoreFull`, and nothing of them is there; reading goes on.
 
 A **shared** disk is the disk of a server, which several processes use at once. A process may be cut off from
@@ -125,7 +125,7 @@ class SimulatedDisk:
         self.live, _ = self.read()
 
     def toss(self) -> bool:
-        """Return whether a commit is written, by chance."""
+        """Toss a coin: return whether a commit is written."""
         return self._random.random() < 0.5
 
     def recover(self) -> Records:
@@ -144,7 +144,7 @@ class SimulatedDisk:
         return found, whole
 
     def checkpoint(self, records: Records) -> None:
-        """Sync all commits: the records are their outcome."""
+        """Sync all commits: keep `records`, which they have led to, and empty the log."""
         self.records = records.copy()
         self.log.clear()
         self.synced = 0
@@ -165,7 +165,7 @@ class SimulatedStore:
 
     @property
     def sign(self) -> str:
-        """The name by which others ask for this writer; see `AttendedStore`."""
+        """The name by which others ask whether this writer is there; see `AttendedStore`."""
         return str(self._writer)
 
     def when_unattended(self, tell: Callable[[], object]) -> None:
@@ -243,7 +243,7 @@ class SimulatedStore:
         self._leave()
 
     def end_of(self, owners: Callable[[Write], bool], *, lands: bool) -> bool:
-        """Drop what owners have under way, unless it lands; return whether there was any."""
+        """Drop the writes that owners have under way, unless they land; return whether there were any."""
         batches = [] if self._under_way is None else self._under_way[0]
         found = [place for place, batch in enumerate(batches) if any(map(owners, batch))]
         if not lands:
@@ -297,7 +297,7 @@ def _frames(log: bytes | bytearray) -> Iterator[tuple[int, list[Write]]]:
 
 
 def _ends(log: bytes | bytearray) -> Iterator[int]:
-    """Yield where each frame ends; that of a torn one is past the end of the log."""
+    """Yield where each frame ends: a torn one ends past the end of the log."""
     end = 0
     while end + HEAD.size <= len(log):
         end += HEAD.size + HEAD.unpack_from(log, end)[0]

@@ -14,8 +14,8 @@ What it keeps true:
 - **Terms are found** by an index in the same file, made when it is first needed (`_sqlite_terms.py`).
 
 The records are in a table with a row number and an index over space and key. Without the row number
-(`WITHOUT ROWID`) the rows would be in the inner pages of the tree: at 400 bytes of value writing took three
-times as long, at 2,000 bytes five times, and the file was twice the size.
+(`WITHOUT ROWID`) the rows would be in the inner pages of the tree: writing values of 400 bytes took three
+times as long, of 2,000 bytes five times, and the file was twice the size.
 """
 
 from __future__ import annotations
@@ -364,7 +364,7 @@ class SqliteStore:
     def _checked_ahead(self, db: sqlite3.Connection, batches: Sequence[Batch]) -> dict[str, dict[str, bytes]]:
         """Return the values that checks refer to, by space, for spaces that are not written to.
 
-        They are read in few statements, as many batches of a commit may have checks.
+        They are read in few statements, because many batches of a commit may have checks.
         """
         writes = [write for batch in batches for write in batch]
         checks = [write for write in writes if isinstance(write, Check)]

@@ -6,7 +6,7 @@ What it keeps true:
   terms. A program that does not know them reads and writes the records as before.
 - **It only finds keys.** Their values, and how well they match, are read and judged elsewhere. So an index
   that is missing or incomplete costs time and changes no result: `Matching.indexed` shows it.
-- **No term is a part of a query's language.** In the tables a term is its bytes in hexadecimal digits.
+- **No term is read as query syntax.** The tables hold the bytes of a term as hexadecimal digits.
 - **Without FTS5** in this build of SQLite nothing is indexed. If another build has made the index of a file,
   the written keys are taken out of it (`term_keys` is an ordinary table); their terms stay behind under
   numbers that are never used again (`AUTOINCREMENT`), and so they are never found.

@@ -1,7 +1,7 @@
 """Stores: the interface of everything that is kept, and the writes that it takes.
 
 A store is an ordered map from a space and a key to bytes, written in batches. That is all that states,
-journals, answers, timers and directories need, and many databases do it: nothing here is SQLite's own.
+journals, answers, timers and directories need, and many databases can do it: nothing here is SQLite's own.
 
 - A **batch** is written as a whole or not at all. A commit has several batches, of different owners, and is
   itself one transaction: after a crash all of it is there, or nothing.
@@ -37,7 +37,7 @@ MAX_VALUE: Final = 256 << 20
 
 
 class Expected(Enum):
-    """The expectation of a write at its key, unless it is a certain value."""
+    """The expectation of a write that names no value: anything may be at its key, or nothing."""
 
     ANYTHING = "anything"
     NOTHING = "nothing"
@@ -173,7 +173,7 @@ class AttendedStore(Protocol):
 
     @property
     def sign(self) -> str:
-        """The name by which others ask for this writer, "" while they cannot."""
+        """The name by which others ask whether this writer is there, "" while they cannot."""
         ...
 
     def when_unattended(self, tell: Callable[[], object]) -> None:

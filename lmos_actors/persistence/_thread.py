@@ -1,10 +1,10 @@
 """A blocking store that a trio program can await: a thread makes its calls, one after another.
 
-The calling task makes them on virtual time, as threads have no part in it, and for a store in memory, which
-does not block. A simulated store has a commit under way while time goes by.
+On virtual time, in which threads have no part, the calling task makes them itself; so it does for a store in
+memory, which does not block. A simulated store has a commit under way while time goes by.
 
 `trio.to_thread` takes twice as long for a call: it looks for a free thread each time. Where one agent alone
-waits for each of its commits, that is most of the time.
+waits for each of its commits, calls take up most of the time.
 """
 
 from __future__ import annotations

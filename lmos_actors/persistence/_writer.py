@@ -8,8 +8,8 @@ What it keeps true:
 - **Tickets are settled in the order in which they were submitted**, each exactly once, in the writer's task.
 - **A failure takes all that is pending with it**: the commit that failed, and what was submitted after it,
   since later changes of an owner build on the earlier ones. A conflict concerns its own ticket only.
-- **While the store fails nothing is accepted.** `submit` raises, and says when it is tried again: by a write
-  of the writer itself, after growing waits, until one succeeds.
+- **While the store fails nothing is accepted.** `submit` raises, and says when the store is tried again: the
+  writer itself tries a write, after growing waits, until one succeeds.
 - **The event loop never waits for the disk.** A `Store` blocks, so a thread makes its calls
   (`_thread.py`); an `AsyncStore` is awaited. Waiting for a ticket or a read can be cancelled at any time,
   also when the store hangs: a commit goes on, and the result of a read is dropped.
@@ -170,7 +170,7 @@ class StoreWriter:
 
     @property
     def sign(self) -> str:
-        """The name by which others ask for this writer (`is_there`), "" if the store knows no names."""
+        """The name by which others ask whether this writer is there, "" if the store knows no names."""
         return "" if self._attended is None else self._attended.sign
 
     def when_unattended(self, tell: Callable[[], object]) -> None:
@@ -241,9 +241,9 @@ class StoreWriter:
     ) -> Ticket:
         """Have a batch of writes committed, all or none; return its ticket at once.
 
-        `done` is called with the error, or None, once it is settled: in the writer's task, before those of
-        later tickets; it must not block or raise. Raise StoreFailed while the store is failing or closing,
-        ValueError and TypeError for writes that no store can keep: then nothing is submitted.
+        `done` is called with the error, or None, once the ticket is settled: in the writer's task, and before
+        later tickets are; it must not block or raise. Raise StoreFailed while the store is failing or
+        closing, ValueError and TypeError for writes that no store can keep: then nothing is submitted.
         """
         size = 0
         for write in writes:
@@ -268,7 +268,7 @@ class StoreWriter:
         await self.submit(writes, durability).wait()
 
     async def settled(self) -> None:
-        """Wait until all that has been submitted is kept, as no read shows it before. Raise StoreFailed."""
+        """Wait until all that has been submitted is kept: before that no read shows it. Raise StoreFailed."""
         if self._waiting or self._committing:
             await self.submit([]).wait()
 

@@ -1,4 +1,4 @@
-"""Access rules: allow-lists by agent name and verb, the first matching pattern decides.
+"""Access rules: allow-lists by agent name and verb; the first matching pattern decides.
 
 What it keeps true:
 
@@ -6,7 +6,7 @@ What it keeps true:
   `AUTHENTICATED` as soon as one scheme can identify a client, `ANYONE` only on a node without any. The
   rights in `PERSONAL` have another default: nobody.
   An empty tuple admits no principal; it never means "not given".
-- **First match wins, in the order written**, as a reader of the file expects. No union of lists: adding a
+- **First match wins, in the order written**, as a reader of the file expects. Lists are not merged: adding a
   narrow pattern in front must be able to take a right away.
 - **A name costs no memory that a peer controls.** The agent's name comes off the wire before anything else
   is known about it, so the memo of compiled rules is bounded in entries (`MAX_REMEMBERED_NAMES`) and in

@@ -89,7 +89,7 @@ def claimed_name(shown: AuthorizationHeader) -> bytes:
 
 
 def _is_signed(shown: AuthorizationHeader) -> bool:
-    """Return whether it looks like a signed token (RFC 7515, 3.1): its first part begins an object."""
+    """Return whether credentials look like a signed token (RFC 7515, 3.1): its first part is an object."""
     return shown.value.startswith(b"eyJ") and shown.value.count(b".") == 2
 
 

@@ -105,7 +105,7 @@ def credential_of(kind: str, text: object, folder: Path | None = None) -> Creden
 
 
 def place_of(url: str) -> Place:
-    """Return the key of credentials for a URL: whether TLS, host, port. Raises ConfigError."""
+    """Return the key by which credentials for a URL are found: TLS or not, host, port. Raises ConfigError."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -225,6 +225,6 @@ def is_loopback(host: str) -> bool:
 
 
 def url_of(place: Place) -> str:
-    """Return the URL of a key of credentials."""
+    """Return the URL of a place, which is a key of `Credentials`."""
     secure, host, port = place
     return f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"

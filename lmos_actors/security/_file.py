@@ -128,7 +128,7 @@ def _parts(path: str | os.PathLike[str]) -> dict[str, Any] | list[Mistake]:
 
 
 def redacted(mistake: Mistake) -> Mistake:
-    """Return a mistake without the parts that quote the file: a secret may stand there."""
+    """Return a mistake without the parts that quote the file: a secret may be in them."""
     message = _SEEN.sub(lambda found: f"saw a {found[1]}", mistake.message)
     if mistake.kind in ("syntax", "unreadable") and mistake.line:
         message = _REPEATED.sub("…", message)

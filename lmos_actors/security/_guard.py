@@ -115,12 +115,12 @@ class Guard:
     names of agents whose actions read and write stored data: to invoke them takes `read` and `write` too.
     `is_approvals` returns whether a public name belongs to the agent whose actions decide approvals: clients
     that may decide some may use it, and it checks itself which. With `operations` a node without schemes lets
-    clients on its own machine decide.
-    `pool_of` returns the public name of the pool that an agent belongs to, else None: a pool's list also
-    holds for its members. With `tokens` bearer tokens that were issued while the node runs are credentials
-    too, also as the parameter `token` of an address, for clients that cannot set headers. `shared` is the
-    token by which nodes that were started together use the storage agents. With `sessions` people log in at
-    the node's page, and its requests are let in by a cookie. `attempts` counts those at all doors.
+    clients on its own machine decide. `pool_of` returns the public name of the pool that an agent belongs to,
+    else None: a pool's list also holds for its members. With `tokens` bearer tokens that were issued while
+    the node runs are credentials too, also as the parameter `token` of an address, for clients that cannot
+    set headers. `shared` is the token by which nodes that were started together use the storage agents. With
+    `sessions` people log in at the node's page, and its requests are let in by a cookie. `attempts` counts
+    log-ins at all doors.
 
     The constructor reads all secrets, which blocks on the disk, and raises ConfigError where one is missing
     or unusable. After that they are checked at most once a second, on use. Problems then go to `report`,
@@ -232,7 +232,7 @@ class Guard:
         return self._unauthorized(CREDENTIALS_NEEDED, wrong=False)
 
     def _source(self, principal: Principal | None, request: RequestContext) -> str:
-        """Return the bucket of the request rate; the prefixes keep a principal from taking an address's."""
+        """Return the bucket of the request rate; the prefix keeps a principal's apart from an address's."""
         if self._rates is None:
             return ""
         return f"={principal.name}" if principal is not None else f"@{address_of(request.peer)}"
@@ -277,7 +277,7 @@ class Guard:
         return origin in (own, self._public) or origin in self._origins
 
     def _is_of_other_site(self, request: RequestContext) -> bool:
-        """Return whether a browser reports that a page of another, not allowed site has sent a request."""
+        """Return whether, as a browser reports, a page of another site that is not allowed sent a request."""
         if all(site in OWN_SITES for site in request.values(b"sec-fetch-site")):
             return False
         named = request.values(b"origin")

@@ -67,8 +67,8 @@ def _origin(scheme: str, host: str, port: str) -> str:
 class Hosts:
     """Host names that this node answers to.
 
-    Addresses and `localhost` always: a web page cannot redirect those. Any other name may have been pointed
-    at this address by the page's own server (DNS rebinding), so it has to be configured.
+    It always answers to addresses and `localhost`, which a web page cannot redirect. Any other name may have
+    been pointed at this address by the page's own server (DNS rebinding), so it has to be configured.
     """
 
     def __init__(self, names: Iterable[str]) -> None:

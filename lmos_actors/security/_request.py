@@ -77,7 +77,7 @@ class RequestContext:
         query: str = "",
         reads: bool = False,
     ) -> RequestContext:
-        """Return the context of these headers; with two Host headers `host` is "", refused as malformed."""
+        """Return the context of headers; two Host headers make `host` "", which is refused as malformed."""
         headers = hide(headers)
         hosts = [value for name, value in headers if name == b"host"]
         host = None if not hosts else hosts[0].decode("latin-1") if len(hosts) == 1 else ""

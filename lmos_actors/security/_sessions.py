@@ -3,8 +3,8 @@
 A script in a browser can set no header on a WebSocket, and a token in an address ends in histories and logs.
 So the page sends credentials once, and the browser then has a cookie. What that keeps true:
 
-- **The browser alone knows the cookie.** No script reads it (`HttpOnly`); it does not go along where another
-  site leads to this node (`SameSite=Strict`), and under TLS nowhere else (`Secure`, and the prefix `__Host-`,
+- **The browser alone knows the cookie.** No script reads it (`HttpOnly`); it is not sent when another site
+  leads to this node (`SameSite=Strict`), nor, under TLS, anywhere else (`Secure`, and the prefix `__Host-`,
   which no other host can set). The node keeps a digest of it.
 - **A cookie is no proof that the page has asked.** Browsers send cookies to every port of a host, and take
   pages of two ports for one site. So a request with an effect, or for a WebSocket, also needs the node's own
@@ -15,7 +15,7 @@ So the page sends credentials once, and the browser then has a cookie. What that
 - **Bounded**: `MOST` sessions, of one principal `MOST_OF_ONE`; a new one ends the oldest of the same
   principal first, so that nobody ends the sessions of others.
 
-The name of the cookie has the port of the node: cookies do not tell ports apart, and two nodes on one
+The name of the cookie contains the port of the node: cookies do not tell ports apart, and two nodes on one
 machine would overwrite each other's.
 """
 
@@ -48,7 +48,7 @@ _ID: Final = re.compile(rb"[0-9a-f]{64}")
 
 @attrs.frozen
 class _Session:
-    """The credentials that were shown, and the Unix time of its end."""
+    """A session: the credentials that were shown, and the Unix time at which it ends."""
 
     shown: Proof
     until: float

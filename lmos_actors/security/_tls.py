@@ -100,7 +100,7 @@ def _server_of(cert: Path, key: Path | None) -> ssl.SSLContext:
 
 
 def validity_error(server: ssl.SSLContext) -> str | None:
-    """Return "has expired" or "is not valid yet" of a server's certificate, else None.
+    """Return "has expired" or "is not valid yet" for a server's certificate, None for a valid one.
 
     The standard library does not parse certificates in a public way, so OpenSSL is made to check the dates:
     a client in memory performs two handshakes, one to obtain the certificate, one that trusts exactly that

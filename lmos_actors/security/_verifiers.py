@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Proof:
-    """Ground of an admission, checked again when secrets change; `until` is Unix time, None for no expiry."""
+    """Basis of an admission, checked again when secrets change; `until` is Unix time, None for no expiry."""
 
     principal: Principal
     verifier: Verifier
@@ -54,7 +54,7 @@ class Verifier(Protocol):
         ...
 
     def refresh(self) -> bool:
-        """Reload changed secrets. Return whether a proof may have lost its ground. Blocks on the disk."""
+        """Reload changed secrets. Return whether a proof may no longer hold. Blocks on the disk."""
         ...
 
     def problems(self) -> list[str]:

@@ -1,6 +1,6 @@
 """Thinking agents: chat agents that answer with a language model.
 
-`reply` is one round of `think` around a message, and what a conversation needs beside it: its history within
+`reply` is one round of `think` around a message, and what a conversation needs besides: its history within
 a bound, the files of the message, a budget for the session, and the agents that it is handed over to. To do
 something else, an agent overrides `reply` as a whole, or one of the small methods that `reply` calls.
 
@@ -213,9 +213,9 @@ class ThinkingAgent(ChatAgent):
         return thought.answer
 
     def keeps_turn(self, metadata: Mapping[str, Any]) -> bool:
-        """Return whether a turn is resumed: not that of a tool call, as the caller forgets its session.
+        """Return whether a turn is resumed: any but a tool call, whose session its caller forgets.
 
-        The caller is an agent that is resumed itself, and takes the call for a tool of unknown outcome.
+        That caller is an agent that is itself resumed, and treats the call as a tool of unknown outcome.
         """
         return ASKED_BY not in metadata
 
@@ -401,7 +401,7 @@ class ThinkingAgent(ChatAgent):
         return messages
 
     async def _server_of(self, source: McpSource) -> Ref[McpServer]:
-        """Return the agent of an MCP server, started if this is the first time. Raises StartFailed."""
+        """Return the agent of an MCP server; start it the first time. Raises StartFailed."""
         async with self._starting:
             for known, server in self._servers:
                 if known == source:

@@ -17,7 +17,7 @@ _MEMBER: Final = "answer"
 
 
 class NotAnAnswer(ValueError):
-    """The text of a model is no answer of the wanted type; `to_model` asks the model for another one.
+    """The text of a model is not an answer of the wanted type; `to_model` asks the model for another one.
 
     The message of the exception tells the caller why.
     """

@@ -1,9 +1,9 @@
 """Budgets: what a turn, or a session, may use; and the account of what it has used.
 
 A step that would be too much is refused before it is made. What a request to a model will cost is not known
-before: its input is estimated, and its output is bounded by `max_tokens`. So a budget of tokens is exceeded
-only by as much as the provider counts differently. A request that fails or is cancelled has its cost, too,
-unless it was refused.
+in advance: its input is estimated, and its output is bounded by `max_tokens`. So a budget of tokens is
+exceeded only by as much as the provider counts differently. A request that fails or is cancelled has its
+cost, too, unless it was refused.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Account:
 
     @property
     def is_late(self) -> bool:
-        """Whether its time is over, as far as deadlines of refs are exact."""
+        """Whether its time is over, as exactly as the deadlines of refs can tell."""
         return trio.current_time() + 0.02 >= self.deadline  # the deadline of a ref may be early by so much
 
     @property
@@ -148,14 +148,14 @@ def admit_tool(account: Account) -> bool:
 
 
 def exceeded(what: str) -> ActionFailed:
-    """Return the failure of a turn that needs more than the budget `what`."""
+    """Return the failure of a turn that has used up its budget of `what`."""
     return thinking_failure(BUDGET_EXCEEDED, f"the budget of {what} is used up")
 
 
 def left_of(budget: Budget, whole: Budget | None, spent: Spent) -> Budget:
     """Return a turn's `budget`, bounded by what is left of the session's budget `whole` after `spent`.
 
-    Raise ActionFailed if the session has nothing left of anything but tools.
+    Raise ActionFailed if the session has used up its budget of anything but tools.
     """
     if whole is None:
         return budget

@@ -42,7 +42,7 @@ _TYPES: Final[dict[str, tuple[tuple[type, ...], str]]] = {
 
 
 def check_body(cls: type, fields: Collection[str]) -> None:
-    """Check what stands in the body of a class. Raises TypeError that names class and field."""
+    """Check the body of a class. Raises TypeError that names class and field."""
     annotated, title = declared(cls), cls.__name__
     for name, value in vars(cls).items():
         if name in fields:
@@ -76,7 +76,7 @@ def _unless_undefined() -> Generator[None]:
 
 
 def _is_data(value: Any) -> bool:
-    """Return whether a member of a class is no method, action, property or nested class."""
+    """Return whether a member of a class is data: not a method, action, property or nested class."""
     return not isroutine(value) and not isinstance(value, type) and not hasattr(value, "__get__")
 
 

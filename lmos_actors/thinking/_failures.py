@@ -1,4 +1,4 @@
-"""The failures of thinking: answers to a request (`ActionFailed`) with a code, beside those of models."""
+"""The failures of thinking: answers to a request (`ActionFailed`) with a code, besides those of models."""
 
 from __future__ import annotations
 

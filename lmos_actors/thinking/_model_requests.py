@@ -1,4 +1,4 @@
-"""Requests to a model: one is made, and the items of its answer are put together to a message.
+"""Requests to a model: one is made, and the items of its answer are put together into a message.
 
 A request is made again if the model was not there and nothing of its answer was heard; a model that is being
 restarted is waited for. Items after the end are dropped, and an answer without an end counts as whole: the
@@ -191,7 +191,7 @@ class ModelAnswer:
 
 
 def _bounded(request: ModelRequest, room: int | None) -> ModelRequest:
-    """Return a request whose output has at most `room` tokens, unless that is too large a bound to name."""
+    """Return a request whose output has at most `room` tokens; add no bound if `room` is above 8,192."""
     most = request.max_tokens
     # clients of providers ask for no more than 8,192 tokens by default
     if room is None or (most is None and room > 8_192):

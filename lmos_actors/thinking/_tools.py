@@ -109,7 +109,7 @@ _NAMED: Final = ("$defs", "definitions")
 
 @attrs.frozen
 class _Named:
-    """A tool, and the name of its agent, empty if there is none; a stranger has named a `foreign` tool."""
+    """A tool, and the name of its agent, empty if there is none; a `foreign` tool was named by a stranger."""
 
     tool: Tool
     agent: str = ""
@@ -128,7 +128,7 @@ def tools_of(sources: Sequence[ToolSource], find: Find | None = None) -> dict[st
     """Return the tools that some sources stand for, by name.
 
     `find` finds agents that are given by their class. An agent that is not known now, as it has not started
-    yet, has no tools. Raise TypeError for an object that is no source, and for an MCP server, whose tools
+    yet, has no tools. Raise TypeError for an object that is not a source, and for an MCP server, whose tools
     have to be read (`tools_of_server`); ValueError for two functions of the same name.
     """
     return _by_name([each for source in sources for each in _named(source, find)], ())
@@ -433,7 +433,7 @@ def _size(tool: Tool) -> int:
 
 
 def _described(thing: ConsumedThing, wire: str, action: ActionAffordance) -> tuple[Tool, str | None, int]:
-    """Return a tool, why it must be left out, and its bytes. Input that is no object is one argument."""
+    """Return a tool, why it must be left out, and its bytes. Input other than an object is one argument."""
     given = None if action.input is None else _json_schema(action.input)
     is_whole = given is None or _is_plain_object(given)
     schema: dict[str, Any] = {**(given or {}), "type": "object"}

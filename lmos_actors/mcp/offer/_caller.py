@@ -258,7 +258,7 @@ def is_modern(ctx: Context) -> bool:
 
 
 def can_answer(ctx: Context) -> bool:
-    """Return whether a client says that it can carry out any request."""
+    """Return whether a client says that it can carry out requests of at least one kind."""
     capabilities = ctx.session.client_capabilities
     return capabilities is not None and (
         capabilities.elicitation is not None or capabilities.sampling is not None

@@ -1,4 +1,4 @@
-"""The catalogue of a node for one client: the agents that it may see, and what the names mean that it uses.
+"""The catalogue of a node for one client: the agents that it may see, and the meaning of the names it uses.
 
 A name stands for something only if the client may do it: every other name is unknown, whether there is such a
 thing or not, so that names cannot be tried out. System agents are not offered. A model that may call tools
@@ -65,7 +65,7 @@ class OfferedPrompt:
 
 @attrs.frozen
 class OfferedResource:
-    """A property, an event or a marked action of one agent; for an action `read`, and the `texts` it gets."""
+    """A property, an event or a marked action of one agent. `read`: the action; `texts`: its arguments."""
 
     uri: str
     agent: Exposed
@@ -133,7 +133,7 @@ class Catalogue:
         return OfferedPrompt(name, exposed, found)
 
     def _named(self, name: str) -> tuple[Exposed | None, str]:
-        """Return the agent that a name refers to, and which affordance of it."""
+        """Return the agent that a name refers to, and the name of its tool or prompt."""
         if DIGEST_MARK in name:
             parts = self._of_digest(name)
         elif self._alone:

@@ -145,7 +145,7 @@ class McpEndpoint(NodeService):
     ) -> None:
         """Have the SDK answer a readable request, unless another one in its session has the same id.
 
-        The SDK finds the stream of an answer by the id, as text, and would never end the first one's.
+        The SDK finds the stream of an answer by the id, as text, and would never end the first request's.
         """
         if scope["method"] != "POST":
             await self._manager.handle_request(scope, receive, answer)

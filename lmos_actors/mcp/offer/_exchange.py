@@ -41,7 +41,7 @@ class Exchange:
 
     @property
     def owner(self) -> str:
-        """The one for whom sessions and calls are counted: the principal, or the address without one."""
+        """The client for whom sessions and calls are counted: its principal, or else its address."""
         return f"@{self.principal}" if self.principal is not None else self.label.rpartition(":")[0]
 
     def end(self) -> None:

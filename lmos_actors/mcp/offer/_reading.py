@@ -258,7 +258,7 @@ def _template(offered: OfferedResource) -> types.ResourceTemplate:
 
 
 def _shown(offered: OfferedResource) -> dict[str, Any]:
-    """Return the description of a resource or a template in lists, beside its URI."""
+    """Return the members that describe a resource or a template in lists, except its URI."""
     mime_type = JSON if offered.read is None else offered.read.mark.mime_type or None
     name = f"{offered.agent.name}.{offered.name}"
     return {"name": name, "description": offered.description or None, "mime_type": mime_type}

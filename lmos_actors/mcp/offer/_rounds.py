@@ -69,7 +69,7 @@ class Round:
         self._taken = trio.Event()
 
     async def ask(self, request: Any) -> Any:
-        """Have the client carry out a request meanwhile; return the answer. Raises MCPError if it is gone."""
+        """Ask the client to carry out a request; return its answer. Raises MCPError if the client is gone."""
         self._count += 1
         key = f"q{self._count}"
         self._questions[key] = request

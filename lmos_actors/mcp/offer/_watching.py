@@ -75,7 +75,7 @@ class Subscriber:
         self._wake.set()
 
     async def changes(self) -> tuple[bool, list[str]] | None:
-        """Wait for changes; return whether the agents have changed, and the resources; None at the end."""
+        """Wait for changes; return whether the agents have changed, and which resources; None at the end."""
         while not (self._agents_changed or self._changed):
             if self._is_over:
                 return None
@@ -189,7 +189,7 @@ class Watching:
                 watched.scope.cancel("nobody has subscribed any more")
 
     def may_hear(self, uri: str, subscriber: Subscriber) -> bool:
-        """Return whether a client may still be notified of a resource; if not, it has unsubscribed."""
+        """Return whether a client may still be notified of a resource; if not, unsubscribe it."""
         if uri not in subscriber.uris:
             return False
         admission = subscriber.uris[uri]
@@ -226,7 +226,7 @@ class Watching:
                     await trio.sleep(SETTLES)
 
     async def _follow(self, resource: OfferedResource, watched: _Watched) -> None:
-        """Notify of changes until the agent is gone for good."""
+        """Note changes of a resource for its subscribers until the agent is gone for good."""
         link: Any = resource.agent.link
         ref: Ref[Any] = Ref(link)
         contract = resource.agent.cls.__contract__
