@@ -11,8 +11,8 @@ GC_THRESHOLD: Final = 10_000
 made by the ten thousand, and the collector would scan all of them again and again."""
 
 MIDDLE: Final = 1
-"""Collections of the youngest before one of the middle generation, too. Of many more objects that takes a
-tenth of a second, for which the node answers nobody; all in all it takes as long either way."""
+"""Collections of the youngest generation before one that includes the middle one. With a larger number, one
+collection would take a tenth of a second, in which the node answers nobody; the total would be the same."""
 
 OLDEST: Final = 250
 """Collections of the middle generation before one of everything."""

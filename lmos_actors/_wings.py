@@ -1,4 +1,4 @@
-"""The wings of the house: which packages belong together, and which can be taken away."""
+"""The wings of this package: which of its packages belong together, and which can be left out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WINGS: dict[str, tuple[str, ...]] = {
 
 
 def wing_of(module: str) -> str:
-    """Return the wing of a module by its full name; all others belong to the runtime."""
+    """Return the wing of a module by its full name; one in no wing belongs to the runtime."""
     package, _, inside = module.partition(".")
     room = inside.partition(".")[0] if package == "lmos_actors" else ""
     return next((wing for wing, rooms in WINGS.items() if room in rooms), "runtime")
@@ -32,10 +32,10 @@ def is_away(error: ImportError) -> bool:
 
 
 class WingFinder:
-    """The last finder of modules that Python asks: its error names the wing that a missing package is of."""
+    """The last finder of modules that Python asks: its error names the wing of a missing package."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Return None. Raise ModuleNotFoundError for the package of a wing, which nobody else has found."""
+        """Return None. Raise ModuleNotFoundError for a wing's package, which no other finder has found."""
         if name.count(".") == 1 and (wing := wing_of(name)) != "runtime":
             raise ModuleNotFoundError(f"{name} is not installed: it is part of the wing {wing}", name=name)

@@ -3,7 +3,7 @@
 The class says where the fault is: `AgentError` and its subclasses are answers of an agent, or of the
 runtime in its place, to a request; `SupervisionError` is a tree that could not start or go on;
 `ConfigError` is a file or an argument that a person wrote. Those that most programs catch are also names of
-`lmos_actors`. This module imports no other module of the package, and is one file, however long: who
+`lmos_actors`. This module imports no other module of the package, and is one file, however long: whoever
 catches an exception looks for its relatives beside it.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def group_of(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
-    """Return the error as a group, None if it is none."""
+    """Return the error as a group, None if it is not one."""
     if isinstance(error, BaseExceptionGroup):
         return error  # pyright: ignore[reportUnknownVariableType] # of what, isinstance cannot tell
     return None
@@ -29,7 +29,7 @@ def group_of(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
 def is_interrupt(error: BaseException) -> bool:
     """Return whether an error is Ctrl-C, alone or in a group.
 
-    It ends the node, whatever code it hits. Anything else that the code of an agent raises ends the agent
+    Ctrl-C ends the node, whatever code it hits. Anything else that an agent's code raises ends that agent
     alone: `SystemExit`, a panic of an extension, a cancellation of asyncio.
     """
     group = group_of(error)
@@ -37,7 +37,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def raise_interrupt(error: BaseException) -> None:
-    """Raise an error that a piece of an agent's code has raised again if it is Ctrl-C."""
+    """If an error that an agent's code has raised is Ctrl-C, raise it again."""
     if is_interrupt(error):
         raise error
 
@@ -105,8 +105,8 @@ class AgentError(LmosActorsError):
 class NotFound(AgentError):
     """No such agent, child or affordance; `nearest` is the known name most like it, if any.
 
-    `known` are names to compare it with, or `near` is what has been found; the text has `below` before that.
-    `criteria` is what else was looked for, in words; `name` is empty where that is all. `remedy` helps.
+    `known`: the names among which `nearest` is sought, unless `near` gives it; the text has it after `below`.
+    `criteria`: what else was looked for, in words; `name` is empty if that is all. `remedy`: what helps.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class ToolFailed(LmosActorsError):
     """A tool of a chat agent has not returned a result; the turn that used it may go on.
 
     `tool` is its name, `reason` why: its arguments were not right, it raised, the client that has it refused
-    or did not answer in time. What of it is no Unicode is replaced: it is the words of anybody.
+    or did not answer in time. Anything in it that is not Unicode is replaced, as the words may be anybody's.
     """
 
     def __init__(self, tool: str, reason: str) -> None:
@@ -245,7 +245,7 @@ def _failure_text(output: object) -> str:
 
 
 class ActionCancelled(AgentError):
-    """The invocation was cancelled on request; `reason` is that of the request."""
+    """The invocation was cancelled on request; `reason` is the one given in the request."""
 
     def __init__(self, reason: str | None = None) -> None:
         self.reason = reason
@@ -255,11 +255,11 @@ class ActionCancelled(AgentError):
 class MailboxFull(AgentError):
     """The agent's mailbox had no room, or dropped this message to make some.
 
-    `share` is the number of seats that the asking peer had, if other peers wanted some too: then a request
-    that has not begun is dropped, of the peer with the most seats. None if there was no other peer.
+    `share` is the number of seats that the asking peer had, if other peers wanted some too: then the peer
+    with the most seats loses a request that has not begun. None if there was no other peer.
 
     `circle` has the waits of a deadlock that the message would be part of if it waited for a seat, in the
-    words of `node.waiting_graph()`, that of the message first, at most 50. Empty if there is none.
+    words of `node.waiting_graph()`: at most 50, its own wait first. Empty if there is none.
     """
 
     def __init__(self, agent: str, size: int, share: int | None = None, circle: tuple[str, ...] = ()) -> None:
@@ -273,11 +273,11 @@ class MailboxFull(AgentError):
 
 
 class WouldDeadlock(AgentError):
-    """To wait for this answer would close a circle of requests that nothing in it ends.
+    """Waiting for this answer would close a circle of requests, which nothing in it would end.
 
     Raised on a node with `circles="fail"`, to the one whose request closes the circle; the others go on.
-    `circle` has the waits in the words of `node.waiting_graph()`, each with its line, at most 50. Whether a
-    run of the request has begun is as with a cancelled call: mostly it has not.
+    `circle` has the waits in the words of `node.waiting_graph()`, each with its line, at most 50. As with a
+    cancelled call, the run of the request may have begun, but mostly it has not.
     """
 
     def __init__(self, agent: str, affordance: str, circle: tuple[str, ...]) -> None:
@@ -378,7 +378,7 @@ class OutcomeUnknown(AgentError):
 class KeyReused(AgentError):
     """The key of a request names another one: its action or input differs, or its answer could not be kept.
 
-    This request has not begun to run. `key` is that of `ref.retrying(key=...)`.
+    This request has not begun to run. `key` is the one given to `ref.retrying(key=...)`.
     """
 
     started = False
@@ -438,7 +438,7 @@ class RemoteProtocolError(ProtocolError, AgentError):
 
 
 class StateMismatch(LmosActorsError):
-    """Stored state that the class of a durable agent cannot take; `key` is that of the state.
+    """Stored state that the class of a durable agent cannot take; `key` is the key of that state.
 
     Nothing is overwritten: the agent does not start until its class, or the state, has been changed.
     """
@@ -536,7 +536,7 @@ class TransportError(LmosActorsError):
 class ConnectFailed(TransportError):
     """Nothing could be reached at `url`, or what was there refused; `why` is what went wrong.
 
-    `status` is that of HTTP if something answered. `certificate` is "server" if the server's was not accepted
+    `status` is the HTTP status if something answered. `certificate` is "server" if the server's was refused
     here, "client" if the server refused the client's or missed it. `leads_here`: another host named this
     machine as the place (`local=True` of `node.consume` allows that). `retry_in` is the seconds after which
     the server asks to try again, None where it does not.
@@ -599,7 +599,7 @@ class StoreInUse(StoreFailed):
 
 
 class StoreForeign(StoreFailed):
-    """The file is no store: it belongs to another program, or is no database. It is left as it is."""
+    """The file is not a store: it belongs to another program, or is not a database. It is left as it is."""
 
     WAY_OUT = "name another file"
 
@@ -611,7 +611,7 @@ class StoreNewer(StoreFailed):
 
 
 class StoreDamaged(StoreFailed):
-    """The store has lost content, or has other content than was written."""
+    """The store has lost content, or its content is not what was written."""
 
     WAY_OUT = "keep a copy of the file, and go on with a backup of it"
 
@@ -637,8 +637,8 @@ class StoreReplaced(StoreFailed):
 class StoreLost(StoreFailed):
     """A server has lost commits that it had confirmed: it, or a replica in its place, has older content.
 
-    What was computed from the lost content is wrong, so the node that meets this ends. Or the server has not
-    the store that has to be there, by `id` in its URL: it was emptied, or is another server.
+    What was computed from the lost content is wrong, so the node that meets this ends. Or the server does
+    not have the store that `id` in its URL names: it was emptied, or is another server.
     """
 
     WAY_OUT = "look at the server and its log; a node that is started again goes on with what is left"
@@ -651,7 +651,7 @@ class StoreFenced(StoreFailed):
 
 
 class WriteConflict(LmosActorsError):
-    """A write expected another value than is stored at `space` and `key`; nothing of its batch is kept."""
+    """A write expected a value other than the one at `space` and `key`; nothing of its batch is kept."""
 
     def __init__(self, space: str, key: str) -> None:
         self.space = space
@@ -695,14 +695,14 @@ class LeaseLost(LmosActorsError):
 class Deadlocked(LmosActorsError):
     """On virtual time nothing can ever happen again, or requests wait for each other in a circle.
 
-    The first ends the body of the simulation or test, the second the node of the agents, at once.
+    In the first case the body of the simulation or test ends, in the second the agents' node, at once.
     """
 
 
 class ForbiddenCall(LmosActorsError):
-    """In a simulated world something was called that reaches out of it.
+    """In a simulated world something was called that reaches outside of it.
 
-    The text names the line of the user's code, not that of a library it calls, and the solution.
+    The text names the line of the user's code, not of a library that it calls, and the solution.
     """
 
 
@@ -742,14 +742,14 @@ class SlowTurnWarning(RuntimeWarning):
 
 
 class UnkeptRunWarning(RuntimeWarning):
-    """A run of a durable agent has been open for longer than 1 s, and its state is kept when it ends.
+    """A run of a durable agent has been open for longer than 1 s, and its state is kept only when it ends.
 
     Issued once in a node for each action, of classes with `durable=True` and `serial=True`.
     """
 
 
 class RepeatedCallWarning(RuntimeWarning):
-    """A turn of a chat agent asks for what is done a second time if the turn is resumed, and asks again.
+    """A turn of a chat agent makes a request that would be carried out twice if the turn were resumed.
 
     Issued once in a node for each action and class that asks for it, before the turn has recorded anything.
     With `strict_resume=True` the request is refused with NotAllowed instead.
@@ -795,13 +795,13 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 BROKEN_CODE: Final = (ImportError, SyntaxError, TypeError, NameError, AttributeError)
-"""What code raises that is wrong, whatever it meets."""
+"""What code raises if it is wrong under all circumstances."""
 
 
 def is_permanent(error: BaseException | None) -> bool:
     """Return whether a start that failed with this fails at each further try, until somebody corrects it.
 
-    A wrong configuration is: unless the system refused something, such as a port, which may be free later.
+    A wrong configuration does, unless the system refused something, such as a port, that may be free later.
     """
     while error is not None:
         if isinstance(error, SupervisionError) and error.is_permanent:

@@ -1,19 +1,19 @@
 """The types that classes and functions declare, read alike on every Python that the package runs on.
 
-Behind a name of an annotation may stand a value, made as the body ran (below Python 3.14); a text, in quotes
-or through `from __future__ import annotations`; or nothing yet, as newer versions make annotations when they
-are asked for. And a name may have no meaning yet: it is defined further down in the file, in a later cell of
-a notebook, or under `if TYPE_CHECKING` for type checkers alone.
+An annotation may be a value, made as the body ran (below Python 3.14); a text, in quotes or through
+`from __future__ import annotations`; or not made yet, as newer versions make annotations when they are asked
+for. And a name in it may have no meaning yet: it is defined further down in the file, in a later cell of a
+notebook, or under `if TYPE_CHECKING` for type checkers alone.
 
 What this file keeps true:
 
-- Reading raises nothing. `Unknown` stands where a name means nothing now, as deep in a type as the name is:
+- Reading raises nothing. `Unknown` replaces a name that means nothing now, as deep in a type as the name is:
   `Ref[Teller]` is a `Ref`, whatever `Teller` is. Asked again, it may be known.
 - A name is looked for where Python looks: among type parameters, in the class body, in the function around,
   in the module, among builtins. A field of the body does not hide a type: in `date: date | None = None` the
   annotation means the class.
-- Of a function around a class, the names that its annotations mention are kept, as they are when the class
-  is made: never its frame.
+- Of a function around a class, only the names that the annotations of the class mention are kept, as they are
+  when the class is made: never its frame.
 """
 
 from __future__ import annotations
@@ -100,14 +100,14 @@ _CALLABLE: Final[Any] = Callable
 
 
 def declared(thing: Any) -> dict[str, Any]:
-    """Return the own annotations of a class or function as they stand: types, texts, forward references."""
+    """Return a class's or function's own annotations as they are: types, texts, forward references."""
     if sys.version_info >= (3, 14):
         return get_annotations(thing, format=Format.FORWARDREF)
     return inspect.get_annotations(thing)
 
 
 def types_of_class(cls: type) -> dict[str, Any]:
-    """Return the annotations of a class and its bases, read; `Unknown` where a name means nothing now."""
+    """Return the annotations of a class and its bases as types, `Unknown` where a name means nothing now."""
     found: dict[str, Any] = {}
     for part in reversed(cls.__mro__):
         own = declared(part)
@@ -153,7 +153,7 @@ def unknown_in(hint: Any) -> Unknown | None:
 
 
 def _parts(hint: Any) -> Iterable[Any]:
-    """Return the types that stand in the brackets of a type."""
+    """Return the types in the brackets of a type."""
     if isinstance(hint, list):  # the parameters of a Callable
         return cast("list[Any]", hint)  # type: ignore[redundant-cast] # pyright sees a list of something
     return () if get_origin(hint) is Literal else get_args(hint)

@@ -1,4 +1,4 @@
-"""Context managers that say how to use them where they are used in another way."""
+"""Context managers whose errors say how to use them, where they are not used with `async with`."""
 
 from __future__ import annotations
 

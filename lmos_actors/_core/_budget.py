@@ -18,7 +18,7 @@ a minute it counts no more, so that a connection that is always busy does not ag
 leave the sum before its owner has released them, which it must do without waiting for the peer.
 
 The greediest is found without a look at every account, as thousands of small ones may be over the limit for
-long: accounts stand in classes of about the same size, four for each power of two, and in each class the
+long: accounts are in classes of about the same size, four for each power of two, and in each class the
 oldest is nearest. Only those are compared, so "greediest" and "average" hold to within a quarter.
 """
 
@@ -53,7 +53,7 @@ ASKED: Final = 16
 SPENT: Final = "all connections together hold too much memory, and this one most of it: try again later"
 
 OBJECT: Final = 64
-"""About the bytes that a member, an element or a container of JSON takes as a Python object."""
+"""About how many bytes a member, an element or a container of JSON takes as a Python object."""
 
 _TEXT: Final = (",", ":", "[", "{")
 _BYTES: Final = (b",", b":", b"[", b"{")
@@ -196,8 +196,8 @@ class Budget:
 class _Holders:
     """The accounts that hold more than their grants, in classes of about the same size.
 
-    The accounts of a class differ by a quarter at most, so about the greediest is the one that has held
-    something longest. Each class is a heap by that time. Entries of accounts that have left it stay until
+    The accounts of a class differ by a quarter at most, so the one that has held something longest is about
+    the greediest. Each class is a heap by that time. Entries of accounts that have left it stay until
     they come up, or until they outnumber the others.
     """
 
@@ -233,7 +233,7 @@ class _Holders:
             found[1][account.number] = account
 
     def greediest(self, average: int, now: float) -> Account | None:
-        """Return about the greediest account that holds an average share or more."""
+        """Return the greediest, to within a quarter, of the accounts that hold an average share or more."""
         least, most, chosen = _rank(average) if average else 0, -1.0, None
         for rank, (heap, present) in self._classes.items():
             if rank >= least:

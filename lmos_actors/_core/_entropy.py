@@ -34,9 +34,9 @@ _UNIT = 2.0**-53
 class RandomStream:
     """An endless stream of random numbers in 64 bytes (`random.Random` takes 2,500).
 
-    The n-th number is a function of (key, n) and nothing else: the key's two halves of a product are
+    The n-th number is a function of (key, n) and nothing else: the two halves of a product of the key are
     combined with a Weyl sequence, then finished as SplitMix64 does. Good for simulations, not for secrets.
-    The methods mean the same as in `random.Random`; the numbers are others.
+    The methods mean the same as in `random.Random`; the numbers differ.
     """
 
     __slots__ = ("_state",)
@@ -116,7 +116,7 @@ class RandomStream:
         cum_weights: Sequence[float] | None = None,
         k: int = 1,
     ) -> list[T]:
-        """Return `k` elements, with repetition, by relative or cumulative weights or all alike."""
+        """Return `k` elements, with repetition, by relative or cumulative weights, or all equally likely."""
         if weights is not None:
             if cum_weights is not None:
                 raise TypeError("cannot specify both weights and cumulative weights")
@@ -252,7 +252,7 @@ EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def _format_ids(raw: bytes) -> list[str]:
-    """Write 16 bytes each as version-4 text, a column of all ids at a time."""
+    """Return an id as version-4 text for every 16 bytes; each step writes one column of all ids."""
     digits = raw.hex().encode()
     text = bytearray(_BLANK)
     for digit, column in enumerate(_COLUMNS):

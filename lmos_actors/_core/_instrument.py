@@ -73,7 +73,7 @@ _LOG_NAMES = {"event": "event_name", "agent": "agent_name"}
 def encode_plain(fields: Mapping[str, object]) -> bytes:
     """Encode `fields` as one JSON object, members sorted, the same in every process.
 
-    A value that JSON cannot say is written as its description; see `describe`.
+    A value without a JSON form is written as its description; see `describe`.
     """
     try:
         return _ENCODER.encode(fields)
@@ -89,7 +89,7 @@ def _encode_one(value: object) -> msgspec.Raw:
 
 
 def plain(value: object) -> object:
-    """Turn a value into plain data: what JSON can say stays, anything else becomes its description."""
+    """Turn a value into plain data: what has a JSON form stays, anything else becomes its description."""
     decoded: object = msgspec.json.decode(encode_plain({"value": value}))["value"]
     return decoded
 
@@ -111,4 +111,4 @@ _ENCODER = msgspec.json.Encoder(enc_hook=describe, order="deterministic")
 
 PLAIN_JSON = _ENCODER.encode
 PLAIN_LINES = _ENCODER.encode_lines
-"""Encode as `encode_plain` does at first; raise where that goes on, value by value."""
+"""Encode as `encode_plain` first tries to; raise where that would go on value by value."""

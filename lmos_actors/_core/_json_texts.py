@@ -1,7 +1,7 @@
 """JSON texts with one meaning: a text that two readers could take for different values is refused.
 
 The decoder refuses most of them: NaN, numbers beyond 64 bits of floating point, halves of surrogate pairs.
-But of a member that stands twice in an object it keeps the last, where other readers keep the first. So a
+But if an object has a member twice, it keeps the last, where other readers keep the first. So a
 value that was read is compared with its text: a text that the encoder makes of the value has no member twice.
 In any other text the colons outside of strings are counted: each belongs to a member.
 """
@@ -22,7 +22,7 @@ _INNER: Final = frozenset({dict, list})
 def read_json(text: str | bytes | bytearray, type: Any = Any) -> Any:
     """Return the value of a JSON text, decoded as `type`.
 
-    Raise msgspec.DecodeError or another ValueError for a text that is no JSON or has no single meaning, and
+    Raise msgspec.DecodeError or another ValueError for a text that is not JSON or has no single meaning, and
     RecursionError for one that is nested too deeply.
     """
     value = _DECODE(text, type=type)
@@ -31,7 +31,7 @@ def read_json(text: str | bytes | bytearray, type: Any = Any) -> Any:
 
 
 def check_members(text: str | bytes | bytearray, value: Any) -> None:
-    """Raise msgspec.DecodeError if a member stands twice in a text from which this plain data was read."""
+    """Raise msgspec.DecodeError if an object has a member twice in the text of this plain data."""
     data = text.encode() if isinstance(text, str) else text
     if b":" not in data or _ENCODE(value) == data:
         return

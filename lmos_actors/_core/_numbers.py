@@ -1,7 +1,7 @@
 """Numbers that people and peers write as text: decimal digits of ASCII.
 
 `int`, `float` and `Decimal` take more: `1_0`, spaces, digits of other scripts. Other tools read such texts
-otherwise, or not at all.
+differently, or not at all.
 """
 
 from __future__ import annotations

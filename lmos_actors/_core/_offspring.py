@@ -3,14 +3,14 @@
 Agents start programs, and some programs go on by themselves: they have a session of their own, and a parent
 that has ended. On Linux they are found all the same:
 
-- A process of a group is the parent of all orphans among what it starts (`adopt`). So all of it is below that
-  process in the tree of the system, however it was started, as long as that process is there. It ends what is
-  below it as its last deed, and its place does before it kills it (`end_below`).
-- A process that has ended by itself has left what it started to others. Their session still has its number,
-  and what has another one has the mark of the process in its environment (`end_left`). A process that has
-  thrown that away is a child of the fork server by now, which starts no such child itself (`end_strangers`).
+- A process of a group becomes the parent of all orphans among what it has started (`adopt`). So all of that
+  is below it in the system's tree of processes as long as it is there. What is below it is ended by the
+  process itself, as the last thing it does, and by whoever kills it, just before (`end_below`).
+- If a process of a group has ended by itself, what it started has other parents. It is found by its session,
+  which still has that process's number, or by the mark in its environment (`end_left`). If it has neither, it
+  is a child of the fork server by now, which starts no such child itself (`end_strangers`).
 
-An orphan that ends has to be waited for by its new parent; that is done once nobody else has, for a minute
+The new parent of an orphan has to reap it when it ends; it does so once nobody else has for a minute
 (`Adopted`). Elsewhere than on Linux, only the process group is ended.
 """
 
@@ -31,7 +31,7 @@ MARK: Final = "LMOS_ACTORS_PROCESS"
 """The environment variable that marks what a process of a group has started."""
 
 ROUNDS: Final = 50
-"""The number of looks for processes: each process may have started others since the look before."""
+"""How often processes are looked for: each may have started others since the time before."""
 
 
 class _Entry(NamedTuple):

@@ -23,7 +23,7 @@ class Spelling:
     """The words in which a user is told about `credentials`, a `certificate` and an `authority`.
 
     Each says what to do, as part of a sentence. `other_credentials` says it to a client that is known but
-    not allowed; "" to say nothing. `presence` is for a server that is something else than was looked for.
+    not allowed; "" to say nothing. `presence` is for a server other than the one looked for.
     """
 
     credentials: str
@@ -53,7 +53,7 @@ _UNKNOWN_AUTHORITY: Final = ("issuer", "self")
 
 
 _ELSEWHERE: Final = (0, 200, 404, 405, 426)
-"""Statuses of servers that are something else than was looked for; 0 for none."""
+"""Statuses from servers other than the one that was looked for; 0 for none."""
 
 
 def remedy(error: BaseException, spelling: Spelling) -> str:

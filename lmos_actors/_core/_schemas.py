@@ -1,7 +1,7 @@
 """JSON Schemas that strangers have written: compiled and applied without reading anything they point to.
 
-jsonschema_rs, left alone, requests the URLs and opens the files that `$ref` names. A server could so have us
-ask hosts that it cannot reach itself. And its regular expressions run with a limit of steps.
+jsonschema_rs, left alone, requests the URLs and opens the files that `$ref` names. So a server could have us
+ask hosts that it cannot reach itself. The regular expressions of a schema run with a limit of steps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 MOST_PLACES: Final = 10_000
-"""The most places of a schema, those of its references included: a validator visits all for one value."""
+"""The most places of a schema, those of its references included: a validator may visit each for one value."""
 
 STEPS: Final = 100_000
 """Steps of one regular expression on one text."""
@@ -22,7 +22,7 @@ SHOWN: Final = 300
 
 
 def schema_problem(schema: str) -> str | None:
-    """Return why a text is no JSON Schema; None if it is one. An empty text is one."""
+    """Return why a text is not a JSON Schema; None if it is one. An empty text is one."""
     try:
         _compiled(schema)
     except (ValueError, RecursionError) as error:
@@ -33,7 +33,7 @@ def schema_problem(schema: str) -> str | None:
 def schema_complaint(schema: str, value: Any, *, formats: bool = False) -> str | None:
     """Return what a schema, given as JSON text, finds wrong with a value; None if nothing.
 
-    With `formats`, the formats of texts count, such as `date`.
+    With `formats`, formats of texts such as `date` are checked too.
     """
     if not schema:
         return None
@@ -65,8 +65,8 @@ def _compiled(schema: str, *, formats: bool = False) -> Any:
 def _places_of(schema: dict[str, Any]) -> int:
     """Count the places of a schema. A reference counts as its target, a reference to itself as one place.
 
-    References to names of the same document are followed, as strangers write `#/$defs/NAME`; a chain of them,
-    each of which leads to the next twice, has a length of a few lines and takes minutes.
+    References to names of the same document are followed, as strangers write `#/$defs/NAME`; a chain of a few
+    lines, in which each leads to the next one twice, would take a validator minutes.
     """
     known: dict[str, int] = {}
 

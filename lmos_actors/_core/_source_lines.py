@@ -40,9 +40,9 @@ def uncollected() -> Generator[None]:
     """Disable garbage collection in a block, unless the block itself asks for one.
 
     Code that looks at the frames of another thread needs it. In CPython 3.11 each step from a frame to its
-    caller makes an object, which may collect garbage. What is destroyed then may let the other thread run in
-    the midst of the step, and its frames be gone after it: the process ends with a segmentation fault, or
-    stands still (python/cpython issues 99110 and 106883).
+    caller makes an object, which may collect garbage. As it destroys objects, the other thread may run in
+    the middle of the step and its frames go away: the process ends with a segmentation fault, or hangs
+    (python/cpython issues 99110 and 106883).
     """
     was_enabled = gc.isenabled()
     gc.disable()

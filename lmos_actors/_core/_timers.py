@@ -25,8 +25,8 @@ class Timer(msgspec.Struct, eq=False):  # made in C: there are very many
     """A callback due at the instant `when` (seconds of the run's clock).
 
     It may be in the chain of an owner's pending timers, between `before` and `after`, and leaves that when it
-    is cancelled; the callback of a timer that fires calls `leave`. A chain is smaller than a set for each of
-    very many owners.
+    is cancelled; the callback of a timer that fires calls `leave`. A chain takes less memory than a
+    set, and there are very many owners.
     """
 
     when: float
@@ -47,7 +47,7 @@ class Timer(msgspec.Struct, eq=False):  # made in C: there are very many
             self.heap.forget()
 
     def join(self, owner: TimerOwner) -> None:
-        """Be the first in the chain of an owner."""
+        """Become the first in the chain of an owner."""
         first = owner.timers
         if first is not None:
             first.before = self

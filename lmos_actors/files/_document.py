@@ -67,7 +67,7 @@ class Document:
         return self._tree.source.text
 
     def with_parts(self, parts: Mapping[str, tuple[Document, DataPath]]) -> Document:
-        """Return this document with keys at its top that stand in other documents, each at a path there.
+        """Return this document with top-level keys that come from other documents, each from a path there.
 
         Mistakes, notes and places below such a key come from the other document; `data` is without them.
         """

@@ -50,7 +50,7 @@ class Field:
     type: Any
     required: bool
     is_left_out: bool
-    """Whether None means an absent key and is no value that a file could hold."""
+    """Whether None means an absent key, and is not a value that a file could hold."""
 
 
 @attrs.frozen

@@ -45,7 +45,7 @@ class PythonLoader(yaml.SafeLoader):
             self._in_plain = False
 
     def peek(self, index: int = 0) -> str:
-        """Return a character ahead; within plain text another one in place of `?` and tab: it is not kept."""
+        """Return a character ahead; within plain text, a stand-in for `?` and tab, which is not kept."""
         scanner: Any = super()  # its methods have no types
         ahead: str = scanner.peek(index)
         return _LIKE.get(ahead, ahead) if self._in_plain else ahead

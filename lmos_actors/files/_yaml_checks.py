@@ -1,8 +1,8 @@
-"""Refusal of YAML that the parsers read in another way than YAML 1.2, or than one another.
+"""Refusal of YAML that the parsers read differently from YAML 1.2, or from one another.
 
 Both parsers follow YAML 1.1, and take some texts that are not YAML. This file compares their events with the
-text: what stands between two scalars (`_between`), how a scalar is written, and how far lines are indented.
-Lines that begin with a closing bracket may stand further left than YAML 1.2 says: everybody reads them alike.
+text: what is between two scalars (`_between`), how a scalar is written, and how far lines are indented.
+Lines that begin with a closing bracket may be indented less than YAML 1.2 says: everybody reads them alike.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Checks:
         """Offset up to which the text is checked."""
         self.flow = 0
         self.columns = [-1]
-        """Columns of the block lists and mappings around."""
+        """Columns of the enclosing block lists and mappings."""
         self.root = 0
         """Start of the outermost list or mapping in brackets."""
         self.last = ""
@@ -130,7 +130,7 @@ class _Checks:
             raise Unreadable(first.start(2), "this comment would be part of the text: begin it below the key")
 
     def _lines(self, start: int, end: int, anywhere: str = "") -> None:
-        """Check that lines which continue a value are indented, except before some characters."""
+        """Check that lines which continue a value are indented, except before a character of `anywhere`."""
         least = self.columns[-1] + 1
         for found in _NEXT_LINE.finditer(self.text, start, end):
             if len(found[1]) < least and found[2] not in anywhere:

@@ -52,7 +52,7 @@ def tab_indents(start: int) -> Unreadable:
 
 
 def space_missing(sign: str, start: int) -> Unreadable:
-    """Return the error for a sign in brackets that text follows."""
+    """Return the error for a sign in brackets that text follows without a space."""
     return Unreadable(start, f'write a space after "{sign}", or quotes around text that holds it', start + 1)
 
 

@@ -1,4 +1,4 @@
-"""Recognition of a protocol by one of its frames, for a server that was taken for another kind."""
+"""Recognition of a protocol by one of its frames, for a server that turns out to be of another kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SIGNS: Final[dict[str, Callable[[_Members], bool]]] = {
 
 
 def spoken_in(frame: str | bytes) -> str | None:
-    """Return the name of the protocol that a frame belongs to, None if it is not known."""
+    """Return the name of the protocol to which a frame belongs, None if no known one shows."""
     try:
         found: Any = msgspec.json.decode(frame)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """One HTTP request and its answer: h11 on the side of the stream, an ASGI application on the other.
 
 The stream is read ahead by one bounded piece, so that a client that leaves is noticed at once; its request
-is then cancelled. The lifespan protocol is not spoken: the code that mounts an application starts
+is then cancelled. The lifespan protocol is not supported: the code that mounts an application starts
 and ends it.
 """
 
@@ -42,7 +42,7 @@ class ClientLeft(OSError):
 class HttpLimits:
     """Limits of one request: bytes of its body, seconds of waiting for it and for each 64 KiB written.
 
-    `silence_seconds` is for the next piece of a body that is read as a stream, in place of the first two.
+    For a body that is read as a stream, `silence_seconds` for its next piece replaces the first two limits.
     `stamp` returns the headers with the time of an answer.
     """
 
@@ -57,7 +57,7 @@ class HttpLimits:
 class ExchangeOutcome:
     """The end of an exchange.
 
-    `rest` is what came behind the request, None if the connection is to be closed. `answered` says whether
+    `rest` is what came after the request, None if the connection is to be closed. `answered` says whether
     anything was sent, or the client is gone. `unread`: a part of the body may still be on its way.
     """
 
@@ -89,7 +89,7 @@ def scope_of(head: Head, peer: str, server: tuple[str, int], *, secure: bool) ->
 
 
 class Exchange:
-    """One request, from behind its head to the end of its answer.
+    """One request, from the end of its head to the end of its answer.
 
     A client that ends its side of the stream before it is answered has left: nobody can tell it from one
     that is gone.
@@ -134,7 +134,7 @@ class Exchange:
             self._http.next_event()
 
     async def run(self, app: App, scope: Scope) -> ExchangeOutcome:
-        """Let the application answer. What it raises is returned, unless that is no `Exception`."""
+        """Let the application answer. The outcome has what it raises, if that is an `Exception`."""
         failure: Exception | None = None
         give_way, self._account.give_way = self._account.give_way, self._overdrawn
         if len(self._ahead) > SMALL:
@@ -339,7 +339,7 @@ def too_long(limit: int) -> Refused:
 
 
 async def received(stream: trio.abc.Stream) -> bytes:
-    """Wait for the next bytes; there are none if the peer has said its last or is gone."""
+    """Wait for the next bytes; there are none if the peer has ended its side or is gone."""
     try:
         return bytes(await stream.receive_some(_AHEAD))
     except (trio.BrokenResourceError, trio.ClosedResourceError):

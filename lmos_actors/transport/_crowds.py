@@ -1,13 +1,13 @@
-"""Crowds: connections that come, or leave, in great numbers go on a few at a time, in each pass of the loop.
+"""Crowds: of connections that come, or leave, in great numbers, a few go on in each pass of the event loop.
 
 A new connection costs the node a millisecond until its first answer, and its end costs a third of that.
 When thousands do so in one instant, all of it would be one pass of the loop, or a few, and everybody else
 would wait for a second. So the first bytes of a connection, and its end, wait here for their turn; what comes
-between these does not.
+in between does not wait.
 
-In each pass `FEW` connections that leave are let on. So are `FEW` newcomers, while nothing else happens;
-where other connections are busy, half as many newcomers are let on as there was other news in the pass
-before. Otherwise the last of a thousand newcomers that ask again and again would wait for as many rounds of
+In each pass `FEW` connections that leave may go on. So may `FEW` newcomers, while nothing else happens; where
+other connections are busy, one newcomer goes on for every two reads from them in the pass before, if those
+are more. Otherwise the last of a thousand newcomers that ask again and again would wait for as many rounds of
 the others.
 """
 
@@ -21,7 +21,7 @@ import trio
 from trio.lowlevel import Abort, Task, checkpoint, current_task, reschedule
 
 FEW: Final = 4
-"""The least connections that begin, and that end, in each pass of the event loop, if so many wait."""
+"""The connections that end, and the fewest that begin, in each pass of the event loop, if so many wait."""
 
 INSTANT: Final = 0.005
 """Seconds in which at most `FEW` connections may come, or leave, without waiting for others."""
@@ -31,7 +31,7 @@ WAITING: Final = 32
 
 
 class Line:
-    """The tasks that wait for their turn. The first of them leads: after a pass it lets on the next ones."""
+    """The tasks that wait for their turn. The first one leads: after a pass it lets the next ones go on."""
 
     __slots__ = ("_crowd", "_is_led", "_left", "_until", "waiting")
 
@@ -108,7 +108,7 @@ class Crowd:
         await self._leaving.turn()
 
     def most(self) -> int:
-        """Return how many newcomers are let on after a pass."""
+        """Return how many newcomers may go on after a pass."""
         most, self.news = max(FEW, self.news // 2), 0
         return most
 

@@ -110,7 +110,7 @@ def server_text(text: bytes) -> ServerText:
 class FrameCodec(WSConnection):
     """wsproto's connection, with short cuts for whole texts and binary frames once it is open.
 
-    Before `begin` it does the handshake, and keeps what comes behind it. After that a complete, well-formed,
+    Before `begin` it does the handshake, and keeps what comes after it. After that a complete, well-formed,
     unfragmented text frame goes straight to `sink`. The bytes that have come of a binary frame, complete or
     not, become an event like wsproto's, which itself would copy each byte four times more. wsproto decodes
     every other frame, byte by byte as it comes, and after it the short cuts are open again: in a text in
@@ -139,7 +139,7 @@ class FrameCodec(WSConnection):
         self._failed = False
 
     def receive_body(self, data: bytes | None) -> None:
-        """Take in the body of an answer that is no upgrade, None at its end; `events` tells what it was."""
+        """Take in the body of an answer other than 101, None at its end; `events` tells what it was."""
         whole, self._buffer = self._buffer + (data or b""), b""
         if whole:  # to h11 nothing is the end
             super().receive_data(whole)
@@ -198,7 +198,7 @@ class FrameCodec(WSConnection):
         return self._control(Pong(payload=payload))
 
     def close(self, code: int, reason: str) -> bytes:
-        """Return a Close, after which nothing may be sent; 1005 has no code in it. The reason may be cut."""
+        """Return a Close, after which nothing may be sent; for 1005 it has no code. The reason may be cut."""
         if code == CloseReason.NO_STATUS_RCVD:
             return self._control(CloseConnection(code=CloseReason.NO_STATUS_RCVD))
         text = reason.encode("utf-8", "replace").decode()
@@ -237,8 +237,8 @@ class FrameCodec(WSConnection):
     def take(self, data: bytes) -> bool:
         """Take what came, and return whether the sink has all of it: if not, `events` tells what it was.
 
-        It does as `receive_data` and `events`, in one step for what nearly every read of an open connection
-        gives: whole texts, and nothing before or behind them.
+        It does what `receive_data` and `events` do, in one step for what nearly every read of an open
+        connection gives: whole texts, and nothing before or behind them.
         """
         connection, sink = self.connection, self._sink
         state = None if connection is None else connection.state
@@ -338,7 +338,7 @@ class FrameCodec(WSConnection):
         return True
 
     def _whole_frames(self, sink: Callable[[str], None], *, is_open: bool) -> bool:
-        """Hand whole text frames to the sink. True: something else is next; False: no more bytes."""
+        """Hand whole text frames to the sink. True: something else is next; False: more bytes are needed."""
         buffer, at, end = self._buffer, self._at, len(self._buffer)
         fast = is_open and not self._fragments
         while end - at >= 2:
@@ -376,7 +376,7 @@ class FrameCodec(WSConnection):
         return False
 
     def _begin_frame(self, head: bytes, size: int, *, is_ours: bool) -> None:
-        """Begin a frame that is not taken as a whole, after its head if it is ours."""
+        """Begin a frame that is not taken as a whole; only `is_ours` takes its head at once."""
         self._is_ours = is_ours
         self._left = size
         if is_ours:
@@ -475,7 +475,7 @@ class Wire(WebSocketConnection):
         return detail_of(kind, body)
 
     def read_request(self, head: bytes) -> Request:
-        """Take the head of an upgrade and what was read behind it. Raises what wsproto raises."""
+        """Take the head of an upgrade and what was read after it. Raises what wsproto raises."""
         self.codec.receive_data(head)
         found = [event for event in self.codec.events() if isinstance(event, Request)]
         if not found:
@@ -509,11 +509,11 @@ class Wire(WebSocketConnection):
         del self._open_handshake, self._close_handshake, self._for_testing_peer_closed_connection
 
     def drop(self) -> None:
-        """Release what came of a message that will not be whole."""
+        """Release what came of a message whose rest will not come."""
         self._incoming.drop()
 
     def end(self) -> None:
-        """Release the owner, and what came of a message that will not be whole."""
+        """Release the owner, and what came of a message whose rest will not come."""
         self.drop()
         self._owner, self._incoming = None, IncomingMessage()
         self.codec.end()
@@ -560,7 +560,7 @@ class Wire(WebSocketConnection):
     async def _received_by(
         self, deadline: float, owner: FrameListener, size: int
     ) -> bytes | bytearray | None:
-        """Wait for more of a message in progress; None if it takes too long, which the listener learns."""
+        """Wait for more of a message in progress; None if it takes too long, which the listener is told."""
         with CancelScope(deadline=deadline):
             return await self.stream.receive_some(size)
         self.drop()
@@ -569,9 +569,9 @@ class Wire(WebSocketConnection):
 
 
 async def _give_way(is_behind: Callable[[], bool]) -> None:
-    """Let other tasks take up what has come before more is read: so TCP holds its sender back.
+    """Let other tasks handle what has come before more is read, so that TCP slows its sender down.
 
-    Not for ever: they may wait for what comes next.
+    Not for ever: those tasks may wait for what comes next.
     """
     for _ in range(64):
         await checkpoint()

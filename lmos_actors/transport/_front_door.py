@@ -234,16 +234,16 @@ class FrontDoor:
     """Serves all connections of `listener`: WebSockets by `route`, everything else by `app`.
 
     `route` is called with each well-formed `Upgrade`; it must not block. Its `Accept.serve` has the
-    connection until it returns or is cancelled, and is to call its `run`; the stream is closed behind it in
+    connection until it returns or is cancelled, and is to call its `run`; the stream is closed after it in
     any case.
     `app` is an ASGI application, spoken to in `http` scopes only: no lifespan. Without one, every
     other request is answered 426. `tls`: the context of a server, None for plain TCP.
 
     What `route`, `serve` or `app` raise ends one connection and goes to `on_failure`, once per connection;
-    it must not block or raise. What is no `Exception`, such as KeyboardInterrupt, ends `serve`. `on_refusal`
-    is called with a line for each TLS handshake that fails: with whom, and why. Any peer can cause a call
-    with each connection. `now` returns the time of day for `Date` headers; without it there are none. What
-    peers hold in memory is charged to `budget`; without one, this door has its own.
+    it must not block or raise. A KeyboardInterrupt, or whatever else is not an `Exception`, ends `serve`.
+    `on_refusal` is called with a line for each TLS handshake that fails: with whom, and why. Any peer can
+    cause a call with each connection. `now` returns the time of day for `Date` headers; without it there are
+    none. What peers hold in memory is charged to `budget`; without one, this door has its own.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class FrontDoor:
         """Serve until cancelled, or until `stop_accepting()` was called and the last connection has ended.
 
         Cancelled, it closes the listener and every connection before it ends: a WebSocket with 1001. Raises
-        what a listener raises, and what a connection raises that is no `Exception`.
+        what a listener raises, and what a connection raises other than an `Exception`.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -338,7 +338,7 @@ class FrontDoor:
         self._on_failure(error)
 
     def _failed_in_part(self, client: ClientConnection, group: BaseExceptionGroup[BaseException]) -> None:
-        """Report the exceptions of a group, and raise what is worse in it."""
+        """Report each `Exception` of a group, and raise the others."""
         worse, errors = group.split(lambda each: not isinstance(each, Exception | BaseExceptionGroup))
         if errors is not None:
             self._failed(client, errors)
@@ -435,7 +435,7 @@ class FrontDoor:
     async def _next_head(
         self, client: ClientConnection, stream: trio.abc.Stream, rest: bytes
     ) -> tuple[Head, bytes] | None:
-        """Wait for a head; return it and what came behind it, None if the peer stays silent or goes."""
+        """Wait for a head; return it and what came after it, None if the peer stays silent or goes."""
         options = self._options
         reader = HeadReader(rest, max_bytes=options.max_head_bytes, max_headers=options.max_headers)
         first = not client.requests
@@ -489,7 +489,7 @@ class FrontDoor:
     async def _exchange(
         self, client: ClientConnection, stream: trio.abc.Stream, head: Head, rest: bytes
     ) -> bytes | None:
-        """Have a request answered; return what came behind it, None if the connection is to be closed."""
+        """Have a request answered; return what came after it, None if the connection is to be closed."""
         if self._app is None:
             raise Refused(426, "only WebSockets are served here", "no app", TO_WEBSOCKET)
         if [each for each in head.tokens(b"expect") if each.lower() != "100-continue"]:

@@ -357,9 +357,9 @@ def _wrong(why: str) -> Refused:
 
 
 def same_origin(upgrade: Upgrade, allowed: Iterable[str] = ()) -> bool:
-    """Return whether a page may open this WebSocket: it is of this very host, or of an `allowed` origin.
+    """Return whether a page may open this WebSocket: it comes from this very host, or an `allowed` origin.
 
-    An origin is written as browsers write it, "https://example.org". Programs that are no browsers send no
+    An origin is written as browsers write it, "https://example.org". Programs other than browsers send no
     Origin: True for them, since they could send any. Behind a proxy that changes Host, name
     the outer origin in `allowed`.
     """

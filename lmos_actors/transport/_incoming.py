@@ -65,8 +65,8 @@ class MessageParts:
 class IncomingMessage:
     """The parts of a message that comes in fragments, or in several reads.
 
-    All of it has to come within `seconds`; `is_behind` is the handler's. They are not attributes of the wire:
-    it has thirty already, and an object with more takes a kilobyte more.
+    All of it has to come within `seconds`; `is_behind` is the handler's. All this is not kept in the
+    wire: it has thirty attributes already, and an object with more takes a kilobyte more.
     """
 
     __slots__ = ("_account", "_parts", "is_behind", "seconds")

@@ -111,7 +111,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
             await self._out.room.park()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return what has come, at most `max_bytes`; waits for it. Empty: the peer has said its last."""
+        """Return what has come, at most `max_bytes`; waits for it. Empty: the peer has ended its side."""
         await checkpoint()
         self._check_alone(self._reader)
         while not self._closed and not self._in.data and not self._in.broken and not self._in.ended:
@@ -157,7 +157,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
             self._when_closed()
 
     def _leave(self) -> None:
-        """Let the other end see that nobody reads any more what it sends."""
+        """Let the other end see that nobody reads what it sends any more."""
         self._in.gone = True
 
     async def aclose(self) -> None:

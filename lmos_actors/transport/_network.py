@@ -29,7 +29,7 @@ _NAMES_USER: Final = re.compile(r"[^/?#]*//[^/?#]*@")
 class Endpoint:
     """The place that a URL leads to: `host` without brackets, `target` the path with its query, at least "/".
 
-    `elsewhere`: it has to be another machine than this one, whatever the name of its host resolves to.
+    `elsewhere`: it has to be a machine other than this one, whatever the name of its host resolves to.
     """
 
     secure: bool
@@ -40,7 +40,7 @@ class Endpoint:
 
     @property
     def authority(self) -> str:
-        """Host and port as a `Host` header says them: the port only where it is not the usual one."""
+        """Host and port as a `Host` header gives them: the port only where it is not the usual one."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
@@ -82,7 +82,7 @@ class Listener(Protocol):
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
-        """Host and port of each address listened at, the ports as they really are."""
+        """Host and port of each address listened at: the actual port, where 0 was asked for."""
         ...
 
     async def accept(self) -> tuple[trio.abc.Stream, str]:
@@ -99,7 +99,7 @@ class Listener(Protocol):
 
 
 class Network(Protocol):
-    """The only place that opens sockets, or what stands for them."""
+    """The only place that opens sockets, or their stand-ins."""
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
         """Connect; where the endpoint is secure, the TLS handshake is done when this returns.
@@ -194,7 +194,7 @@ def answered(status: int, phrase: str, detail: str) -> str:
 
 
 def is_here(host: str) -> bool:
-    """Return whether a host is, by its name or address, the machine that asks, or beside it."""
+    """Return whether a host, by its name or address, is the machine that asks, or on the same link."""
     name = host.lower().rstrip(".")
     if name in _NAMES_OF_ITSELF or name.endswith(".localhost"):
         return True
@@ -208,7 +208,7 @@ def is_here(host: str) -> bool:
 def leads_astray(source_url: str, url: str) -> bool:
     """Return whether a document at one URL leads to a URL that means the machine of whoever reads it.
 
-    A document of this machine may lead anywhere; another host that names `localhost` means itself. A URL
+    A document from this machine may lead anywhere; another host that names `localhost` means itself. A URL
     whose host is yet to be filled in may lead anywhere.
     """
     if is_here(endpoint_of(source_url).host):

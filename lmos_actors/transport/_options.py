@@ -80,7 +80,7 @@ class Ended:
 class Handler(Protocol):
     """The user of a connection, called from its tasks. Its methods do not wait, and do not raise.
 
-    An exception all the same ends the connection with 1011, and `Connection.run` raises it.
+    If one does raise, the connection ends with 1011, and `Connection.run` raises the exception.
     """
 
     def text(self, text: str) -> None:
@@ -140,4 +140,4 @@ class Bucket:
 
 
 def drop(_: object) -> None:
-    """Do nothing: this stands for a handler while there is none, and nothing comes."""
+    """Do nothing, in place of a handler's method while there is no handler."""

@@ -100,7 +100,7 @@ class DirectStream(trio.abc.HalfCloseableStream):
         return True
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return what has come, at most `max_bytes`; waits for it. Empty: the peer has said its last."""
+        """Return what has come, at most `max_bytes`; waits for it. Empty: the peer has ended its side."""
         if self._socket.fileno() < 0:
             self._check_open()  # raises
         size = max_bytes or 65536

@@ -88,7 +88,7 @@ def why_refused(error: ssl.SSLError) -> tuple[str, bool]:
 
 
 def _why_unverified(error: ssl.SSLCertVerificationError) -> str:
-    """Return what is wrong with a certificate; a name that does not fit comes with a full stop."""
+    """Return what is wrong with a certificate; the full stop in OpenSSL's text about a wrong name is cut."""
     return (error.verify_message or _text(error)).rstrip(".")
 
 
@@ -134,7 +134,7 @@ _SPECIAL: Final = re.compile(r'[,+"\\<>;=\x00]|^[ #]| $')
 class ClientCertificate:
     """The certificate of a client, which TLS has verified.
 
-    `subject` is its distinguished name as RFC 4514 writes it, `names` are the names that it was made out for
+    `subject` is its distinguished name as RFC 4514 writes it, `names` are the names that it was issued for
     (alternative names that are host names, IP addresses, mail addresses or URIs; its common name where it has
     no alternative name of any kind), `fingerprint` is the SHA-256 of its DER form in lower-case hexadecimal
     digits.
@@ -148,7 +148,7 @@ class ClientCertificate:
 def certificate_of(stream: trio.SSLStream[Any], tls: ssl.SSLContext) -> ClientCertificate | None:
     """Return the certificate that the client of a server's stream has shown, None without one.
 
-    The handshake is done. What `tls` has not verified counts as none.
+    The handshake must be done. A certificate that `tls` has not verified counts as none.
     """
     if tls.verify_mode is ssl.CERT_NONE:
         return None

@@ -53,10 +53,10 @@ _GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 class Connection:
     """One WebSocket connection, after its handshake; `connect` and `accept` make them.
 
-    `account` is what the peer holds in memory; a handler charges to it what it keeps for the peer.
-    `peer` is its address as text, `target` path and query of the request, `headers` those that the peer
-    sent (the names in lower case), `subprotocol` what was agreed on, `offered` what the client offered.
-    Its owner calls `run`, or else `aclose`.
+    `account`: what the peer holds in memory; a handler charges to it what it keeps for the peer. `peer`: its
+    address as text. `target`: path and query of the request. `headers`: those that the peer sent, names in
+    lower case. `subprotocol`: the one agreed on; `offered`: those that the client offered.
+    The owner of the connection calls `run`, or else `aclose`.
     """
 
     __slots__ = (
@@ -131,8 +131,8 @@ class Connection:
     def flush(self) -> None:
         """Note that the handler has frames, and send them in this step if possible.
 
-        Never blocks. It is `wake` where the connection is not quiet: then the writer sends them, together
-        with what others put out until its turn. Call it from a task of the connection's event loop.
+        Never blocks. While the connection is not quiet it does what `wake` does: the writer sends them,
+        together with what others queue until its turn. Call it from a task of the connection's event loop.
         """
         if not self.is_quiet or self._send_now is None:
             self.wake()
@@ -203,7 +203,7 @@ class Connection:
         return self._ended
 
     async def aclose(self) -> None:
-        """Close the stream of a connection that will not run, without a word."""
+        """Close the stream of a connection that will not run, without a Close."""
         # let go now, not when cycles are collected: of a message that was cut there may be megabytes
         self._handler, self._take_text, self._take_binary, self._rest = None, drop, drop, b""
         self._wire.end()
@@ -291,7 +291,7 @@ class Connection:
     def _overdrawn(self) -> None:
         """Release all memory held for this peer, and close with 1013: the budget of all peers is exceeded.
 
-        In the midst of a frame, just break off: it could not be let go of before the peer has taken it.
+        In the middle of a frame, just break off: its bytes would be held until the peer has taken them.
         """
         self._codec.deaf = self._mute = True
         self._wire.drop()
@@ -338,7 +338,7 @@ class Connection:
                 self._look_at_the_clock()
 
     async def _write_on(self, scope: trio.CancelScope) -> bool:
-        """Write until the last batch is out: True; False if the scope's time is up between two waits."""
+        """Return True when the last batch is written, False if the scope's time is up between two waits."""
         batches = 0
         while True:
             if not self._rest:
@@ -407,9 +407,9 @@ class Connection:
     # ---- what is to be written
 
     def _batch(self) -> bytes:
-        """Return what is to be sent next, the Close at last.
+        """Return what is to be sent next; the last is the Close.
 
-        In one function, with the questions whose answer is mostly no, as it is called for every message.
+        All in one function, rare cases included, as it is called for every message.
         """
         self._is_more = False
         data = b""
@@ -437,7 +437,7 @@ class Connection:
             return b""
 
     def _asides(self) -> bytes:
-        """Return what is due beside the messages: answers to pings, a ping."""
+        """Return what is due besides the messages: answers to pings, a ping."""
         found = b""
         if self._pongs is not None:
             found = b"".join(self._pongs)
@@ -448,7 +448,7 @@ class Connection:
         return found
 
     def _is_flushed(self) -> bool:
-        """Return whether the time of the handler to send more is over, since we were asked to close."""
+        """Return whether the handler's time to send more, after we were asked to close, is over."""
         if self._flush_by is None:
             self._flush_by = trio.current_time() + self._options.write_seconds
         return trio.current_time() >= self._flush_by

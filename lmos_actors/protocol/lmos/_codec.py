@@ -90,7 +90,7 @@ MAX_REFUSALS: Final = 8  # messages refused by the strict decoder, until it is t
 
 
 class Unreadable(Struct, kw_only=True, frozen=True):
-    """A text that is no message: the problem to answer with, and the readable members of its envelope.
+    """A text that is not a message: the problem to answer with, and the readable members of its envelope.
 
     `type` is its `messageType`. `oversize`: it was longer than the limit, and was not parsed.
     """
@@ -280,7 +280,7 @@ def _writer(dialect: Dialect, longest: int | None) -> tuple[Encode, Callable[[],
 
 
 def _read(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Unreadable:
-    """Read a text that the fast path has not; `tried`: the strict decoder has refused it already."""
+    """Read a text that the fast path could not; `tried`: the strict decoder has refused it already."""
     limits = codec.limits
     if len(text) > SHORT or len(text) > limits.max_bytes // 4:
         problem = beyond(text, limits)
@@ -432,7 +432,7 @@ _envelope: Final = msgspec.json.Decoder(
 
 
 def _salvage_envelope(text: str | bytes, problem: Problem) -> Unreadable:
-    """Read the envelope alone, of a text whose payload must not be built."""
+    """Read only the envelope of a text: its payload must not be built."""
     try:
         return _unreadable(msgspec.structs.asdict(_envelope(text)), problem)
     except _UNREADABLE:

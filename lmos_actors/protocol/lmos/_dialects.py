@@ -92,12 +92,12 @@ class Dialect:
 
     @property
     def written_ids(self) -> Ids:
-        """The spelling of ids: the peer's own or, before it has shown one, the one of its habits."""
+        """The spelling of ids: the one the peer has shown, until then the one its habits suggest."""
         return self.ids or ("ID" if self.habits == "spec" else "Id")
 
     @property
     def written_names(self) -> Names:
-        """The spelling of properties: the peer's own or, before it has shown one, the one of its habits."""
+        """The spelling of properties: the one the peer has shown, until then the one its habits suggest."""
         return self.names or ("name" if self.habits == "spec" else "property")
 
     def literal(self, message: Message) -> str:
@@ -182,7 +182,7 @@ NUMBERS = (int, float)
 
 
 def spelling_of(raw: dict[str, Any], shape: Shape | None) -> tuple[Ids | None, Names | None]:
-    """Return the spellings that a frame shows; of two, the one of the specification's tables."""
+    """Return the spellings that a frame shows; if it mixes two, the one in the specification's tables."""
     ids: Ids | None = None
     if "thingID" in raw or "messageID" in raw or "correlationID" in raw:
         ids = "ID"
@@ -207,7 +207,7 @@ def normalize_spelling(raw: dict[str, Any], shape: Shape) -> Problem | None:
 
 
 def normalize(raw: dict[str, Any], shape: Shape) -> dict[str, Any] | Problem:
-    """Return the members for a frame's struct, without nulls that are no value; else a problem."""
+    """Return the members for a frame's struct, with null only where it is a value; else a problem."""
     members, payloads = shape.members, shape.payloads
     fields = {
         key: value for key, value in raw.items() if key in members and (value is not None or key in payloads)
@@ -258,7 +258,7 @@ def make_speller(dialect: Dialect) -> Callable[[Message], dict[str, Any]]:
 
 
 def _builtins(message: Message) -> dict[str, Any]:
-    """Return a message as plain data; the value of an event or a reading that is JSON already stays so."""
+    """Return a message as plain data; a value of an event or reading that is encoded already stays so."""
     encoded: dict[str, Any] = {
         name: value
         for name in ("data", "value")

@@ -67,7 +67,7 @@ def _oversize(limits: Limits) -> Problem:
 
 
 def _deeper(outside: bytes, depth: int) -> bool:
-    """Return whether brackets are nested deeper, or do not match.
+    """Return whether brackets are nested more than `depth` levels deep, or do not match.
 
     Each round removes the innermost level.
     """

@@ -1,6 +1,6 @@
 """The messages of LMOS and of our own extension, one struct each.
 
-Wire names stand here and nowhere else, in the spelling of the specification's tables (`thingID`, `name`,
+Wire names are here and nowhere else, in the spelling of the specification's tables (`thingID`, `name`,
 `value`); other spellings are folded into it before a message is made (`_dialects.py`). An optional member
 that is absent is None; an absent payload is UNSET, because null is a value.
 
@@ -157,8 +157,8 @@ class InvokeAction(Base, tag="invokeAction", frozen=True):
 class QueryAction(Base, tag="queryAction", frozen=True):
     """Asks for the latest status of a run: the one whose `messageID` is the correlation, else the newest.
 
-    Extension: with `asked` it asks what the run, or another request, waits for; `asked` has the ids of the
-    requests about which that was asked on the way here, this one last.
+    Extension: with `asked` it asks what the run, or another request, waits for; `asked` has the ids of all
+    requests that were asked about, one after the other, to get here, this one last.
     """
 
     action: str
@@ -177,7 +177,7 @@ class ActionStatus(Base, tag="actionStatus", frozen=True):
 
     Extension: `progress` of a run; `in_reply_to` names the query or cancel that this answers; `cancelled`
     with `reason` marks a run that was cancelled; `waits` is what the run waits for, in the answer to a query
-    that has asked, otherwise the question to a person that the run waits for.
+    with `asked`; in any other status it is the question to a person that the run waits for.
     """
 
     action: str
@@ -303,7 +303,7 @@ class StreamCredit(Base, tag="streamCredit", frozen=True):
 
 
 class TellCredit(Base, tag="tellCredit", frozen=True):
-    """Credit that goes back: `begun` numbers one-way messages, as pairs of first and last. Extension."""
+    """Gives credit back: `begun` are numbers of one-way messages, as pairs of first and last. Extension."""
 
     begun: list[tuple[Count, Count]]
 
@@ -311,7 +311,7 @@ class TellCredit(Base, tag="tellCredit", frozen=True):
 class TellWindow(Base, tag="tellWindow", frozen=True):
     """The window of one-way messages on this connection, in messages and bytes. Extension.
 
-    A consumer repeats a window that is lower than the one before: from then on it holds.
+    A consumer confirms a window lower than the one before by repeating it; from then on it applies.
     """
 
     messages: Count
@@ -335,7 +335,7 @@ Request: TypeAlias = (
     | SubscribeAllEvents
     | UnsubscribeAllEvents
 )
-"""A request: a message from a consumer to a thing that has an answer."""
+"""A request: a message from a consumer to a thing, which answers it."""
 
 Answer: TypeAlias = (
     PropertyReading
@@ -379,7 +379,7 @@ def name_in(request: Base) -> str:
 
 
 def message_types() -> dict[str, type[Base]]:
-    """Return the struct of each `messageType`, in the order in which they are written here."""
+    """Return the struct of each `messageType`, in the order of `Message`."""
     union: Any = Message
     return {cls.__struct_config__.tag: cls for cls in union.__args__}
 

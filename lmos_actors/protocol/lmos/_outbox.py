@@ -83,7 +83,7 @@ class Outbox:
     def put_latest(self, key: Hashable, message: Message) -> None:
         """Add a message, in place of the one with this key that waits, if any.
 
-        Raises LocalProtocolError if it cannot be encoded or is too long; the one that waits stays then.
+        Raises LocalProtocolError if it cannot be encoded or is too long; then the one that waits stays.
         """
         frame = within(self._encode(message), self._max_frame)
         before = self._waiting.get(key)
@@ -121,7 +121,7 @@ class Outbox:
 
 
 def within(frame: bytes, most: int | None) -> bytes:
-    """Return a frame of at most `most` bytes; raise LocalProtocolError for a longer one.
+    """Return the frame as it is. Raise LocalProtocolError if it is longer than `most` bytes.
 
     The receiver would close the whole connection over a longer frame.
     """

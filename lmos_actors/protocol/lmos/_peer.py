@@ -48,14 +48,14 @@ class SessionOptions:
 
     `max_bytes` limits one text or binary frame; `max_open` limits requests without an answer, and
     `max_listening` observations and subscriptions, of one connection; a thing takes no more of either once
-    their frames have `max_open_bytes`. With more than `max_waiting` frames or `max_waiting_bytes` in the
+    their frames take `max_open_bytes`. With more than `max_waiting` frames or `max_waiting_bytes` in the
     outbox the session is `full`. `remembered_runs` finished runs can still be queried. `credit` is what a
-    thing gives the sender of an input stream at first. `acks` acknowledges subscriptions in `spec` habits
-    unasked, too; `strict` refuses messages that deviate from the letter of the specification; `offers` are
-    the extensions that it knows, out of `OFFERS`.
+    thing gives the sender of an input stream at first. With `acks` a peer of `spec` habits gets
+    acknowledgements of its subscriptions even unasked; `strict` refuses messages that deviate from the letter
+    of the specification; `offers` are the extensions that the session knows, out of `OFFERS`.
 
     Raises:
-        ValueError: a limit is no whole number, or below 1 (0 for `max_open`, `max_listening` and
+        ValueError: a limit is not a whole number, or below 1 (0 for `max_open`, `max_listening` and
             `remembered_runs`); or an offer is not known.
     """
 

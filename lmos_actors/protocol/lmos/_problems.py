@@ -85,7 +85,7 @@ class Problem(Struct, kw_only=True, frozen=True):
 def problem_of(error: BaseException) -> Problem:
     """Return the problem that reports an exception to a peer.
 
-    For one that is not in the table (a mistake in the program) it says only that there was one.
+    An exception that is not in the table is a mistake in the program: the problem gives no details of it.
     """
     if isinstance(error, RemoteProtocolError) and isinstance(error.problem, Problem):
         return error.problem
@@ -100,8 +100,8 @@ def problem_of(error: BaseException) -> Problem:
 def error_of(message: Error, request: Message | None = None) -> LmosActorsError:
     """Return the exception that an `error` message stands for, as the answer to `request`.
 
-    For a type that is not in the table the status decides: 400, 401, 403, 404, 405, 429, 503, and 409 and 500
-    as the answer about an action; for the rest it is RemoteProtocolError.
+    For a type that is not in the table the status decides: 400, 401, 403, 404, 405, 429, 503, and for actions
+    409 and 500 too; any other status gives RemoteProtocolError.
     """
     make = _MAKE.get(message.type) or _BY_STATUS.get(message.status, _unknown)
     return make(message, request)
@@ -360,7 +360,7 @@ def _unknown(message: Error, _: Message | None) -> LmosActorsError:
 
 
 def problem_in(message: Error) -> Problem:
-    """Return the problem in an `error` message; a status that is no number is 500."""
+    """Return the problem in an `error` message; a status that is not a number becomes 500."""
     status = message.status
     return Problem(
         type=message.type,
@@ -375,7 +375,7 @@ def problem_in(message: Error) -> Problem:
 
 
 def _known(message: Error, key: str, kind: type[Any] | tuple[type[Any], ...]) -> Any:
-    """Return a detail of the exception from the peer, None if its type is not as expected."""
+    """Return a detail of the exception that the peer has sent, None unless it has the expected type."""
     found = None if message.about is None else message.about.get(key)
     return found if isinstance(found, kind) and not isinstance(found, bool) else None
 

@@ -82,7 +82,7 @@ class ReceiveWindow:
     """The receiver's side of one stream: it checks items, and decides when to grant how much credit.
 
     `window` is the room that it keeps open; credit is given back by halves. It holds at most `window.items`
-    numbers. With `granted` the peer has the first credit already (it stood in the invocation). Without a
+    numbers. With `granted` the peer has the first credit already (it was in the invocation). Without a
     window (None: the peer knows no credit) only the numbers are checked.
     """
 
@@ -176,7 +176,7 @@ class Run(Protocol):
 
     @property
     def correlation(self) -> str:
-        """The correlation id of its messages: a thing's as in all answers, a consumer's `messageID`."""
+        """At a thing, the correlation id that all its answers carry; at a consumer, the `messageID`."""
         ...
 
 
@@ -321,7 +321,7 @@ class StreamTable:
     def take_frame(
         self, data: bytes
     ) -> tuple[ItemArrived | StreamFinished | StreamViolation, ...] | BadFrame:
-        """Take a binary frame. A BadFrame has another format: the connection must be closed with 1003."""
+        """Take a binary frame. After a BadFrame (another format) the connection must be closed with 1003."""
         frame = parse_frame(data)
         if isinstance(frame, BadFrame):
             stream = None if frame.stream is None else self._numbered.get(frame.stream)
@@ -391,7 +391,7 @@ class StreamTable:
         return ItemArrived(stream.run, stream, item)
 
     def _unknown(self, number: int, correlation: str | None) -> StreamViolation | None:
-        """Take a message for no stream: one that never was breaks the rules of the run that is named."""
+        """Take a message for no open stream: if it was never open, the message breaks its run's rules."""
         run = self._named.get(correlation or "")
         ours = number % 2 == self._next % 2
         if run is not None and (number >= self._next if ours else number > self._highest):
@@ -474,7 +474,7 @@ class StreamTable:
         )
 
     def ready(self, stream: Incoming) -> bytes | None:
-        """Return the frame with the first credit, once the host can take items; None if it was given."""
+        """Return the frame with the first credit, once the host can take items; None if given already."""
         return self._credit(stream, stream.window.due()) if self._goes_on(stream) else None
 
     def consumed(self, stream: Incoming) -> bytes | None:
@@ -513,7 +513,7 @@ class StreamTable:
             self._numbered[stream.number] = stream
 
     def drop(self, run: Run) -> None:
-        """Forget the streams of a run that has its final answer; later messages for them are late."""
+        """Forget the streams of a run that has its final answer; later messages for them count as late."""
         held = self._runs.pop(run, None)
         if held is None:
             return

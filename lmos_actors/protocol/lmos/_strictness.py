@@ -23,10 +23,10 @@ _WORDS: Final = ("pending", "in progress", "completed", "failed")
 def irregularities(message: Message) -> tuple[str, ...]:
     """Return how a message deviates from the letter of the specification, each as `$.member: what`.
 
-    Deviations are: ids that are no UUID of version 4, a `thingID` that is no URI, a reading or event without
-    a time, an event without a correlation, a status of a run that is not listed, a status of an error that
-    HTTP does not have, an error with an empty type or instance, a `traceparent` that W3C Trace Context does
-    not allow.
+    Deviations are: ids that are not version-4 UUIDs, a `thingID` that is not a URI, a reading or event
+    without a time, an event without a correlation, a status of a run that is not listed, a status of an error
+    that HTTP does not have, an error with an empty type or instance, a `traceparent` that W3C Trace Context
+    does not allow.
     """
     return tuple(_found(message))
 

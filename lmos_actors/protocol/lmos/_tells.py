@@ -14,16 +14,16 @@ not a seat of a mailbox: it is room at the receiver for messages that wait, with
 - When half of the window of the connection or of an agent is spent, the thing raises it, up to `MOST`, if
   memory is granted for that: credit that is not used yet counts as memory that is taken. If none is left,
   senders wait.
-- Credit that was given cannot be taken back at once: messages may be on their way. So a lower window holds at
-  the thing when the consumer has confirmed it; until then it is not raised. The thing takes back only unused
+- Credit that was given cannot be taken back at once: messages may be on their way. So a lower window applies
+  at the thing once the consumer confirms it; until then it is not raised. The thing takes back only unused
   credit, such as the credit of a connection that has long been silent.
 - As with streams, a message may be sent while credit is left in messages and in bytes; its bytes may take the
   credit in bytes below zero.
 - Messages have numbers, and credit comes back by number: messages begin in any order (a pool, an action that
   waits for its concurrency), and both ends must count the same bytes. The messages that were sent and whose
   credit has not come back are exactly the ones in doubt when the connection breaks.
-- Credit goes back once it is half of a window, of an agent or of the connection: a frame for each message
-  would cost what answers cost. `due` returns the rest at any time.
+- Credit goes back once it is half of an agent's or the connection's window: a frame for each message would
+  cost what answers cost. `due` returns the rest at any time.
 
 A peer without the extension answers every message; there each final answer gives the credit back, and the
 window is `MOST` from the beginning. Extension: docs/reference/lmos-extensions.md, "One-way messages".
@@ -268,7 +268,7 @@ class ReceivedTells:
 
     @property
     def spent(self) -> Credit:
-        """The credit that the peer has spent, and has not been given back."""
+        """The credit that the peer has spent and not got back."""
         return self._total.as_credit()
 
     # ---- the window
@@ -276,7 +276,7 @@ class ReceivedTells:
     def wider(self) -> Credit | None:
         """Return the next window of which less than half is spent, else the widest.
 
-        None if there is none, or a lower one is not confirmed yet.
+        None if there is no wider one, or a lower one is not confirmed yet.
         """
         if self._narrower is not None or not self._may_grow:
             return None
@@ -295,7 +295,7 @@ class ReceivedTells:
     def narrow(self) -> Credit | None:
         """Return the lowest window of which less than half is spent; it holds when it is confirmed.
 
-        None if that is no lower, or another is not confirmed yet.
+        None if that is not lower, or another one is not confirmed yet.
         """
         window = FIRST
         while window != MOST and _is_half(self._total, window):

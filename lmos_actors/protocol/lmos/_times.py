@@ -57,7 +57,7 @@ def format_time(time: datetime) -> str:
 def in_utc(time: datetime) -> datetime:
     """Return the same instant in UTC.
 
-    Raises ValueError for a time without a time zone, or that is out of the years 1 to 9999 in UTC.
+    Raises ValueError for a time without a time zone, or outside of the years 1 to 9999 in UTC.
     """
     if time.tzinfo is UTC:
         return time

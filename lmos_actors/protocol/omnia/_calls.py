@@ -1,7 +1,7 @@
 """Calls: sound in both directions over one connection, or over several, one after the other.
 
 A call begins with a binary frame of a client and ends with a frame that is flagged as the last one, or with a
-`hangup`. The rules of its frames stand here, for both ends:
+`hangup`. The rules for its frames are here, for both ends:
 
 - **Numbers.** Each direction counts its frames over all connections of the call. A number beyond the next one
   means that frames were *lost*. After a resumption, frames with earlier numbers are *late*: they are dropped.

@@ -9,7 +9,7 @@ Facades differ, and a client has to talk to all of them (`docs/explanation/omnia
   even an answer to a call. So **a client answers calls only after a session was announced unasked**: the
   oldest announces one only in answer to a message without a session. Calls that are marked as shown, as ours
   are, need no answer.
-- The newest refuses a message that is sent just as the turn before ends. Such a refusal is no failure: **that
+- The newest refuses a message that is sent just as the turn before ends. That is not a failure: **that
   turn has never begun**, and may be asked for again.
 """
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Unreadable(Struct, kw_only=True, frozen=True):
-    """A text that is no frame: why, and its `type` if that is text."""
+    """A text that is not a frame: why, and its `type` if that is text."""
 
     reason: str
     type: str | None = None

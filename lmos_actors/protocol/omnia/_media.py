@@ -88,7 +88,7 @@ class MediaFrame(Struct, kw_only=True, frozen=True):
 
 
 class UnreadableMedia(Struct, kw_only=True, frozen=True):
-    """Bytes that are no frame of a medium, and why."""
+    """Bytes that are not a frame of a medium, and why."""
 
     reason: str
 

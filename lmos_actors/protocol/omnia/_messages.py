@@ -1,6 +1,6 @@
 """The frames of Omnia's chat protocol, one struct each; text frames are JSON, binary ones in `_media.py`.
 
-Wire names stand here and nowhere else. The newest facade that was recorded uses them; older ones send fewer
+Wire names are here and nowhere else. The newest facade that was recorded uses them; older ones send fewer
 of them. An optional member that is absent is None; an absent result of a tool is UNSET, as null is a result.
 Empty texts and lists are not written: facades write none, and clients expect none.
 
@@ -21,7 +21,7 @@ Count: TypeAlias = Annotated[int, Meta(ge=0)]
 
 
 class _Value(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A value inside of frames. Unknown members are ignored."""
+    """A value inside a frame. Unknown members are ignored."""
 
 
 # ---- content
@@ -109,7 +109,7 @@ class CallId(_Value, frozen=True):
 
 
 class ToolCallAck(ClientFrame, tag="tool_call_ack", frozen=True):
-    """A tool call has come, and its result will."""
+    """A tool call has arrived; its result will follow."""
 
     tool_call_ack: CallId
 
@@ -200,7 +200,7 @@ class Call(_Value, frozen=True):
 
 
 class ToolCall(ServerFrame, tag="tool_call", frozen=True):
-    """Shows a call of a tool, or asks the client for one of its own."""
+    """Shows a call of a tool, or asks the client to call a tool of its own."""
 
     tool_call: Call
 

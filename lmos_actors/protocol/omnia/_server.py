@@ -153,7 +153,7 @@ ServerEvent: TypeAlias = MessageReceived | UploadWanted | CallAccepted | CallAns
 
 
 class ServerTurn:
-    """The answer to one message. `session_id` is its session, which may differ from the wanted one."""
+    """The answer to one message. `session_id` is its session, which may differ from the one asked for."""
 
     __slots__ = ("_connection", "_sent", "_text", "has_ended", "session_id")
 
@@ -476,7 +476,7 @@ class ServerConnection:
         return ToolCall(tool_call=replace(call, shown=True))
 
     def turn_ended(self, turn: ServerTurn) -> None:
-        """Make room for another turn, and drop its open calls; for `ServerTurn`."""
+        """Drop the open calls of a turn that has ended, and make room for another; for `ServerTurn`."""
         self._turns.pop(turn, None)
         for call_id in [each for each, of in self.open_calls.items() if of is turn]:
             del self.open_calls[call_id]

@@ -2,7 +2,7 @@
 
 Relays differ, and an agent has to get on with all of them:
 
-- Some send no welcome, and an old one sends it without an envelope; frames right behind it count. **The
+- Some send no welcome, and an old one sends it without an envelope; frames that follow at once count. **The
   welcome names the agent's id**; without one the agent keeps the id that it was given.
 - **Only frames `from` the relay are the relay's own.** A welcome, an error or an acknowledgement that another
   agent has written is a message like any other.

@@ -241,7 +241,7 @@ class HubExtension:
             call()
 
     def joined(self, agent: str) -> None:
-        """Note that an agent has connected that was not connected before."""
+        """Note that an agent that was not connected before has connected."""
 
     def left(self, agent: str) -> None:
         """Note that an agent is no longer connected."""

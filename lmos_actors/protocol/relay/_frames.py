@@ -3,7 +3,7 @@
 A relay has no business with what agents tell each other. So it reads only the members of the protocol; it
 checks the payload and all private members as JSON, and sends them on byte for byte: a number of twenty digits
 stays what it is. If a frame has a member twice, the last one counts, as in all relays that were recorded, and
-is sent on once. A value that the relay reads is refused if a member inside it stands twice.
+is sent on once. A value that the relay reads is refused if it has a member twice.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
 class Unreadable(Struct, frozen=True):
-    """A frame that is no JSON object, and why."""
+    """A frame that is not a JSON object, and why."""
 
     reason: str
 

@@ -420,12 +420,12 @@ class HubConnection:
         return self.outbox.frames(room)
 
     def quota(self, at: float) -> list[tuple[int, int, float]]:
-        """Return for each rate how many frames may come now, and its frames and seconds."""
+        """Return, for each rate, how many frames may come now, and the rate itself: frames and seconds."""
         rates = zip(self.known.allowances, self._hub.options.rates, strict=True)
         return [(max(0, int(each.refill(at))), most, seconds) for each, (most, seconds) in rates]
 
     def hears(self, sender: HubConnection) -> bool:
-        """Return whether a broadcast of another agent comes here."""
+        """Return whether another agent's broadcast is sent on this connection."""
         follows = self.known.follows
         return self._hub.options.broadcasts == "all" or not follows or sender.agent in follows
 

@@ -100,8 +100,9 @@ def _all_findings(data: dict[str, Any], source: str | None) -> Iterator[Finding]
 def load_usable(data: str | bytes | Mapping[str, Any], source: str | None = None) -> Description:
     """Return the description in a JSON text or in plain data, without the parts that cannot be read.
 
-    `source` as for `check`, whose errors are the `faults` of the result. Raises DescriptionError if nothing
-    can be used: for anything but a JSON object within the limits of `load`, and for a Thing Model.
+    `source` is as for `check`; the errors that `check` would report are the `faults` of the result. Raises
+    DescriptionError if nothing can be used: for anything but a JSON object within the limits of `load`, and
+    for a Thing Model.
     """
     plain = plain_data(data)
     if has_any(plain.get("@type"), (THING_MODEL,)):

@@ -3,12 +3,12 @@
 What it keeps true:
 
 - **A difference breaks exactly if a consumer of the class can fail.** Additions are harmless unless they
-  must be sent. What is missing, accepts fewer inputs or returns more kinds of values than the class says
-  breaks. Which of the two applies depends on the direction of the value (`_compatibility.Flow`): an input
+  must be sent. A part breaks if it is missing, accepts fewer inputs, or returns more kinds of values than the
+  class says. Which of the two applies depends on the direction of the value (`_compatibility.Flow`): an input
   that becomes optional is harmless, an output that becomes optional is not.
 - **`safe` and `idempotent` are promises**: retries rely on them, so losing one breaks, gaining one does not.
 - **Only the contract counts.** Forms, base and security say where a thing is served, and are not compared.
-- **Extensions count wherever they stand.** `lmosx:progress` and `lmosx:streams` may be members of the thing
+- **Extensions count in either place.** `lmosx:progress` and `lmosx:streams` may be members of the thing
   or of the action (kotlin-wot refuses unknown members of actions), so both places are read.
 
 The order of the differences follows the class, so that the output for one class is stable.
@@ -172,7 +172,7 @@ def _one_sided(ours: object, what: str) -> str:
 
 
 def _optional(theirs: Schema | None, ours: Schema | None, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Compare two schemas; either is absent if there is no such value."""
+    """Compare two schemas, of which either may be absent: then there is no such value."""
     if theirs is not None and ours is not None:
         yield from schema_differences(theirs, ours, place, flow)
     elif theirs is not None:
@@ -202,7 +202,7 @@ def _streams(theirs: Streams, ours: Streams, place: Place) -> Iterator[Differenc
 
 
 def _stream(theirs: Stream | None, ours: Stream | None, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Compare two streams. One that only one side has breaks: it would not be read, or not be fed."""
+    """Compare two streams. If only one side has one, that breaks: nobody would read it, or feed it."""
     if theirs is None or ours is None:
         if theirs is not ours:
             yield Difference(place, _one_sided(ours, "such a stream"), write(theirs), write(ours), "breaks")

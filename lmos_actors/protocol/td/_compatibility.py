@@ -5,7 +5,8 @@ that the consumer sends must fit the offered schema, so that one must not be nar
 receives must fit the expected schema, so the offered one must not be wider. `Flow` holds the directions of a
 value; a property that is read and written has both.
 
-Containment of JSON schemas is undecidable in general words (`pattern`) and costly with alternatives. So:
+Whether one JSON schema contains another is undecidable for words such as `pattern`, and costly to decide for
+alternatives. So:
 
 - Words with an order (limits, enumerations, required members, types) are compared by that order.
 - Words without one (`pattern`, `format`, `multipleOf`, ...) count as narrower *and* wider when they differ.
@@ -166,7 +167,7 @@ def _one(types: Sequence[str]) -> object:
 
 
 def _alternatives(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Compare alternatives: a sent one must fit one of theirs, a received one must fit one of the class."""
+    """Compare alternatives: a sent one must fit an offered one, a received one an expected one."""
     both = is_array(offered.get("oneOf")) and is_array(expected.get("oneOf"))
     beside = tuple(word for word in _LIMITS if word != "unit" or not both)
     theirs, ours = _alternatives_of(offered, beside), _alternatives_of(expected, beside)

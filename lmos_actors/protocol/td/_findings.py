@@ -53,7 +53,7 @@ class Finding:
 
     `place` holds keys and indices, `path` the same as a JSON pointer. `message` names the mistake, `fix` its
     correction. `severity` is `error` or `warning`. `tolerated` findings are deviations from TD 1.1 or LMOS
-    that consumers of this package accept: errors in strict checks, warnings else.
+    that consumers of this package accept: errors in strict checks, otherwise warnings.
     """
 
     place: Place
@@ -92,7 +92,7 @@ def shown(value: object) -> str:
 
 
 class SchemaFault(Protocol):
-    """Error of the validator, as far as it is used; `kind.context` holds the errors of alternatives."""
+    """The members of a validator's error that are used; `kind.context` holds the errors of alternatives."""
 
     @property
     def kind(self) -> Any: ...

@@ -167,7 +167,7 @@ def _with(
 def _of_affordance(
     affordance: AnyAffordance, port: tuple[str, str], agent: str, name: str, flows: Streams | None
 ) -> Iterator[Form]:
-    """Yield the forms of an affordance: LMOS first, then HTTP, with requests and subscriptions apart."""
+    """Yield the forms of an affordance: LMOS first, then HTTP, requests and subscriptions separately."""
     ws, http = port
     ops = served_ops(affordance)
     yield lmos_form(ws, ops)

@@ -375,7 +375,7 @@ def load(data: str | bytes | Mapping[str, Any], *, max_bytes: int = MAX_BYTES) -
 
 
 def read(plain: dict[str, Any]) -> Description:
-    """Return the description in a result of `plain_data`, and keep parts of it. Raises DescriptionError."""
+    """Return the description in a result of `plain_data`, sharing parts of it. Raises DescriptionError."""
     found = read_struct(Description, plain, ())
     return found if plain.get("@context") is not None else attrs.evolve(found, context=None)
 

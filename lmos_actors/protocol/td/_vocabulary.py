@@ -1,6 +1,6 @@
 """Vocabulary of LMOS in descriptions: checks of `@context`, `@type`, metadata and extension members.
 
-They take plain data of any shape; members of the wrong type are skipped here, the schema check reports them.
+The checks take plain data of any shape and skip members of the wrong type, which the schema check reports.
 """
 
 from __future__ import annotations

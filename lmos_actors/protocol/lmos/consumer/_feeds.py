@@ -259,7 +259,7 @@ class Feeds:
         return self._unclaimed(message) if found is None else found
 
     def refuse(self, correlation: str | None, error: LmosActorsError) -> Outcomes | None:
-        """End the feed with this correlation by the error, or the stop without; None if there is neither."""
+        """End the feed of this correlation with the error, or a stop without it; None if there is neither."""
         stopped = self._stopping.pop(correlation or "", None)
         if stopped is not None:
             return self._end(stopped, None)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class RequestAnswered(Struct, frozen=True):
     """A request was answered with a value.
 
-    A read or a write has the property's value; a request for several properties their values by name; a run
-    its output, UNSET if there is none; a query or a cancel a `RunStatus`.
+    `value` of a read or a write: the property's value; of a request for several properties: their values by
+    name; of a run: its output, UNSET if there is none; of a query or a cancel: a `RunStatus`.
     """
 
     pending: ConsumerRequest
@@ -38,7 +38,7 @@ class RequestFailed(Struct, frozen=True):
 
 
 class RunProgressed(Struct, frozen=True):
-    """A run has another status, or new progress (UNSET if there is none), or asks a person.
+    """A run has a new status, or new progress (UNSET if there is none), or asks a person.
 
     `waits` is the question as its thing sent it, None if no person is asked, or no longer.
     """
@@ -80,7 +80,7 @@ class PropertyRead(Struct, frozen=True):
 class EventOccurred(Struct, frozen=True, repr_omit_defaults=True):
     """An event that was subscribed to; `at` is the time in the message, None if it has none.
 
-    The last two are the W3C trace context in which it was emitted, None if the message has none.
+    `traceparent` and `tracestate`: the W3C trace context of its emission, None if the message has none.
     """
 
     feed: Feed

@@ -43,10 +43,10 @@ ASIDES: Final = MAX_QUERIES + 1  # and one cancel
 
 
 class Requests:
-    """The requests of one connection, by `messageID`, from the asking to the end.
+    """The requests of one connection, by `messageID`, from when they are asked until they end.
 
-    `asked = answered + failed + forgotten + unanswered + len(self)`, counted by messages. The last `max_open`
-    forgotten requests are remembered, so that their answers are no strays.
+    `asked = answered + failed + forgotten + unanswered + len(self)`, counted in messages. The last `max_open`
+    forgotten requests are remembered, so that their answers do not count as strays.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class Requests:
         return pending
 
     def tell(self, message: OneWayMessage) -> None:
-        """Send a one-way message. Raises as `ask` does; MailboxFull also without credit."""
+        """Send a one-way message. Raises what `ask` raises; MailboxFull also without credit."""
         request, connection, tells = message.request, self._connection, self.tells
         thing, outbox = request.thing_id, connection.outbox
         if connection.closed or not thing or outbox.full:
@@ -123,7 +123,7 @@ class Requests:
             raise LocalProtocolError(f"the request {request.message_id!r} is still open")
 
     def ask_several(self, whole: SplitRequest, requests: list[Request]) -> SplitRequest:
-        """Send several requests as one of the host: all, or none without room or if one cannot be written."""
+        """Send several requests as one of the host; none if there is no room or one cannot be written."""
         self.check_room(whole, len(requests))
         frames = [self._connection.encode(request) for request in requests]
         for request, frame in zip(requests, frames, strict=True):
@@ -137,10 +137,10 @@ class Requests:
         return whole
 
     def ask_control(self, control: RunControl) -> None:
-        """Send a query or a cancel: there is room for `ASIDES` about every run that may be open.
+        """Send a query or a cancel: up to `ASIDES` for each of `max_open` runs may be unanswered.
 
         Raises:
-            MailboxFull: more are open; a peer may leave those of ended runs unanswered.
+            MailboxFull: that many are unanswered; a peer may never answer those about ended runs.
         """
         limit = ASIDES * self._connection.options.max_open
         if len(self._controls) >= limit:
@@ -162,7 +162,7 @@ class Requests:
         return None if message_id is None else self._controls.get(message_id)
 
     def controls_of(self, pending: ConsumerRequest) -> list[RunControl]:
-        """Return the open queries about a request that keeps none itself, as it is no run."""
+        """Return the open queries about a request that, not being a run, keeps none itself."""
         return [control for control in self._controls.values() if control.run is pending]
 
     def find_forgotten(self, correlation: str | None) -> ConsumerRequest | None:
@@ -331,7 +331,7 @@ class Requests:
 
 
 def value_in(request: Request, message: PropertyReading | PropertyReadings) -> Any:
-    """Return the value of a reading, in either form, for this request; UNSET if it is no answer to it."""
+    """Return the value of a reading, in either form, for this request; UNSET if it does not answer it."""
     one = isinstance(message, PropertyReading)
     values = {message.name: message.value} if isinstance(message, PropertyReading) else message.data
     if isinstance(request, ReadProperty | WriteProperty):

@@ -63,7 +63,7 @@ class Runs:
     def ask_streaming(
         self, run: PendingRun, credit: Credit | None, kinds: Mapping[str, str], *, binary: bool
     ) -> PendingRun:
-        """Ask for a run with streams, if the peer knows any. Raise NotAllowed if it takes no inputs."""
+        """Ask for a run, with streams if the peer knows them. Raise NotAllowed for inputs if it does not."""
         if "streams" not in self._connection.known:
             if kinds:
                 raise NotAllowed("this peer takes no input streams")
@@ -80,10 +80,10 @@ class Runs:
             raise
 
     def query(self, run: ConsumerRequest, asked: list[str] | None = None) -> RunControl:
-        """Query the status of a run at the peer; it is the one known here if the peer cannot be asked.
+        """Ask the peer for the status of a run; if it cannot be asked, answer with the one known here.
 
-        With `asked` it may be another request, which has no status. Raises MailboxFull if too many queries of
-        this run are open.
+        With `asked` the query may be about another request, which has no status. Raises MailboxFull if too
+        many queries of this run are open.
         """
         self._check(run)
         control = RunControl(QueryAction(**self._about(run), asked=asked), run=run)
@@ -109,7 +109,7 @@ class Runs:
         return self._known(control)
 
     def _check(self, run: ConsumerRequest) -> None:
-        """Raise LocalProtocolError if the session is closed, or the run belongs to another."""
+        """Raise LocalProtocolError if the session is closed, or the run is another session's."""
         self._connection.check_open()
         if not run.done and not run.forgotten and self._requests.find(run.message_id) is not run:
             raise LocalProtocolError("this run belongs to another connection")
@@ -124,7 +124,7 @@ class Runs:
         }
 
     def _can_ask(self, run: ConsumerRequest) -> bool:
-        """Return whether the peer can be asked: kotlin-wot closes the connection at an unknown type."""
+        """Return whether the peer can be asked: kotlin-wot closes the connection over an unknown type."""
         return not self._connection.kotlin and not run.done
 
     def _send(self, control: RunControl) -> RunControl:
@@ -149,7 +149,7 @@ class Runs:
             self._requests.expect_late(run)
 
     def forget(self, run: PendingRun) -> None:
-        """Stop waiting for a run, and taking its items."""
+        """Stop waiting for a run and taking its items."""
         self._streams.drop(run)
         run.controls.clear()
 
@@ -182,7 +182,7 @@ class Runs:
         return self._of_forgotten(message.in_reply_to, message) if over is None else over
 
     def _over(self, message: ActionStatus) -> Outcomes | None:
-        """End the run of this correlation; None if there is none."""
+        """End the run of this correlation; return None if there is none."""
         run = self._requests.find(message.correlation_id)
         if isinstance(run, PendingRun):
             return self._ended(run, message)
@@ -315,7 +315,7 @@ class Runs:
 
 
 def controls_of(run: ConsumerRequest) -> list[RunControl]:
-    """Return the open queries and cancels of a run; another request keeps none."""
+    """Return the open queries and cancels of a run; requests of other kinds keep none."""
     return run.controls if isinstance(run, PendingRun) else []
 
 

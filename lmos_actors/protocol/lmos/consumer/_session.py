@@ -266,8 +266,9 @@ class ConsumerSession:
         """Return whether a one-way message may be sent to a thing now; if not, `TellRoom` comes later.
 
         The connection has credit for 2 messages of 2 KiB in all that have not begun, until the thing raises
-        it, for up to 1,024 messages of 1 MiB. Each thing has half of that, at least the first 2 and at most
-        256 messages of 256 KiB. Peers that do not offer `tells` give credit back by their final answers.
+        it, for up to 1,024 messages of 1 MiB. Each thing has half of that, at least the first 2 messages
+        and at most 256 messages of 256 KiB in all. Peers that do not offer `tells` give credit back by their
+        final answers.
         """
         return self._requests.tells.room(thing)
 
@@ -277,7 +278,7 @@ class ConsumerSession:
         return self._requests.tells.window, self._requests.tells.spent
 
     def query(self, pending: ConsumerRequest, asked: list[str] | None = None) -> ConsumerRequest:
-        """Query the status of a run; the answer is a `RunStatus`, with `asked` also what the run waits for.
+        """Query the status of a run; the answer is a `RunStatus`. With `asked` it has what the run waits for.
 
         With `asked` the query may be about another request, such as a read. A peer that does not report what
         it waits for answers by an error.
@@ -299,7 +300,7 @@ class ConsumerSession:
     def forget(self, pending: ConsumerRequest) -> None:
         """Stop waiting for an answer: it is dropped, but an error comes as `ForgottenFailed`.
 
-        The last `max_open` forgotten requests are remembered. To end a run, cancel it before.
+        The last `max_open` forgotten requests are remembered. To end a run, cancel it first.
         """
         if pending.done or pending.forgotten:
             return
@@ -336,7 +337,7 @@ class ConsumerSession:
             self._connection.outbox.put_frame(frame)
 
     def consumed(self, pending: PendingRun) -> None:
-        """Return the credit of the oldest item of a run, which is used up: its thing may send more."""
+        """Give back the credit of a run's oldest item, which is used up: its thing may send more."""
         frame = None if pending.answer is None else self._streams.consumed(pending.answer)
         if frame is not None:
             self._connection.outbox.put_frame(frame)

@@ -117,7 +117,7 @@ class AnswerMemory:
     authenticated peer.
 
     It keeps at most `max_answers`, of `max_bytes` in all (requests and answers as text), each for `seconds`
-    counted from the first request after it; an answer of more than `max_bytes` is not remembered. The
+    from the first request that comes after it; an answer of more than `max_bytes` is not remembered. The
     sessions bound the requests that are being carried out. `bound` applies to several memories together.
     """
 
@@ -157,7 +157,7 @@ class AnswerMemory:
         return len(self._running)
 
     def find(self, message: Base, now: float) -> IncomingRequest | RememberedAnswer | None:
-        """Return the answer to a request of this id and content, or the request while it is carried out."""
+        """Return the answer to a request of this id and content, or the request until it is answered."""
         self.expire(now)
         known = self._running.get(message.message_id) or self._answers.get(message.message_id)
         return known if known is not None and same_content(known.message, message) else None
@@ -174,7 +174,7 @@ class AnswerMemory:
         request.remembered = True
 
     def settle(self, request: IncomingRequest, final: Base, size: int) -> None:
-        """Remember the final answer of a request that is being carried out. `size` is the bytes of both.
+        """Remember a request's final answer; until now it was being carried out. `size`: the bytes of both.
 
         A long `final` is compacted already, as the connection keeps it too. An error that says that the
         request had not begun is not remembered: a repeat must be carried out.
@@ -288,7 +288,7 @@ def restored(message: Base) -> Any:
 
 
 def _is_scalar(payload: object) -> bool:
-    """Return whether it is a number, a constant, or a text that takes about as much as its UTF-8."""
+    """Return whether a value is a number, a constant, or a text that takes about as much as its UTF-8."""
     if isinstance(payload, str):  # one character outside of Latin-1 makes each take two or four bytes
         return len(payload) <= SHORT_TEXT or payload.isascii()
     return payload is None or payload is msgspec.UNSET or isinstance(payload, int | float | msgspec.Raw)
@@ -302,7 +302,7 @@ def _payload(message: Base) -> Any:
 def _same(one: object, other: object) -> bool:
     """Return whether two payloads are the same JSON; the first may be text.
 
-    For Python 1, 1.0 and True are equal, so the text decides. It is made only for payloads that Python finds
+    To Python, 1, 1.0 and True are equal, so the text decides. It is made only for payloads that Python finds
     equal, so that a short repeat of a long request costs little.
     """
     if one is msgspec.UNSET or other is msgspec.UNSET:

@@ -193,7 +193,7 @@ class ThingConnection:
         request.state = State.ANSWERED
 
     def give_credit(self) -> None:
-        """Return all credit of one-way messages that have begun."""
+        """Give back all credit of one-way messages that have begun."""
         if self.over or not self.owes_credit:
             return
         begun = self.tells.due()
@@ -294,7 +294,7 @@ class ThingConnection:
         return replace(final, **changed)
 
     def _final_for_peer(self, final: Any, correlation: str, in_reply_to: str | None = None) -> Any:
-        """Return a final answer anew, in the peer's habits: kotlin-wot takes any status for a success."""
+        """Return a final answer, made anew for the peer's habits: kotlin-wot takes any status as success."""
         if not self.kotlin or not isinstance(final, ActionStatus) or final.status != "failed":
             return self.readdressed(final, correlation, in_reply_to)
         final = restored(final)

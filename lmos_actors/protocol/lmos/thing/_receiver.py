@@ -228,7 +228,7 @@ class Receiver:
         return () if news is None else self._news((news,))
 
     def _news(self, news: Iterable[Any]) -> Demands:
-        """Return what the streams report as demands; the run whose streams the peer has misused ends."""
+        """Return what the streams report, as demands; a run whose streams the peer has misused ends."""
         demands: list[Demand] = []
         for one in news:
             if isinstance(one, StreamViolation):

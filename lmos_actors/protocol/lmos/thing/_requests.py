@@ -52,7 +52,7 @@ OPEN: Final = (State.WAITING, State.PENDING, State.RUNNING)
 class RequestKind:
     """A kind of request: its word, the answering methods it allows, and whether it has an effect.
 
-    Requests that have one are remembered, so that a repeat is answered and not carried out again.
+    Requests with an effect are remembered, so that a repeat is answered and not carried out again.
     """
 
     word: str
@@ -201,6 +201,6 @@ class WaitsAsked:
 
 @attrs.frozen(eq=False)
 class ListeningEnded:
-    """The peer has left, or replaced, a listening: nothing more is delivered to it."""
+    """The peer has left or replaced a listening, to which nothing more is delivered."""
 
     listening: Listening

@@ -36,7 +36,7 @@ STATUS: Final = {State.WAITING: "pending", State.PENDING: "pending", State.RUNNI
 
 
 def send_pending(request: IncomingRequest) -> None:
-    """Send that a run waits: once, and not after it has begun."""
+    """Report that a run waits: once, and not after it has begun."""
     if request.state is not State.WAITING:
         return
     request.state = State.PENDING
@@ -44,7 +44,7 @@ def send_pending(request: IncomingRequest) -> None:
 
 
 def send_began(request: IncomingRequest) -> None:
-    """Note that a run has begun; send that only if `pending` was sent."""
+    """Note that a run has begun; report it only if `pending` was sent."""
     if request.state is State.PENDING:
         _send_status(request, STATUS[State.RUNNING])
     request.state = State.RUNNING
@@ -82,7 +82,7 @@ def send_question(request: IncomingRequest, question: dict[str, Any] | None) -> 
 
 
 def _asked(request: IncomingRequest, connection: ThingConnection) -> dict[str, Any] | None:
-    """Return the question to a person for a status of a run, None if there is none or it is not offered."""
+    """Return the run's question to a person, None if there is none or `questions` are not offered."""
     return request.question if "questions" in connection.options.offers else None
 
 
@@ -206,7 +206,7 @@ def _no_run(message: QueryAction | CancelAction) -> NotFound:
 
 
 def cancel(connection: ThingConnection, message: CancelAction) -> tuple[RequestWithdrawn, ...]:
-    """End the run of a cancel: its final answer answers the cancel as well."""
+    """End the run that a cancel is about: its final answer answers the cancel as well."""
     found = connection.runs.find(message, reversed(connection.open))
     if found is None:
         connection.refuse(message, _no_run(message))

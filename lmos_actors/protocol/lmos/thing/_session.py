@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class ThingSession:
-    """One connection of a consumer, at the side of the things.
+    """One connection of a consumer, on the side of the things.
 
     Nothing that a peer sends raises. A call against the rules raises LocalProtocolError; a call that comes
     too late (the peer has cancelled, or is gone) is ignored.
@@ -240,7 +240,7 @@ class ThingSession:
         return self._connection.owes_credit
 
     def give_credit(self) -> None:
-        """Return all credit of one-way messages that have begun; without this call it goes back by halves."""
+        """Give back all credit of one-way messages that have begun; otherwise it goes back by halves."""
         self._connection.give_credit()
 
     def _check_ours(self, request: IncomingRequest) -> None:
@@ -343,7 +343,7 @@ class ThingSession:
         self._put(self._connection.streams.ready(stream))
 
     def consumed(self, stream: Incoming) -> None:
-        """Return the credit of the oldest item of an input stream; it goes out by halves."""
+        """Give back the credit of an input stream's oldest item; it goes out half a window at a time."""
         self._put(self._connection.streams.consumed(stream))
 
     def stop(self, stream: Incoming, reason: str) -> None:
@@ -386,7 +386,7 @@ class ThingSession:
     def closed(
         self, keep: Callable[[IncomingRequest], bool] | None = None
     ) -> tuple[IncomingRequest | Listening, ...]:
-        """End, as the connection has ended. Return open requests, then listenings: the host must end them.
+        """End the session with its connection. Return open requests, then listenings: the host must end them.
 
         A request for which `keep` is true, or that the peer has sent again on another connection, is not
         among them: it goes on, and its answer goes to the memory and to those other connections. Answers to

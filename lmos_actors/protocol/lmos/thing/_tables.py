@@ -196,7 +196,7 @@ class ListeningTable:
         self.bytes -= listening.size
 
     def left(self, message: Base) -> list[Listening]:
-        """Return the listenings that a message ends; for all events also those to a single event."""
+        """Return the listenings that a message ends; leaving all events also ends those to a single event."""
         kind = LISTENED[type(message)]
         if kind in (PROPERTY, EVENT):
             one = self.get(message)
@@ -227,14 +227,15 @@ class FrameCounts:
 class ThingStatistics:
     """A snapshot of one session.
 
-    `received == answered + refused + merged + abandoned + streamed + strays + unreadable + open`: frames that
-    came; requests that have their final answer, silent successes included; requests that the session refused
-    itself (limits, unknown runs, extensions that are not offered); repeats of requests that were being
-    carried out here; requests that were open when the connection ended; items, ends and credit of streams;
-    messages that a consumer does not send; texts that are no message; requests that wait for their answer.
+    `received == answered + refused + merged + abandoned + streamed + strays + unreadable + open`. `received`:
+    all frames that came. `answered`: requests with a final answer, silent successes included. `refused`: by
+    the session itself (limits, unknown runs, extensions that are not offered). `merged`: repeats of requests
+    that were being carried out here. `abandoned`: requests open when the connection ended. `streamed`: items,
+    ends and credit of streams. `strays`: messages that a consumer does not send. `unreadable`: texts that are
+    not messages. `open`: requests that wait for their answer.
 
-    `listening` counts observations and subscriptions; `remembered` ended runs that can be queried; `streams`
-    open streams; `late` messages for streams that are over; `waiting` frames to be sent, of `waiting_bytes`.
+    `listening`: observations and subscriptions. `remembered`: ended runs that can be queried. `streams`: open
+    streams. `late`: messages for streams that are over. `waiting`: frames to be sent, of `waiting_bytes`.
     """
 
     received: int

@@ -41,7 +41,7 @@ MOST: Final = 500
 """Limit on the messages of one answer."""
 
 ANSWER_BYTES: Final = 48 << 10
-"""Limit on the bytes of the messages in one answer, which so fits a frame of 64 KiB."""
+"""Limit on the bytes of the messages in one answer, so that it fits into a frame of 64 KiB."""
 
 FOUND: Final = 2_000
 """Limit on the messages that one search of the index returns."""

@@ -35,7 +35,7 @@ class Receipts(HubExtension):
         return False
 
     def check(self, frame: HubFrame) -> None:
-        """Refuse a receipt that is no text, or too long."""
+        """Refuse a receipt that is not a text, or too long."""
         found = frame.value("receipt")
         if found is not None and (not isinstance(found, str) or len(found) > LONGEST):
             raise HubRefusal("invalid_message", f"`receipt` is a text of {LONGEST} characters at most")

@@ -74,7 +74,7 @@ class Semantic(HubExtension):
         self.store.write({_key(number): msgspec.json.encode(found)}, partial(self._written, number, found))
 
     def _written(self, number: int, found: _Discovery) -> None:
-        """Add a description that is kept to the index, in place of the agent's older one."""
+        """Index a description, which is kept by now, in place of the agent's older one."""
         self._next = max(self._next, number + 1)
         self._remove(found.agent)
         self._known[found.agent] = number

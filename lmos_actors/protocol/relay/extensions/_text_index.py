@@ -1,4 +1,4 @@
-"""A full-text index in memory, ranked by BM25: SQLite's FTS5, which Python brings along."""
+"""A full-text index in memory, ranked by BM25: SQLite's FTS5, which comes with Python."""
 
 from __future__ import annotations
 
