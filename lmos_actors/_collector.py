@@ -60,7 +60,7 @@ class Collector:
 
 
 def _raise(usual: tuple[int, int, int]) -> None:
-    """Collect less often than by the usual thresholds of a process, and few objects at a time."""
+    """Collect less often than a process's usual thresholds would, and few objects at a time."""
     if usual[2]:
         gc.set_threshold(GC_THRESHOLD, MIDDLE, OLDEST)
     else:  # the first releases of 3.14 collect the old in parts, and the second number is how many

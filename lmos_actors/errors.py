@@ -344,8 +344,8 @@ class AgentDied(AgentError):
 class LinkedAgentDied(AgentError):
     """An agent that a task was linked to has ended, for a reason other than `normal`.
 
-    `agent` is its path, `incarnation` which of its lives it was, `reason` its `ExitReason`; the exception
-    in that, if any, is also the `__cause__`.
+    `agent`: its path. `incarnation`: the number of the life that ended. `reason`: its `ExitReason`; the
+    exception in that, if any, is also the `__cause__`.
     """
 
     def __init__(self, agent: str, incarnation: int, reason: Any) -> None:
@@ -376,7 +376,7 @@ class OutcomeUnknown(AgentError):
 
 
 class KeyReused(AgentError):
-    """The key of a request names another one: its action or input differs, or its answer could not be kept.
+    """The key of a request is taken: by one of another action or input, or whose answer could not be kept.
 
     This request has not begun to run. `key` is the one given to `ref.retrying(key=...)`.
     """
@@ -617,7 +617,7 @@ class StoreDamaged(StoreFailed):
 
 
 class StoreFull(StoreFailed):
-    """The disk has no room for a commit. It is tried again, and goes on once there is room."""
+    """The disk has no room for a commit, which is tried again and succeeds once there is room."""
 
     WAY_OUT = "make room on the disk"
 

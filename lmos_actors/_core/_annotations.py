@@ -163,7 +163,7 @@ def _parts(hint: Any) -> Iterable[Any]:
 
 
 def remember_names(cls: type, frame: FrameType | None) -> None:
-    """Keep the names that the annotations of a class mention, as the frame that makes the class has them."""
+    """Keep the names that a class's annotations mention, as the frame in which it is made has them."""
     while frame is not None and frame.f_code.co_name == "__init_subclass__":
         frame = frame.f_back
     local: dict[str, Any] = {}

@@ -301,7 +301,7 @@ class Entropy:
         return self._time_of(self._stamp())
 
     def stamp(self) -> float:
-        """Return the time of day as a number for `time_of`: for what happens too often for `now`."""
+        """Return the time of day as a number for `time_of`: cheaper than `now`, for frequent use."""
         return self._stamp()
 
     def time_of(self, stamp: float) -> datetime:

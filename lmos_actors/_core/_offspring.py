@@ -11,7 +11,7 @@ that has ended. On Linux they are found all the same:
   is a child of the fork server by now, which starts no such child itself (`end_strangers`).
 
 The new parent of an orphan has to reap it when it ends; it does so once nobody else has for a minute
-(`Adopted`). Elsewhere than on Linux, only the process group is ended.
+(`Adopted`). On other systems, only the process group is ended.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Entry(NamedTuple):
 
 
 def adopt() -> None:
-    """Make this process the parent of all orphans below it. Does nothing elsewhere than on Linux."""
+    """Make this process the parent of all orphans below it. Does nothing except on Linux."""
     if sys.platform == "linux":
         import ctypes  # most processes need none of it
 

@@ -93,7 +93,7 @@ def _places_of(schema: dict[str, Any]) -> int:
 
 
 def _at(schema: Any, reference: str) -> Any:
-    """Return the part of a schema that a reference within it leads to, None where it leads to none."""
+    """Return the part of a schema that a reference within it leads to, None where it leads nowhere."""
     if not reference.startswith("#/"):
         return None
     for word in reference[2:].split("/"):

@@ -74,7 +74,7 @@ def line_of_user() -> str:
 
 
 def line_of(task: trio.lowlevel.Task) -> tuple[str, int] | None:
-    """Return the user's line, as file and number, at which a parked task waits, else a library's; or None.
+    """Return the file and line at which a parked task waits: the user's line, else a library's, else None.
 
     Where the task has none, as it runs a function of this package, it is the line that waits for the task.
     """

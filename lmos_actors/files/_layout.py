@@ -36,7 +36,7 @@ class LayoutError(Exception):
 
 
 def lay_out_yaml(text: str, orders: Mapping[DataPath, list[str]], loader: Any = None) -> str:
-    """Return a YAML text, which reads without mistakes, in its layout. Raises LayoutError.
+    """Return a YAML text, which reads without mistakes, in canonical layout. Raises LayoutError.
 
     `orders` are the ordered keys of mappings, by path.
     """
@@ -52,7 +52,7 @@ def lay_out_yaml(text: str, orders: Mapping[DataPath, list[str]], loader: Any = 
 
 
 def lay_out_json(text: str, orders: Mapping[DataPath, list[str]]) -> str:
-    """Return a JSON text, which reads without mistakes, in its layout; scalars stay as written."""
+    """Return a JSON text, which reads without mistakes, in canonical layout; scalars stay as written."""
     return _json(read_json(Source("", text)), (), orders, 0) + "\n"
 
 

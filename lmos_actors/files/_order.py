@@ -1,4 +1,4 @@
-"""Canonical order of the keys in a file, by the structs that it is decoded into: `lmos-actors fmt` writes it.
+"""Canonical order of the keys in a file, by the structs that it is decoded into; `lmos-actors fmt` writes it.
 
 Nothing is refused here: a mapping that fits no struct keeps the order of the file.
 """

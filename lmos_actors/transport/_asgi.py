@@ -94,7 +94,8 @@ class Exchange:
     A client that ends its side of the stream before it is answered has left: nobody can tell it from one
     that is gone.
 
-    Where a request has a body, the application finds this in the scope's state, as `exchange`: see `stream`.
+    If the request has a body, the application finds this object in the scope's state, as `exchange`: see
+    `stream`.
     """
 
     def __init__(

@@ -35,8 +35,8 @@ _NO_LINGER: Final = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 class DirectStream(trio.abc.HalfCloseableStream):
     """A TCP stream that waits before it reads, and sends without a checkpoint what the kernel takes at once.
 
-    A peer that asks and waits has sent nothing more yet: trying first would be a system call in vain. After
-    a read that filled its buffer there is likely more, so that one is tried, after a checkpoint.
+    A peer that asks and waits has sent nothing more yet: trying first would waste a system call. After a
+    read that filled its buffer there is likely more, so the next one tries first, after a checkpoint.
     """
 
     __slots__ = ("__weakref__", "_crowd", "_is_new", "_more", "_said_last", "_socket")

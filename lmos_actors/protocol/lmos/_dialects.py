@@ -258,7 +258,7 @@ def make_speller(dialect: Dialect) -> Callable[[Message], dict[str, Any]]:
 
 
 def _builtins(message: Message) -> dict[str, Any]:
-    """Return a message as plain data; a value of an event or reading that is encoded already stays so."""
+    """Return a message as plain data; a value (of an event or reading) that is JSON text already stays so."""
     encoded: dict[str, Any] = {
         name: value
         for name in ("data", "value")

@@ -44,7 +44,7 @@ class Frame:
 
 @attrs.frozen
 class BadFrame:
-    """A binary frame in another format, and what is wrong. `stream` is None if it cannot be read."""
+    """A binary frame that is not in this format, and what is wrong. `stream` is None if it cannot be read."""
 
     detail: str
     stream: int | None = None

@@ -144,7 +144,7 @@ class Feed:
     """An observation (`property`) or a subscription to an event (`event`) or to all (`events`).
 
     `name` is "" for all events. It is equal only to itself. `established`: the thing has confirmed it, or
-    does not confirm; `ended`: no value will come any more, because of `error` if that is not None.
+    never confirms; `ended`: no value will come any more, because of `error` if that is not None.
     """
 
     __slots__ = ("ended", "error", "established", "kind", "name", "request", "sent")

@@ -69,7 +69,7 @@ class SendWindow:
             self.bytes -= size
 
     def grant(self, items: int, size: int) -> bool:
-        """Add credit; return whether that made room where there was none. Ignored if none is counted."""
+        """Add credit; return whether that made room where there was none. Ignored if no credit is counted."""
         if self.items is None:
             return False
         before = self.room

@@ -1,7 +1,7 @@
 """One-way messages under credit: what a consumer may still send, and the credit that a thing returns.
 
 A one-way message has no answer, so its sender would not notice that the agent is slow. Credit shows it. It is
-not a seat of a mailbox: it is room at the receiver for messages that wait, with a seat or without.
+not a seat in a mailbox: it is room at the receiver for messages that wait, with a seat or without.
 
 - A message spends credit when it is put into the outbox; the credit comes back when the message begins or is
   refused. So the messages that wait at a thing are bounded: for the connection by its window, for each agent
@@ -88,8 +88,8 @@ def _wider(window: Credit) -> Credit:
 class CreditGrants(Protocol):
     """A policy of how much credit a connection may give, in bytes of memory beyond the first window.
 
-    When other connections need memory, unused credit is asked back; it is free again once the peer has
-    confirmed that.
+    When other connections need memory, unused credit is asked for; it is free again once the peer has
+    confirmed that it gives it up.
     """
 
     def on_shortage(self, lower: Callable[[], bool]) -> None:

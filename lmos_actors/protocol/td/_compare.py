@@ -218,7 +218,7 @@ def _stream(theirs: Stream | None, ours: Stream | None, place: Place, flow: Flow
 
 
 def _thing(offered: Description, expected: Description) -> Iterator[Difference]:
-    """Compare the texts about the thing itself: no change of them breaks a consumer."""
+    """Compare the texts about the thing itself: no change in them breaks a consumer."""
     if (offered.is_agent, offered.is_tool) != (expected.is_agent, expected.is_tool):
         theirs, ours = write(offered.type), write(expected.type)
         yield Difference(("@type",), f"is {theirs or 'neither'}, the class {ours or 'neither'}", theirs, ours)

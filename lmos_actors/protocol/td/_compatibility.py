@@ -268,7 +268,7 @@ def _ranges(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iter
 
 
 class _Limit(NamedTuple):
-    """Tightest limit of a schema on one side; a greater one is tighter, no limit is the least."""
+    """Tightest limit of a schema on one side; of two, the greater is tighter; no limit is the least."""
 
     tight: float
     exclusive: bool

@@ -79,7 +79,7 @@ def _values(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
     """Check that listed values fit the type, and that `const` and `default` fit the type and `enum`.
 
     A `const` of another type is an error, as no value fits. TD 1.1 only says "should" of a default, and
-    nothing of `enum`, so those are warnings.
+    says nothing about `enum`, so those are warnings.
     """
     kind, listed = schema.get("type"), schema.get("enum")
     for number, value in enumerate(listed if is_array(listed) else []):

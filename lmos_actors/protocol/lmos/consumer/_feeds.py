@@ -79,7 +79,7 @@ class Feeds:
     def subscribe_all(self, thing: str, trace: TraceMembers) -> Feed:
         """Listen to all events.
 
-        Raises NotAllowed: a peer of kotlin-wot's habits would close the connection.
+        Raises NotAllowed for a peer of kotlin-wot's habits, which would close the connection.
         """
         if self._connection.kotlin:
             raise NotAllowed("this peer does not support a subscription to all events")

@@ -96,10 +96,10 @@ class IncomingRequest(Struct, eq=False):  # made for every request: attrs would 
     """A request for the host to answer by the methods that `VERBS` allows, and once by a final one.
 
     `answer`, `accept`, `complete` and `fail` are final. The request is the key of everything about it, and
-    equal only to itself. `message` is the message as it was read, `correlation` the id that its answers
-    carry, `listening` what an observe or subscribe will make, `streams` the input streams of an invocation,
-    by parameter. A request with a number as `tell` is a one-way message: it is answered by `tell_begun` when
-    it begins, or by `fail` if it does not.
+    equal only to itself. `message`: the message as it was read. `correlation`: the id that its answers carry.
+    `listening`: what an observe or subscribe will make. `streams`: the input streams of an invocation, by
+    parameter. A request with a number as `tell` is a one-way message: it is answered by `tell_begun` when it
+    begins, or by `fail` if it does not.
     """
 
     message: Any
@@ -150,7 +150,7 @@ class IncomingRequest(Struct, eq=False):  # made for every request: attrs would 
 class Listening:
     """An observation or subscription of the peer, from its request on; equal only to itself.
 
-    `active` once accepted, `ended` for good when the peer left or replaced it, or the host ended it.
+    `active`: it has been accepted. `ended`, for good: the peer has left or replaced it, or the host ended it.
     """
 
     message: Any
