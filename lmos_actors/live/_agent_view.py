@@ -196,7 +196,7 @@ def _stack(task: trio.lowlevel.Task | None) -> list[str]:
 
 
 def _tasks(slot: Slot) -> list[State]:
-    """Return the tasks of the agent's nursery, or that of its lifespan while it starts or ends."""
+    """Return the tasks of the agent's nursery, or the task of its lifespan while it starts or ends."""
     lifespan = None if slot.extra is None else slot.extra.lifespan_task
     if lifespan is None:
         return []

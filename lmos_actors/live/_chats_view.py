@@ -1,7 +1,7 @@
 """The view `chats`: the chat agents of the node that the viewer may talk to.
 
-A chat agent is recognized by its actions, not by its class, which stands above this file. Private agents are
-for their node alone.
+A chat agent is recognized by its actions, not by its class, which is in a layer above this file. Private
+agents are for their node alone.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ _OPTIONS: Final = ConnectionOptions(max_message_bytes=4 << 20)
 
 
 def live_url(url: str) -> str:
-    """Return the address of the live view of a node, by any URL of it or of an agent of it.
+    """Return the address of a node's live view, from any URL of the node or of one of its agents.
 
     Raises ConfigError.
     """
@@ -166,7 +166,7 @@ async def open_live(
 ) -> AsyncGenerator[LiveClient]:
     """Look at a node for a block; `url` is any URL of the node. Raise ConfigError, ConnectFailed.
 
-    A header in `headers` replaces the one of the credentials.
+    A header in `headers` replaces one of the same name from the credentials.
     """
     place = live_url(url)
     connection = await connect(

@@ -294,7 +294,7 @@ def whole_values(fields: Mapping[str, Any]) -> State:
 
 
 def shown_fields(fields: Mapping[str, Any], whole: State, as_text: Callable[[Any], str]) -> State:
-    """Return the shown fields of a record: its `whole` values, and other values as text if not short."""
+    """Return the shown fields of a record: its `whole` values, and the others, as text unless short."""
     shown = dict(whole)
     for name, value in fields.items():
         if value is not None and name not in whole:

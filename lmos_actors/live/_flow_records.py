@@ -51,7 +51,7 @@ class FlowRecords:
             yield self._logged(record)
 
     def _logged(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Return a record as in a log: values as data, or as text; `text` then names the latter."""
+        """Return a record as in a log: values as data, or as text if `text` names them."""
         fields: dict[str, Any] = {**record, "n": self._number, "t": self.at}
         values = [name for name in VALUES if name in fields]
         if fields.pop("json", False):

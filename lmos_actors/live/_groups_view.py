@@ -139,7 +139,7 @@ def logs_state(root: Supervisor, sees: Sight, arguments: LogsArguments) -> State
 def all_approvals_state(root: Supervisor, decides: Sight, arguments: ApprovalsArguments) -> State:
     """Return what agents ask people: the agents of the node, or those of all groups.
 
-    Questions of groups, by their processes and ids, are on a launcher whose page lets this machine decide.
+    A launcher has the questions of groups, by process and id, if its page lets this machine decide them.
     """
     if not has_approvals(root):
         return approvals_state(root, decides, arguments)

@@ -51,7 +51,7 @@ Decision: TypeAlias = "Callable[[Do], Awaitable[str]]"
 
 @attrs.frozen
 class OwnOperations:
-    """The operations, by name, of a node that has others than those on agents; `fitting`: those for a path.
+    """A node's own operations in place of those on agents, by name; `fitting` returns those for a path.
 
     `decisions` answer what agents ask people: they take the right `approve` in place of `operate`.
     """
@@ -124,7 +124,7 @@ class Operations:
 
     @property
     def names(self) -> list[str]:
-        """The operations that there are."""
+        """The names of all operations."""
         return sorted((*self._kinds, *self._decisions, *self._node_wide))
 
     def right_for(self, what: str) -> Verb:

@@ -59,7 +59,7 @@ class Tree(Protocol):
         ...
 
     def children_between(self, place: Place, begin: int, end: int) -> Sequence[Place]:
-        """Return the children with numbers from `begin` to `end`, without `end`."""
+        """Return the children with numbers from `begin` up to `end`, but not `end` itself."""
         ...
 
     def numbered_children(self, place: Place, names: Iterable[str]) -> Iterable[tuple[int, Place]]:
@@ -67,7 +67,7 @@ class Tree(Protocol):
         ...
 
     def agents(self) -> Callable[[int], Sequence[Place]]:
-        """Return a function that returns, at each call, at most so many further agents; [] at the end."""
+        """Return a function whose calls return the next agents, at most the given number; [] at the end."""
         ...
 
     def top(self, by: Order) -> Sequence[tuple[float, Place]]:
@@ -160,7 +160,7 @@ class TreeView:
         return {"total": number, "from": self._first, "order": list(rows), "rows": rows, **sought}
 
     def _some(self, above: Place, begin: int, end: int) -> Sequence[Place]:
-        """Return the places of a level with numbers from `begin` to `end`, without `end`."""
+        """Return the places of a level with numbers from `begin` up to `end`, but not `end` itself."""
         if above is not None:
             return self._tree.children_between(above, begin, end)
         return [self._tree.root] if begin < end else []

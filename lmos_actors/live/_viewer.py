@@ -61,8 +61,9 @@ _WRITE: Final = msgspec.json.Encoder()
 class Pace:
     """The pace of making views, for all viewers of a node: one view at a time, in the order of asking.
 
-    The rest is the node's and not the viewer's, who could leave and come back without it. The cost of a view
-    is processor time: on a busy machine a step also waits for other processes, which does not count.
+    The rest after a turn is the node's, not a viewer's: a viewer could leave and come back to escape it. The
+    cost of a view is processor time: on a busy machine a step also waits for other processes, which does not
+    count.
     """
 
     def __init__(self) -> None:

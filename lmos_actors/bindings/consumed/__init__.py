@@ -1,1 +1,1 @@
-"""From an address, a description or a file to refs of agents elsewhere."""
+"""Consuming agents elsewhere: refs are made from an address, a description or a file."""

@@ -1,4 +1,4 @@
-"""Consuming: from an address, a description or a file to refs of far agents."""
+"""Consuming: refs to far agents are made from an address, a description or a file."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ async def consume(
 ) -> Ref[A]:
     """Return a ref to a far agent once the first connection is established; see `consume_thing`.
 
-    `Agent` stands for any class: such a ref knows only names, and its description makes tools of it. Warns
-    (`ContractWarning`) about differences between its description and the class that would break calls.
+    `Agent` means any class: the ref then knows only names, and tools are made from the agent's description.
+    Warns (`ContractWarning`) about differences between that description and the class that would break calls.
     """
     _check_class(cls)
     reached = await _connected(peers, source, thing, headers, habits, local)
@@ -102,7 +102,7 @@ async def consume_thing(
     looked for; the path of a file with the description; or a `ws` or `wss` address, without a description.
     `thing` selects one of several things by its id, title or name. `headers` are sent with every request to
     the server of `source`, and with the WebSocket handshake at the address in its description; never after a
-    redirect to another server. `habits` is how the peer behaves, where its handshake does not show it.
+    redirect to another server. `habits` says how the peer behaves, if its handshake does not show it.
     `local`: the description of another host, and redirects on the way to it, may lead to this machine.
 
     Operations that have no form for LMOS, but one for HTTP, are carried out over HTTP.
@@ -127,7 +127,7 @@ class ReachedThing:
     """Whether it was asked for by its address, or its directory is one of the node's own deployment."""
 
     def link(self, interface: RemoteInterface) -> ThingLink:
-        """Return the link to it."""
+        """Return a link to the thing, used by that interface."""
         socket = None if self.peer is None else RemoteLink(self.peer.thing(self.target.thing_id), interface)
         if self.ways is None:
             assert socket is not None
@@ -139,7 +139,7 @@ class ReachedThing:
         return found(thing_id, interface, socket)
 
     def described(self, description: Description | None) -> DescribedInterface:
-        """Return its interface by a description, or by bare names without one."""
+        """Return the thing's interface by a description, or by bare names if there is none."""
         path = path_of(self.target.thing_id)
         return DescribedInterface(description, path, binary=self.ways is not None)
 
@@ -177,7 +177,7 @@ async def _connected(
 
 
 def _web_ways(target: Target, source: str, headers: Headers) -> tuple[HttpOperations | None, str]:
-    """Return the operations over HTTP, None if LMOS is enough, and a URL of the server that gets the headers.
+    """Return the operations over HTTP (None if LMOS is enough), and a URL of the server for the headers.
 
     Raises ConfigError for forms without a usable address, and for headers whose server is unknown.
     """

@@ -31,7 +31,7 @@ def found_link(
 
 
 def thing_of(ref: Ref[Any]) -> ConsumedThing | None:
-    """Return the agent elsewhere that a ref to any `Agent` leads to, used by its description.
+    """Return the agent elsewhere to which a ref to any `Agent` leads, as a thing used by its description.
 
     None for a ref with a class, and while no agent has been found. If the agent has gone, another one may be
     found, as with the ref. Never waits.
@@ -72,7 +72,7 @@ def is_connected(link: Any) -> bool:
 
 
 def names_of(description: Description, source_url: str) -> tuple[str, ...]:
-    """Return the public names of an agent that its id and the addresses in its description contain."""
+    """Return the public names of an agent, as found in its id and in the addresses of its description."""
     places = [description.id or "", *hrefs_of(description, source_url)]
     found: list[str] = []
     for place in places:

@@ -131,7 +131,7 @@ class Peers:
         self._users[peer] += 1
 
     def release_peer(self, peer: RemotePeer) -> None:
-        """Count one user of a peer less; stop it with the last one."""
+        """Count one user of a peer less; when none is left, stop the peer."""
         self._users[peer] -= 1
         if not self._users[peer]:
             del self._users[peer]
@@ -156,7 +156,7 @@ class Peers:
         )
 
     def be_unknown(self) -> None:
-        """Forget the peer ids, so that servers take the next connections for those of a new client."""
+        """Forget the peer ids, so that servers see a new client in the next connections."""
         self._names.clear()
 
     def headers_for(self, url: str, given: Headers = ()) -> Headers:

@@ -57,10 +57,10 @@ async def fetch(
 ) -> tuple[bytes, str]:
     """Fetch the JSON at a URL; return its text, and the URL that redirects have led to.
 
-    `headers` are for the server of `url` alone. `headers_for` returns those of each hop, from its URL and
-    what is left of `headers` there. `local`: a redirect may lead from another host to this machine.
+    `headers` are for the server of `url` alone. `headers_for` returns the headers of each hop, given its URL
+    and what is left of `headers` there. `local`: a redirect may lead from another host to this machine.
 
-    Raises ConnectFailed: no server there, too late, too long, not found, or not JSON.
+    Raises ConnectFailed if there is no server, or its answer is too late, too long, not found, or not JSON.
     """
     from ..http_client._fetch import fetched  # a node that connects by addresses alone needs no HTTP
 
@@ -69,7 +69,7 @@ async def fetch(
 
 
 def alone(_: str, headers: Headers) -> Headers:
-    """Add nothing to headers that are given."""
+    """Return the given headers, with nothing added."""
     return headers
 
 
@@ -77,7 +77,7 @@ def alone(_: str, headers: Headers) -> Headers:
 class Target:
     """The place of a thing: the address of a WebSocket, its id there, and its description if there is one.
 
-    A description without a form for LMOS leaves no such address: then the thing is reached over HTTP.
+    If the description has no form for LMOS, there is no such address: the thing is reached over HTTP.
     """
 
     url: str | None
@@ -131,7 +131,7 @@ async def _target_at(peers: Peers, url: str, thing: str | None, headers: Headers
 
 
 def _places_of(description: Description, source_url: str, url: str | None) -> tuple[str, ...]:
-    """Return all addresses that a description leads to, with the one that was chosen."""
+    """Return all addresses that a description leads to, the chosen one first."""
     chosen = () if url is None else (url,)
     all_of_them = (
         *chosen,
@@ -256,7 +256,7 @@ def hrefs_of(description: Description, source_url: str) -> Iterator[str]:
 
 
 def sockets_of(description: Description, url: str | None) -> Iterator[Form]:
-    """Return the forms of a thing for LMOS, the best of each affordance, in their order."""
+    """Yield the forms of a thing for LMOS: the best one for each operation of each affordance."""
     ways = HttpOperations(description, url)
     described = ways.description
     affordances: list[AnyAffordance] = [

@@ -189,7 +189,7 @@ class ConsumedThing:
         `await thing.with_variables(unit="celsius").read("temperature")`; for all verbs alike. A value is a
         text, a number or a boolean. Variables of an action may be given in its input as well. Requests raise
         InvalidInput for a name that is not in their URL. Raises NotAllowed for a thing that is not used over
-        HTTP by its description, and for a view of `retrying`: call that one after this.
+        HTTP by its description, and for a view of `retrying`: call `retrying` after this.
         """
         with_variables = getattr(self._link, "with_variables", None)
         if with_variables is None:

@@ -41,7 +41,7 @@ _PLAIN: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"
 
 
 def certificate_in(shown: ClientCertificate | None) -> Certificate | None:
-    """Return a certificate as the guard takes it."""
+    """Return a certificate in the form that the guard takes; None without one."""
     return None if shown is None else Certificate(shown.subject, shown.names, shown.fingerprint)
 
 
@@ -71,7 +71,7 @@ def _peer(host: str, port: int) -> str:
 
 
 def is_of_other_page(headers: Headers) -> bool:
-    """Return whether a web page has sent a request, and not certainly the node's own."""
+    """Return whether a web page has sent a request, unless it is certainly the node's own page."""
     lines = dict(headers)
     return b"origin" in lines and lines.get(b"sec-fetch-site") != b"same-origin"
 

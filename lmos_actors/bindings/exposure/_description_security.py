@@ -54,7 +54,7 @@ _BY_OP: Final[Mapping[str, Verb]] = {
 
 
 def anything(name: str) -> bool:
-    """See everything."""
+    """Return True: everything may be seen."""
     return True
 
 
@@ -64,7 +64,7 @@ def sees(admission: Admission) -> Sees:
 
 
 def discreet(error: E) -> E | AgentDied | WouldDeadlock:
-    """Return an error without details for others: the reason of a death, the waits of a circle."""
+    """Return an error without the details kept from others: the reason of a death, the waits of a circle."""
     if isinstance(error, WouldDeadlock):
         return WouldDeadlock(error.agent, error.affordance, ())
     if not isinstance(error, AgentDied) or error.reason.partition(":")[0] in UNTOLD:

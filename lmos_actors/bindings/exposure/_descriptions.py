@@ -101,7 +101,7 @@ def description_of(exposed: Listed, bases: Sequence[str], security: Security | N
 
 
 def http_of(base: str) -> str:
-    """Return the address for HTTP of a base, without a slash at its end."""
+    """Return the HTTP address of a base address, without a trailing slash."""
     scheme, _, place = base.partition("://")
     return f"{'https' if scheme in ('wss', 'https') else 'http'}://{place.rstrip('/')}"
 

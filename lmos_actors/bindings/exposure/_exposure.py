@@ -123,9 +123,9 @@ class Exposure:
     # ---- by a consumer's name for it
 
     def thing_at(self, target: str) -> str | None:
-        """Return the thing that is meant by messages without one, on a socket at an agent's address.
+        """Return the id of the thing that messages without one mean, on a socket at an agent's address.
 
-        The name is returned even if no such thing exists now: answers then say so.
+        If no such thing exists now, the name is returned: answers then say so.
         """
         name = name_in_path(target.partition("?")[0])
         if name is None:
@@ -134,7 +134,7 @@ class Exposure:
         return name if exposed is None else exposed.thing_id
 
     def find(self, thing_id: str) -> Slot | PoolLink | None:
-        """Return what a consumer names: by id, an address that ends in `/agents/NAME`, name, or path.
+        """Return what a consumer names by an id, an address that ends in `/agents/NAME`, a name, or a path.
 
         Takes constant time: a thing that was found is remembered until it is gone for good.
         """
@@ -151,8 +151,8 @@ class Exposure:
     def _keep(self, thing_id: str, found: Slot | PoolLink) -> None:
         """Remember what was found.
 
-        Agents come and go, each under its own name, and nobody asks again for those that are gone. So all are
-        checked whenever as many have been added as the last check has left.
+        Agents come and go, each under its own name, and nobody asks again for those that are gone. So
+        whenever as many have been added as the last check left, all are checked again.
         """
         self._room -= 1
         if self._room < 0:

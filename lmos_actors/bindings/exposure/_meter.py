@@ -1,7 +1,7 @@
 """Reports of incoming requests to instruments that measure and trace them: see `Edge`.
 
-Every binding calls `came` right before a request is posted, and then once `ended` or `left`.
-Without an instrument each call is one attribute read.
+Every binding calls `came` right before a request is posted, and later `ended` or `left`, once. Without an
+instrument each call is one attribute read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The network of a node for its own requests: hosts named only by other hosts cannot lead to this machine.
 
 A description from elsewhere may name an address whose host resolves to this machine, and so make the node
-attack its own machine. What a name resolves to is known when a connection stands, and may change from one
-connection to the next. So the address is checked for each connection, before anything is sent.
+attack its own machine. What a name resolves to is known only once a connection is made, and may change with
+the next one. So the address is checked for each connection, before anything is sent.
 """
 
 from __future__ import annotations

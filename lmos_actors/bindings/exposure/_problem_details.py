@@ -1,6 +1,6 @@
-"""Problem details over HTTP (RFC 9457): LMOS errors as JSON members, and declared failures back from them.
+"""Problem details over HTTP (RFC 9457): LMOS errors as JSON members, and declared failures read from them.
 
-The server writes them and the client reads them. The data of a declared failure stands among the members
+The server writes them and the client reads them. The data of a declared failure is among the members
 themselves, so that clients that know nothing of LMOS find it where problem details have it.
 """
 
@@ -30,7 +30,7 @@ PROBLEM_MEMBERS: Final = (
 def problem_data(problem: Problem, occurrence: str | None) -> dict[str, Any]:
     """Return problem details as plain data, in the JSON names of an LMOS `error`.
 
-    `occurrence` is the id of this one, for the member `instance`.
+    `occurrence` is the id of this occurrence, for the member `instance`.
     """
     fields: dict[str, Any] = {
         "type": problem.type,

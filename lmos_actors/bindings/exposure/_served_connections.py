@@ -1,8 +1,8 @@
 """The connections of one service of a node: how many it takes, and when the last one has ended.
 
-Bounds, "full", the drain and the wait for the end are here, once for all that take connections: LMOS, Omnia's
-protocol, a relay, the pages of nodes and of runs. Each service decides about a connection in a drain: one
-closes it at once, another lets its open requests come to their end.
+Bounds, "full", the drain and the wait for the end are here, once for all services that take connections:
+LMOS, Omnia's protocol, a relay, the pages of nodes and of runs. Each service decides what a drain does to a
+connection: one closes it at once, another lets its open requests end first.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class SharedValue:
     """A value for several listeners over connections, encoded as JSON once, at its first use.
 
     From then on only its JSON is kept, or the error that encoding it raised. `holders` are the readers for
-    which it waits, with the number of places, and `payer` is the one that is charged for it.
+    which it waits, each with its number of places in queues; `payer` is the reader that is charged for it.
     """
 
     __slots__ = ("_error", "_json", "_value", "holders", "payer")
@@ -93,10 +93,11 @@ class SharedValues:
 
 
 class ReaderMemory:
-    """The memory that waits for one reader: a stream of server-sent events, or all subscriptions of a
+    """The memory of what waits for one reader: a stream of server-sent events, or all subscriptions of a
     connection.
 
-    The `holder` of its backlogs. `drop` makes all of them drop everything. Call `close` at the end.
+    It is the `holder` of the reader's backlogs; `drop` makes all of these drop everything. Call `close` at
+    the end.
     """
 
     __slots__ = ("_account", "_lost", "drop", "held")
@@ -155,7 +156,7 @@ class ReaderMemory:
         self._account.close()
 
     def adopt(self, event: SharedValue) -> None:
-        """Pay for an event from now on that another reader has paid for."""
+        """Pay from now on for an event that another reader paid for so far."""
         event.payer = self
         self._account.add(event.size())
 

@@ -157,7 +157,7 @@ def _key(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool) -
 
 
 def _bound(op: Operation, data: Any) -> tuple[Any, ...] | None:
-    """Return the arguments of an input, None for an invalid one. For JSON Schema 4.0 is an integer too."""
+    """Return the arguments of an input, None if it is invalid. In JSON Schema, 4.0 is an integer too."""
     if op.whole and data is MISSING:
         return None
     given = None if data is MISSING else data
@@ -208,7 +208,7 @@ async def _send_items(
 
 
 class _Questions:
-    """The questions to people that a run with many items waits for, if its client wants to know them."""
+    """The questions to people on which a run with many items waits, if its client wants to know them."""
 
     def __init__(self, ask: AgentRequest, *, tells: bool) -> None:
         self.are_new = False
@@ -323,7 +323,7 @@ def _place(tracker: HttpRequestTracker, agent: str, action: str) -> str:
 
 
 def _run(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool | None) -> KeptRun:
-    """Return the run of a path; one with an id is found even if its agent is gone."""
+    """Return the run at a path; if the path has a run's id, even when the agent is gone."""
     agent, action = public_name(request.parts[0] if link is None else link.path), request.parts[2]
     if link is None or len(request.parts) == 4:
         return tracker.runs.find(request.owner, agent, action, request.parts[3])

@@ -64,9 +64,9 @@ class RequestTracker(Protocol):
 
 
 class AgentRequest:
-    """A request: `Asker` of the actors, and also what the envelope names as asked.
+    """A request: the `Asker` of the actors, and also what its envelope holds as `asked`.
 
-    It waits for no seat: a full mailbox is an answer. Once it is done it has a `value` or an `error`.
+    It never waits for a seat: a full mailbox is answered at once. Once done, it has a `value` or an `error`.
     """
 
     __slots__ = (
@@ -177,7 +177,7 @@ class AgentRequest:
             tracker.rt.deadlines.add(far, remaining)
 
     def _send_again(self, far: Far, pool: PoolLink, requested: RequestedOperation) -> bool:
-        """Return whether another member of the pool takes a request that its first one had not begun."""
+        """Let another member of the pool take a request that was not begun; return whether one takes it."""
         if not pool.replaces(far.slot):
             return False
         left = None if far.until is None else far.until - trio.current_time()
@@ -300,7 +300,7 @@ class AgentRequest:
             self.wake()
 
     def has_room(self, far: Far) -> bool:
-        """Return whether an item may be sent now; always where none are read."""
+        """Return whether an item may be sent now; always True if nobody reads items."""
         return self.items is None or len(self.items) < ROOM
 
     def send_item(self, far: Far, item: Any) -> bool:

@@ -231,7 +231,7 @@ class EventStream:
         return framed(GAP, written(members), self._count)
 
     def goodbye(self) -> bytes:
-        """Return the last event, empty if the node leaves: then the client should reconnect."""
+        """Return the last event; b"" if the node drains: then the client should reconnect."""
         if not is_valid(self._request):
             problem = problem_of(Unauthorized(NOT_GOOD))
             return framed(END, written(problem_data(problem, self._tracker.rt.entropy.new_id())))

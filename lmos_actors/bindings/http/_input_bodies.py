@@ -1,11 +1,11 @@
 """Input streams over HTTP: the body of a request, read while its run goes on.
 
-A body has items as JSON lines, or, for an input stream of bytes, octets whose pieces are the items; what the
-action takes besides stands in the query and in the header `LMOS-Input`. Nothing of the body is read before
-the run has begun, and from then on only as much as there is room for: 16 items and 256 KiB of their text,
-and a piece or two in the front door. So a slow handler holds its client back, by the flow control of TCP.
+A body has items as JSON lines, or, for an input stream of bytes, octets whose pieces are the items; the rest
+of the action's input is in the query and in the header `LMOS-Input`. Nothing of the body is read before the
+run has begun, and from then on only as much as there is room for: 16 items and 256 KiB of their text, and a
+piece or two in the front door. So a slow handler holds its client back, by the flow control of TCP.
 
-What cannot be an item breaks the stream off, as an item of another type does near: the handler gets
+What cannot be an item breaks the stream off, as a near caller's item of a wrong type does: the handler gets
 `SourceFailed`, which names the line, and nothing more is read. What remains of a body once its run has ended
 is not read either; the front door closes the connection.
 """
@@ -64,7 +64,7 @@ class Exchange(Protocol):
 
 
 def input_beside(request: HttpRequest) -> Any:
-    """Return the input that stands in the header; MISSING without one. Raises InvalidInput."""
+    """Return the input that is in the header; MISSING without one. Raises InvalidInput."""
     text = request.header(INPUT)
     if text is None:
         return MISSING
@@ -77,7 +77,8 @@ def input_beside(request: HttpRequest) -> Any:
 class InputBody:
     """The body of one request, on its way into the input stream `items`.
 
-    Raises NotAllowed: the action takes several streams. HttpError 415: no media type of such a body.
+    Raises NotAllowed if the action takes several streams, HttpError 415 for a media type that such a body
+    cannot have.
     """
 
     def __init__(self, timers: Timers, request: HttpRequest, op: Operation) -> None:
@@ -128,9 +129,9 @@ class InputBody:
             wake_all(self._timers, self._waiting)
 
     async def beside(self, answer: Callable[[], Awaitable[T]]) -> T:
-        """Read the body until the answer is made, and return it.
+        """Read the body until the answer is made; return the answer.
 
-        Raises what `answer` raises; Unauthorized: the credentials are no longer good; ClientDisconnect.
+        Raises what `answer` raises, Unauthorized once the credentials are no longer good, ClientDisconnect.
         """
         made: list[T] = []
         failure: Exception | None = None
@@ -196,7 +197,7 @@ class InputBody:
             self._exchange.keep(self._lines.waiting + self._held)
 
     def _items_of(self, data: bytes, *, more: bool) -> Iterator[tuple[Any, int]]:
-        """Yield the items that have come whole with some bytes, each with its size. Raises InvalidInput."""
+        """Yield the items that some more bytes complete, each with its size. Raises InvalidInput."""
         if self._is_octets:
             for start in range(0, len(data), PIECE):
                 piece = data[start : start + PIECE]
@@ -232,7 +233,7 @@ class InputBody:
         return found
 
     def _taken_item(self, value: Any) -> Any:
-        """Return the item as its type has it. For JSON Schema 4.0 is an integer too."""
+        """Return the item, converted to its type. In JSON Schema, 4.0 is an integer too."""
         take, path = self.parameter.shape.take, self._path()
         try:
             return take(value, path)

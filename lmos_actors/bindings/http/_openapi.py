@@ -351,7 +351,7 @@ def _body_of(affordance: JsonObject) -> JsonObject:
 
 
 def _streamed_body(affordance: JsonObject, inputs: JsonObject) -> JsonObject:
-    """Return the request of an action that takes a stream, which is the body; the rest is in the query."""
+    """Return the request of an action that takes a stream: this is the body, the rest is in the query."""
     (stream,) = inputs.values()
     kinds = (LINES, OCTETS) if stream["contentType"] == OCTETS else (LINES,)
     content: JsonObject = {}
@@ -368,7 +368,7 @@ def _streamed_body(affordance: JsonObject, inputs: JsonObject) -> JsonObject:
 
 
 def _in_query(schema: JsonObject) -> JsonObject:
-    """Return how a member of an input stands in the query: as JSON, unless it is simple."""
+    """Return how a member of an input is written in the query: as JSON, unless it is simple."""
     return {"content": _content(schema)} if schema.get("type") in ("array", "object") else {"schema": schema}
 
 

@@ -40,7 +40,8 @@ _NO_NAMES: Final[dict[str, Any]] = {}
 class FeedSink:
     """A sink that feeds one listener: a value that several receive is encoded once.
 
-    With several properties each value goes on with its name; an event among all events has one already.
+    If several properties are observed, each value is passed on with its property's name; the events of an
+    agent have their names already.
     """
 
     __slots__ = ("_feed", "_name", "_sharing")
@@ -82,7 +83,7 @@ class Listening:
         self._joined: dict[str, Sink] = {}
 
     def sink(self, key: str, name: str = "") -> Sink:
-        """Return the sink for a key; with a name it is one of several."""
+        """Return a new sink for a key; if there are several keys, `name` is passed on with its values."""
         sink = self._joined[key] = FeedSink(self.feed, self._sharing, name)
         return sink
 

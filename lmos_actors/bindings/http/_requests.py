@@ -89,8 +89,8 @@ class HttpRequest(Request):
         """Return the body. Raises ClientDisconnect if there will not be all of it.
 
         Unlike `body` it keeps nothing: a request may wait long for its agent, with its input decoded by then.
-        Nor is it read from `stream`, an async generator: most bodies are one message, and trio keeps books of
-        generators.
+        Nor is it read from `stream`, an async generator: most bodies are one message, and trio keeps track of
+        every generator.
         """
         parts: list[bytes] = []
         while True:
@@ -165,9 +165,9 @@ class HttpRequest(Request):
 
 
 def best_of(headers: Headers, offered: Sequence[str]) -> str | None:
-    """Return the media type that `Accept` prefers, of equal ones the first offered.
+    """Return the offered media type that `Accept` prefers, the first among equals.
 
-    None: it accepts none.
+    None if it accepts none.
     """
     ranges = ",".join(headers.getlist("accept"))
     if ranges in ("", "*/*"):

@@ -53,7 +53,8 @@ class HttpError(HTTPException, LmosActorsError):
 class PreconditionFailed(AgentError):
     """A precondition of a request does not hold (RFC 9110, 13.1): nothing has been changed.
 
-    It is raised within the agent's turn, and thus an AgentError: any other exception would end the agent.
+    It is raised within the agent's turn, and is therefore an AgentError: any other exception would end the
+    agent.
     """
 
     status_code = HTTPStatus.PRECONDITION_FAILED

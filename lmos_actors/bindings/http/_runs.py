@@ -43,7 +43,7 @@ LONGEST_KEPT: Final = 32 << 20
 
 @attrs.define(eq=False)
 class KeptRun:
-    """One run; `place` is the path where it can be queried, `owner` the client that may."""
+    """One run; `place` is the path where it can be queried, `owner` the client that may query it."""
 
     id: str
     owner: str
@@ -78,7 +78,7 @@ class KeptRun:
         return "completed" if self.error is None else "failed"
 
     def status_data(self) -> dict[str, Any]:
-        """Return it as an ActionStatus."""
+        """Return the run as an ActionStatus."""
         fields: dict[str, Any] = {"status": self.status, "href": self.place}
         fields["timeRequested"] = format_time(self.asked_at)
         if self.ended_at is not None:
@@ -95,7 +95,8 @@ class KeptRun:
 
 
 class Runs:
-    """The runs that are kept. `failed` takes exceptions that are bugs, `shown` questions to people.
+    """The runs that are kept. `failed` takes exceptions that are bugs; `shown` returns a question as clients
+    see it.
 
     The inputs of runs that have not ended are charged to `budget`.
     """

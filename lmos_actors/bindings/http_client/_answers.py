@@ -95,7 +95,7 @@ def error_from(
 
 
 def _about(fields: Mapping[str, Any], status: int, op: Asked | None) -> dict[str, Any] | None:
-    """Return the data of a problem; for an action that failed, its output, on any server."""
+    """Return the data of a problem; for a failed action its output, whatever the server."""
     is_refusal = fields.get("type") == lmos.FAILED or (
         status == ActionFailed.STATUS and op is not None and op.verb == "invoke"
     )
@@ -164,7 +164,7 @@ def retry_after(head: Head) -> float | None:
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """The status of a run, from an ActionStatus; `status` by its LMOS name."""
+    """The status of a run, read from an ActionStatus; `status` is its LMOS name."""
 
     status: str
     output: Any = UNSET

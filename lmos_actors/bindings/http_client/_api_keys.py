@@ -28,8 +28,8 @@ def _asked_for(
 ) -> tuple[SecurityScheme, ...]:
     """Return the schemes for API keys among the named ones, each once.
 
-    Of the alternatives of a combination (`oneOf`) the first with a key counts if there is one to present,
-    else the first without.
+    Among the alternatives of a combination (`oneOf`), the first that asks for a key counts if there is a key
+    to present, else the first that asks for none.
     """
     seen = set[str]() if seen is None else seen  # a combination may contain itself
     found: list[SecurityScheme] = []
@@ -59,8 +59,8 @@ def with_keys(
 ) -> tuple[str, Headers]:
     """Return the URL of a request, and the headers for its server alone, with the API key that it needs.
 
-    Raises InvalidInput as `HttpOperation.url`, Unauthorized without a key, NotAllowed for a place where none
-    can be sent.
+    Raises InvalidInput as `HttpOperation.url` does, Unauthorized without a key, NotAllowed if the key is
+    asked for in a place where none can be sent.
     """
     headers: list[tuple[bytes, bytes]] = []
     query: list[str] = []

@@ -22,7 +22,7 @@ _PARTED: Final = ("multipart/", "application/x-www-form-urlencoded")
 
 
 def essence(kind: str | None) -> str:
-    """Return a media type without parameters, in small letters; JSON for None."""
+    """Return a media type without parameters, in lower case; JSON for None."""
     return (kind or JSON).partition(";")[0].strip().lower() or JSON
 
 

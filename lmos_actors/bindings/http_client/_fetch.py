@@ -1,7 +1,7 @@
 """Fetching descriptions over HTTP, by the network of the node: bounded in bytes, redirects and time.
 
-It needs no pool, as each connection carries one request: commands fetch before there is a node. The caller's
-headers are not sent to another server after a redirect; `headers_for` is called anew for each.
+No pool is needed, as each connection carries one request; and commands fetch before there is a node. The
+caller's headers are not sent to another server after a redirect; `headers_for` is called anew for each.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PHRASES: Final = {each.value: each.phrase for each in HTTPStatus}
 async def fetched(
     network: Network, url: str, tls: ssl.SSLContext | None, headers: Headers, headers_for: Any, local: bool
 ) -> tuple[bytes, str, bool]:
-    """Do as `fetch`; return also whether this machine, by any of its names, has answered."""
+    """Do what `fetch` does; return also whether this machine has answered, under any of its names."""
     with trio.move_on_after(SECONDS):
         try:
             return await _fetched(network, url, tls, headers, headers_for, local)

@@ -48,7 +48,7 @@ _METHODS: Final = {"cancelaction": "DELETE"}
 
 
 class HttpOperation(NamedTuple):
-    """A form of a description, and the operation of it that carries out a verb."""
+    """A form of a description, and the one of its operations that carries out a verb."""
 
     form: Form
     op: str
@@ -216,7 +216,7 @@ class HttpOperations:
 
     @cached_property
     def sockets(self) -> tuple[str, ...]:
-        """The names that forms give to LMOS over a WebSocket, best first; see `choose`.
+        """The names under which forms offer LMOS over a WebSocket, best first; see `choose`.
 
         A WebSocket without a subprotocol counts as LMOS for agents, and where nothing else is offered.
         """

@@ -513,7 +513,7 @@ async def next_bytes(stream: HttpStream, reader: EventReader) -> bytes:
 
 
 async def whole_of(stream: HttpStream) -> bytes:
-    """Return the whole body of an answer that is no stream of events. Raises Unanswered, BadAnswer."""
+    """Return the whole body of an answer that is not a stream of events. Raises Unanswered, BadAnswer."""
     with trio.move_on_after(GOODBYE):
         return await stream.body(1 << 20)
     raise BadAnswer("its body was not there in time")

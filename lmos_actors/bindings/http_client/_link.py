@@ -45,7 +45,7 @@ class HttpLink(ForwardingLink):
         self._sinks: RemoteSinks | None = None
 
     def choose(self, key: str = "", *_arguments: object) -> RemoteLink:
-        """Return the link for an operation, or for counts and links. Raises NotFound, NotAllowed."""
+        """Return the link for an operation; without a key, the one over HTTP. Raises NotFound, NotAllowed."""
         if self._socket is None or not key:
             return self._web
         op = self._web.operation(key)
@@ -110,7 +110,7 @@ class HttpLink(ForwardingLink):
 
     @asynccontextmanager
     async def watch(self, *, gaps: bool = False) -> AsyncGenerator[Feed[Any]]:
-        """Monitor until the block is left; HTTP alone reports no exits: NotAllowed."""
+        """Monitor until the block is left. Raises NotAllowed over HTTP alone, which reports no exits."""
         if self._socket is None:
             raise self._no_ends()
         async with self._socket.watch(gaps=gaps) as feed:

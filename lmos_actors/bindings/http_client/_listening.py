@@ -85,7 +85,7 @@ class HttpSubscription:
         self._what = target_of_listening(listening)
 
     async def run(self) -> None:
-        """Listen until cancelled or refused, for good or for now."""
+        """Listen until cancelled, or until the listening is refused, be it for good or for now."""
         listening = self._listening
         while True:
             begun = trio.current_time()
@@ -251,7 +251,7 @@ class HttpSubscription:
         return (*asked, *traced(self._listening.trace))
 
     def _refuse(self, answer: WebAnswer) -> None:
-        """Raise the exception of an answer that is a refusal."""
+        """Raise the exception for an answer that is a refusal."""
         error = refusal(answer, self._far.path, self._far.thing_id, self._what)
         if error is not None:
             raise error

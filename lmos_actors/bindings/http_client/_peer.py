@@ -295,7 +295,7 @@ class WebPeer:
         self._scope.cancel("no ref uses this peer")
 
     def release(self) -> None:
-        """Count one user less; the peer is stopped with the last one."""
+        """Count one user less; when none is left, stop the peer."""
         self._node.release_peer(self)
 
     # ---- requests
@@ -378,7 +378,7 @@ class WebPeer:
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Answer that nothing is known: HTTP has no such question."""
+        """Answer that nothing is known: HTTP cannot ask what a request waits for."""
         then({})
 
     async def query(self, request: PendingRequest) -> lmos.RunStatus | None:
@@ -441,7 +441,7 @@ class WebPeer:
     # ---- listening
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
-        """Return the target of a source's items: the body. Raises NotAllowed if no form has such a body."""
+        """Return the target of a source's items: a request body. Raises NotAllowed if no form takes one."""
         way = self.ways.way("invoke", request.name)
         if way is None or essence(way.form.content_type) not in CONTENT_TYPES:
             raise NotAllowed(

@@ -115,7 +115,7 @@ class WebPool:
     async def exchange(self, request: WebRequest, own: Own) -> WebAnswer:
         """Send a request, and return its answer with the whole body; `own` returns more headers for a URL.
 
-        Raises ConnectFailed: nothing was sent. Unanswered, BadAnswer, Unsendable. If cancelled, the
+        Raises ConnectFailed if nothing was sent; Unanswered, BadAnswer, Unsendable. If cancelled, the
         connection is closed.
         """
         route = _Route(self, request, own)
@@ -171,7 +171,7 @@ class WebPool:
     async def listening(self, request: WebRequest, own: Own) -> AsyncGenerator[tuple[Head, HttpStream]]:
         """Send a request; return the head of the answer, and the stream that its body comes from.
 
-        Raises what `exchange` does, and TooManyListeners. Redirects are followed as there.
+        Raises what `exchange` does, and TooManyListeners. Redirects are followed as by `exchange`.
         """
         route = _Route(self, request, own)
         while True:
@@ -342,7 +342,7 @@ async def whole_answer(stream: HttpStream, head: Head) -> WebAnswer:
 
 
 def check_encoding(head: Head) -> None:
-    """Raise BadAnswer for a compressed answer, whose content no limit on bytes would limit."""
+    """Raise BadAnswer for a compressed answer: a limit on its bytes would not limit its content."""
     if head.header(b"content-encoding").lower() not in ("", "identity"):
         raise BadAnswer("it is compressed, which was not asked for")
 

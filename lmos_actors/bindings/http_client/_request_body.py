@@ -75,7 +75,7 @@ class RequestBody:
         wake_all(self._timers, self._waiting)
 
     def break_off(self, reason: str) -> None:
-        """End it by the line with the reason."""
+        """End the body with a line that gives the reason."""
         if not self._ended:
             self._add(b"!" + lmos.written(reason) + b"\n")
             self.finish()

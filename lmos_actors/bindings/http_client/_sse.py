@@ -47,7 +47,7 @@ class EventReader:
         self._id = last_id
 
     def feed(self, data: bytes) -> list[SentEvent]:
-        """Take some bytes, and return the events that they complete. Raises BadAnswer for a too long one."""
+        """Take some bytes; return the events that they complete. Raises BadAnswer if one is too long."""
         text = self._decode(data)
         if not self._begun and text:
             self._begun, text = True, text.removeprefix("\ufeff")

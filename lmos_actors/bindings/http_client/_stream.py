@@ -1,10 +1,10 @@
 """One HTTP/1.1 connection of a client: one request after another over one stream, everything bounded.
 
 All that a node asks over HTTP goes through `HttpStream`: requests to things by the pool (`_pool.py`),
-descriptions (`_fetch.py`), and directories. It writes the bytes, so it alone knows the difference on which
-callers decide: if connecting fails, nothing has been sent and a request may be repeated; after `Unanswered`
-all or a part of it may have arrived, and its outcome is unknown. `BadAnswer` is an answer that breaks HTTP or
-a bound; then the outcome is unknown too.
+descriptions (`_fetch.py`), and directories. It writes the bytes, so it alone knows the difference that
+matters to callers: if connecting fails, nothing has been sent and a request may be repeated; after
+`Unanswered` all or a part of it may have arrived, and its outcome is unknown. `BadAnswer` is an answer that
+breaks HTTP or a bound; then the outcome is unknown too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Unanswered(Exception):
 
 
 def connect_failed(url: str, error: Unanswered, *, secure: bool) -> ConnectFailed:
-    """Return the failure of a request that may be repeated: as if nothing had been connected."""
+    """Return the error for a request that may be repeated, as if no connection had been made."""
     ended = error.__cause__
     if isinstance(ended, Exception):
         return cut_off(url, ended, secure=secure)

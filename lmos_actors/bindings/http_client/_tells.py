@@ -20,9 +20,9 @@ SEATS: Final = 256
 
 
 class OutgoingTells:
-    """The one-way messages to one thing, and the line of those whose senders are held back.
+    """The one-way messages to one thing, and the line of messages whose senders are held back.
 
-    `invocation` makes the HTTP request of a message. `start` starts a task with `run` when there are some
+    `invocation` makes the HTTP request of a message. `start` starts a task with `run` when there are messages
     to send. `failed` receives an exception of this package's own code, by which one message was lost.
     """
 

@@ -5,10 +5,10 @@ growing, randomised pause. While there is no connection requests fail at once wi
 AgentUnavailable(retry_in=...): queueing them would hide an outage for an unbounded time, and callers can
 wait by `ref.ready()`.
 
-A connection that breaks soon after it stood does not reset the pause, or a server that accepts and drops
-would be called without end. A server that drains closes with 1012 after its last answer: an unanswered
-request was not begun then, and may be sent elsewhere. Things are kept weakly, so that a peer with many
-short-lived agents does not grow.
+A connection that breaks soon after it was made does not reset the pause: else a server that accepts
+connections and drops them would be called without end. A server that drains closes with 1012 after its last
+answer: an unanswered request was not begun then, and may be sent elsewhere. Things are kept weakly, so that a
+peer with many short-lived agents does not grow.
 
 All that belongs to one connection is in `PeerConnection`, which is made anew for each. `Peer` outlives them:
 it has the address, the things, the listenings, the pause.
@@ -78,7 +78,7 @@ class PeerEnvironment(Protocol):
         ...
 
     def release_peer(self, peer: RemotePeer) -> None:
-        """Count one user of a peer less; stop it with the last one."""
+        """Count one user of a peer less; when none is left, stop the peer."""
         ...
 
     def heeds(self, url: str) -> bool:
@@ -159,7 +159,7 @@ class Peer:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection stands."""
+        """Whether there is a connection."""
         return self.connection is not None
 
     @property
@@ -169,7 +169,7 @@ class Peer:
 
     @property
     def takes_keys(self) -> bool:
-        """Whether requests with keys can be sent; without a connection that is not known, and true."""
+        """Whether requests with keys can be sent; True without a connection, when that is not known."""
         return self.connection is None or self.connection.takes_keys
 
     @property
@@ -179,7 +179,7 @@ class Peer:
 
     @property
     def tell_credit(self) -> tuple[lmos.Credit, lmos.Credit] | None:
-        """The window of one-way messages and its spent part, None without a connection."""
+        """The credit window for one-way messages, and the part that is spent; None without a connection."""
         return None if self.connection is None else self.connection.session.tell_credit
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
@@ -203,7 +203,7 @@ class Peer:
         return self.connection is not None and self.connection.holds_up(far)
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
+        """Take a request out of the line, or cancel its run, without waiting: its caller is gone."""
         if self.connection is not None:
             self.connection.withdraw(request)
 
@@ -234,11 +234,11 @@ class Peer:
             self.connection.taken(request)
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
-        """Return the target of the items of a request's input stream: the present connection."""
+        """Return the target of the items of a request's input stream, over the present connection."""
         return StreamTarget(self.connection, request, name)
 
     def listen(self, listening: SharedListening) -> None:
-        """Ask for something to be listened to, now or on the next connection."""
+        """Ask for the values of a listening, now or on the next connection."""
         if self.connection is not None:
             self.connection.listen((listening,))
 
@@ -276,7 +276,7 @@ class Peer:
         self._scope.cancel("no ref uses this connection")
 
     def release(self) -> None:
-        """Count one user less; the peer is stopped with the last one."""
+        """Count one user less; when none is left, stop the peer."""
         self._node.release_peer(self)
 
     async def _connect_once(self) -> None:
@@ -335,7 +335,7 @@ class Peer:
         return no_connection(path, self.place, self.failure, self._retry_at)
 
     async def first(self) -> None:
-        """Wait for the connection; try to connect now. Raises ConnectFailed once a try has failed."""
+        """Try to connect now, and wait for the connection. Raises ConnectFailed once a try has failed."""
         await checkpoint_if_cancelled()
         failures = self._failures
         if self.connection is None and self._pause is not None:

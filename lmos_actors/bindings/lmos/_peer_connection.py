@@ -1,19 +1,21 @@
 """One LMOS connection on the side of the consumer: requests and listenings, from the line to their answers.
 
-A `PeerConnection` lives as long as its WebSocket: `Peer` makes one for each, and what an old connection still
-delivers when the next one stands is dropped with it (`_is_over`).
+A `PeerConnection` lives as long as its WebSocket: `Peer` makes one for each. What an old connection still
+delivers after the next one is made is dropped with it (`_is_over`).
 
-What this file keeps true. The session bounds the open requests and the messages to be sent; requests without
+What this file keeps true: the session bounds the open requests and the messages to be sent; requests without
 room or credit stand in line (`_request_line.py`), and `_send_queued` sends those that fit whenever a message
 has been answered or written.
 
-At the end of the connection `lose` ends every open request (AgentUnavailable where it is certain that
-nothing was begun, else OutcomeUnknown) and empties the line; the peer asks for listenings again on the next.
+At the end of the connection `lose` ends every open request (AgentUnavailable where it is certain that nothing
+was begun, else OutcomeUnknown) and empties the line; the peer asks for listenings again on the next
+connection.
 
 Read `post` down to `_ask`, then `_send_queued`, then `_handlers`. Only questions about runs await here.
 
 Odd but meant: where nothing else is open, a request is written to the socket in its caller's step
-(`_is_alone`), which saves a pass of the event loop; once it is known here, as its answer may come at once.
+(`_is_alone`), which saves a pass of the event loop. The request is noted here before it is written, as its
+answer may come at once.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ NOT_BEGUN: Final = "the connection ended before the request was begun"
 
 
 class PeerConnection:
-    """One connection of a peer with `offers`: `Handler` of the transport, host of the consumer's session."""
+    """One connection of a peer with `offers`: a `Handler` of the transport, with the consumer's session."""
 
     def __init__(
         self,
@@ -242,7 +244,7 @@ class PeerConnection:
         return True
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
+        """Take a request out of the line, or cancel its run, without waiting: its caller is gone."""
         pending, session = request.pending, self.session
         if self._line.leave(request):
             return
@@ -312,7 +314,7 @@ class PeerConnection:
         return await question.wait(request, leave)
 
     def taken(self, request: PendingRequest) -> None:
-        """Return the credit of an item of a run, which its consumer has taken."""
+        """Return the credit for an item of a run that its consumer has taken."""
         if isinstance(request.pending, lmos.PendingRun):
             self.session.consumed(request.pending)
 

@@ -1,13 +1,13 @@
 """Listenings of one peer: one subscription on the wire for each property or event, shared by all listeners
 here.
 
-A listening survives a break of the connection and an agent that is down: its listeners receive a gap, and
-it is asked for again. It ends when the last listener leaves, or when the thing refuses it for good. A
-listener that has only just come (`entering`) is treated differently: it is a task waiting to learn whether
-the subscription stands, so it receives the refusal as an exception instead of a gap.
+A listening survives a break of the connection and an agent that is down: its listeners receive a gap, and it
+is asked for again. It ends when the last listener leaves, or when the thing refuses it for good. A listener
+that has only just come (`entering`) is treated differently: it is a task waiting to learn whether the
+subscription is accepted, so it receives the refusal as an exception instead of a gap.
 
-Latecomers of a property receive the last value at once: the wire subscription stands already, and its thing
-would not send the value again for them.
+Latecomers of a property receive the last value at once: the subscription on the wire exists already, and its
+thing would not send the value again for them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ LONGEST_WAIT: Final = 3600.0
 
 
 class Sink(Protocol):
-    """The receiving end of values here, as near agents have it."""
+    """A receiver of values here, as near agents have them."""
 
     def push(self, value: Any, /) -> None: ...
     def gap(self, reason: str, missed: int | None, /) -> None: ...
@@ -115,13 +115,13 @@ class FeedMemory:
             del self._sizes[id(value)]
 
     def close(self) -> None:
-        """Count nothing more: the feed is its receiver's alone."""
+        """Count nothing more: from now on the feed belongs to its receiver alone."""
         self._account.close()
 
 
 class RemoteListener:
-    """A listener: values are converted for its sink. While `entering`, a task waits for the listening to
-    stand. `memory` is set for a feed."""
+    """A listener: values are converted for its sink. While `entering`, a task waits until the listening is
+    confirmed. `memory` is set for a feed."""
 
     __slots__ = ("convert", "entering", "memory", "refusal", "sink")
 
@@ -193,7 +193,7 @@ class SharedListening:
         return {} if self._going is None else self._going.trace
 
     def ask(self, session: lmos.ConsumerSession) -> lmos.Feed:
-        """Ask for it in a session, and return the feed. Raise what the session raises."""
+        """Ask for the values in a session, and return their feed. Raise what the session raises."""
         thing, trace = self.far.thing_id, self.trace
         if self.kind == "property":
             return session.observe(thing, self.name, **trace)
@@ -225,7 +225,7 @@ class SharedListening:
         self.far.peer.unlisten(self)
 
     async def confirmed(self, tap: RemoteListener) -> None:
-        """Wait until the listening stands. Raises the refusal, AgentUnavailable without a connection."""
+        """Wait until the listening is confirmed. Raises the refusal; AgentUnavailable if not connected."""
         while tap.entering:
             await park_among(self._waiting)
         if tap.refusal is not None:
@@ -256,7 +256,7 @@ class SharedListening:
             tap.push(raw, size)
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """Pass a gap to all listeners whose subscription stands."""
+        """Pass a gap to all listeners whose subscription is confirmed."""
         for tap in tuple(self.taps):
             if not tap.entering:
                 tap.sink.gap(reason, missed)
@@ -336,7 +336,7 @@ class RemoteCrash(LmosActorsError):
 
 
 def down_of(path: str) -> Callable[[Any], Down]:
-    """Return what turns the data of the event `lmosx:exited` into a `Down`."""
+    """Return a function that turns the data of the event `lmosx:exited` into a `Down`."""
 
     def convert(data: Any) -> Down:
         if data is LOST:

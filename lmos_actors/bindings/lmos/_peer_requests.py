@@ -116,7 +116,7 @@ class RemotePeer(Protocol):
 
     @property
     def takes_keys(self) -> bool:
-        """Whether requests with keys can be sent; without a connection that is not known, and true."""
+        """Whether requests with keys can be sent; True without a connection, when that is not known."""
         ...
 
     @property
@@ -141,7 +141,7 @@ class RemotePeer(Protocol):
 
     @property
     def tell_credit(self) -> tuple[lmos.Credit, lmos.Credit] | None:
-        """The window of one-way messages and its spent part, None if there is none."""
+        """The credit window for one-way messages, and the part that is spent; None if there is no window."""
         ...
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
@@ -165,7 +165,7 @@ class RemotePeer(Protocol):
         ...
 
     async def first(self) -> None:
-        """Wait for the connection; try to connect now. Raises ConnectFailed once a try has failed."""
+        """Try to connect now, and wait for the connection. Raises ConnectFailed once a try has failed."""
         ...
 
     async def connected(self, path: str) -> None:
@@ -177,7 +177,7 @@ class RemotePeer(Protocol):
         ...
 
     def release(self) -> None:
-        """Count one user less; the peer is stopped with the last one."""
+        """Count one user less; when none is left, stop the peer."""
         ...
 
     def post(self, request: PendingRequest) -> None:
@@ -197,7 +197,7 @@ class RemotePeer(Protocol):
         ...
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Take a request out of the line, or cancel what runs, without waiting: its caller is gone."""
+        """Take a request out of the line, or cancel its run, without waiting: its caller is gone."""
         ...
 
     def follow(
@@ -226,7 +226,7 @@ class RemotePeer(Protocol):
         ...
 
     def listen(self, listening: SharedListening) -> None:
-        """Ask for something to be listened to, now or when that is possible. Raises NotAllowed."""
+        """Ask for the values of a listening, now or when that is possible. Raises NotAllowed."""
         ...
 
     def unlisten(self, listening: SharedListening) -> None:
@@ -340,7 +340,7 @@ class PendingRequest(msgspec.Struct, eq=False):
 
     @property
     def slot(self) -> RemoteThing:
-        """The thing, by the name under which deadlines and circles find the slot of a near request."""
+        """The thing; named `slot`, as deadlines and circles look for the slot of a near request."""
         return self.far
 
     @property
@@ -367,7 +367,7 @@ class PendingRequest(msgspec.Struct, eq=False):
         self.far.peer.follow(self, asked, then)
 
     def leaving(self) -> str | None:
-        """Return the reason of its cancel, if its caller leaves now."""
+        """Return the reason to give for its cancel if its caller leaves now."""
         return None
 
     def held_sender(self) -> Any:
@@ -450,7 +450,7 @@ class PendingAsk(PendingRequest, eq=False):
 
 
 class SentTell(msgspec.Struct, eq=False):
-    """A one-way message that has been sent: the content of a dead letter, if the peer answers by an error."""
+    """A one-way message that was sent: the content of a dead letter, if the peer answers with an error."""
 
     link: Any
     op: Any
@@ -526,7 +526,7 @@ class RunQuestion(PendingRequest, eq=False):
     async def wait(self, request: PendingRequest, leave: Callable[[], object]) -> RunStatus | None:
         """Wait for the answer. Raises the error that it is answered with, unless `request` has ended.
 
-        `leave` is called where all tasks that wait for the answer are cancelled.
+        `leave` is called if all tasks that wait for the answer are cancelled.
         """
         try:
             while not self.ended:
@@ -553,7 +553,7 @@ class RunQuestion(PendingRequest, eq=False):
 
 
 class WaitsQuestion(PendingRequest, eq=False, kw_only=True):
-    """The question what a run waits for; `then` is called with the answer, or with {} if there is none."""
+    """The question of what a run waits for; `then` is called with the answer, or with {} if there is none."""
 
     then: Callable[[dict[str, Any]], None]
 

@@ -1,10 +1,10 @@
 """The watch over a peer that owes an answer: it is pinged, and given up where it hangs.
 
-A peer that hangs, as its host is gone or its process stopped, says nothing, and its connection stands. For
-an idle connection that may take a minute to be noticed; a caller who waits for an answer should not wait that
-long. So while a request is unanswered the peer is pinged each `PING` seconds. Once nothing has come from it
-for `SILENCE` seconds, the connection is broken off, and the caller gets OutcomeUnknown. Whatever comes is a
-sign of life.
+A peer that hangs, because its host is gone or its process stopped, says nothing, and its connection stays
+open. On an idle connection it may take a minute until that is noticed; a caller who waits for an answer
+should not wait that long. So while a request is unanswered the peer is pinged every `PING` seconds. Once
+nothing has come from it for `SILENCE` seconds, the connection is broken off, and the caller gets
+OutcomeUnknown. Whatever comes is a sign of life.
 
 Only time in which this process ran counts. A look that comes late finds that the event loop was held up, or
 the process stopped. What the peer has sent meanwhile may be unread, so that time is not counted.
@@ -40,7 +40,7 @@ LATE: Final = 0.5
 class PeerWatch:
     """The watch over one connection; `owes` returns whether the peer owes an answer.
 
-    `is_on`: it goes on by itself, or must not watch; `begin` is not needed.
+    `is_on`: it already watches, or must never watch, so `begin` is not to be called.
     """
 
     __slots__ = (

@@ -169,7 +169,7 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
             self.fail(DeadlineExceeded(self.far.path, self.seconds or 0.0, why=why))
 
     async def _by_deadline(self, asked: Callable[[], Awaitable[CallStatus]]) -> CallStatus:
-        """Return the answer to a question about the run; at its deadline the run ends, and the question."""
+        """Return the answer to a question about the run; at the run's deadline, end both."""
         if self.deadline is None or self._done:
             return await asked()
         with trio.move_on_at(self.deadline):
@@ -257,7 +257,7 @@ class RemoteCall(RemoteRun, eq=False):
 
 
 class RemoteStream(RemoteRun, eq=False, kw_only=True):
-    """An invocation with many outputs: the agent is 16 items, or 256 KiB, ahead of its consumer at most."""
+    """An invocation with many outputs: the agent is at most 16 items, or 256 KiB, ahead of its consumer."""
 
     outputs: OutputQueue
 
@@ -272,7 +272,7 @@ class RemoteStream(RemoteRun, eq=False, kw_only=True):
             self.fail(MailboxFull(self.far.path, MOST))
 
     def answer(self, value: Any) -> None:
-        """Take a value at the end as the last item; from a peer that knows no streams it is the only one."""
+        """Take a final value as the last item; from a peer that knows no streams it is the only one."""
         if value is not UNSET and value is not None:
             self.outputs.add(value)
         self._finish()

@@ -1,8 +1,8 @@
 """Operations of an agent on another node: payloads of requests, and conversion of answers and events.
 
-`ClassInterface` goes by an agent class: values are checked and converted by its types in both directions,
-exactly as near. `DescribedInterface` goes by names alone, from a Thing Description if there is one: values
-are plain data.
+`ClassInterface` uses an agent class: values are checked and converted by its types in both directions,
+exactly as for a near agent. `DescribedInterface` uses names alone, from a Thing Description if there is one:
+values are plain data.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WRONG: Final = "urn:lmos-actors:errors#wrong-type"
 
 
 def wrong_answer(path: str, name: str, what: str, error: Exception) -> RemoteProtocolError:
-    """Make the error of an answer that is not of its declared type."""
+    """Make the error for an answer that is not of its declared type."""
     detail = f"{path} answered {name!r} with what is no {what}: {error}"
     problem = lmos.Problem(type=WRONG, title="Wrong Type", status=502, detail=detail)
     return RemoteProtocolError(problem)
@@ -58,7 +58,7 @@ def _take(shape: Shape[Any] | None, raw: Any, path: str, name: str) -> Any:
 
 
 class ClassInterface:
-    """The interface of an agent class: values are checked and converted by its types, both ways, as near.
+    """The interface of an agent class: its types check and convert values, both ways, as for a near agent.
 
     `description` is the agent's, if it is known.
     """
@@ -147,7 +147,7 @@ class ClassInterface:
         return raw if op.progress is None else op.progress.take(raw)
 
     def is_repeatable(self, op: Operation) -> bool:
-        """Return whether a repeated request does no more than a single one; an action says so."""
+        """Return whether a repeated request does no more than a single one; an action declares that."""
         if op.verb != "invoke":
             return True
         options = self.contract.actions[op.name].options
@@ -201,7 +201,7 @@ class DescribedInterface:
     def operation(self, key: str, path: str) -> Operation:
         """Return the operation of a key. Raises NotFound, NotAllowed.
 
-        Without a description every name may be one.
+        Without a description any name is accepted.
         """
         kind, verb, name = _parts(key)
         known = self._names(kind)

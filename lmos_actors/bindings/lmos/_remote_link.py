@@ -1,16 +1,16 @@
 """The link to an agent of another node: the verbs of a ref, carried by a peer.
 
 A far ref behaves as a near one: arguments are bound and checked here, before anything is sent, so that a
-mistake raises at the caller's line; deadlines are swept here and their rest is sent along, so that both
-ends give up; cancellation withdraws the request. What exists only near (links, counts of a mailbox) raises
-NotAllowed.
+mistake raises at the caller's line; deadlines are swept here and the time left is sent along, so that both
+ends give up; cancellation withdraws the request. What only near agents have (links, counts of a mailbox)
+raises NotAllowed.
 
 The link makes the one description of each request (see `_peer_requests.py`) and waits for its answer. It
 knows no wire: its peer may speak LMOS or HTTP.
 
-Listening is shared: listeners here join the one subscription of the connection (`SharedListening`).
-Followings of agents have no task of their own: their sinks are kept in `RemoteSinks`, which stands in for
-the sinks of a near agent's slot.
+Listening is shared: listeners here join the one subscription of the connection (`SharedListening`). Agents
+that follow a far agent have no task for it: their sinks are kept in `RemoteSinks`, which stands in for the
+sinks of a near agent's slot.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class RemoteLink:
 
     @property
     def sockets(self) -> tuple[RemotePeer, ...]:
-        """The connections that must stand before a request can be sent."""
+        """The connections that must be open before a request can be sent."""
         return (self.far.peer,)
 
     @property
@@ -202,7 +202,7 @@ class RemoteLink:
     def _bound(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[Operation, tuple[Any, ...], Any, tuple[str, ...] | None]:
-        """Return the operation, its arguments, the payload, and the names to read. Raises as a near agent."""
+        """Return the operation, its arguments, payload, and names to read. Raises as a near agent does."""
         if threading.get_ident() != self.rt.thread:
             raise RuntimeError("a ref works in its node's thread, others use node.portal()")
         op = self.table.get(key)
@@ -228,7 +228,7 @@ class RemoteLink:
         seconds: float | None,
         attempt: Attempt | None,
     ) -> tuple[Operation, PendingAsk]:
-        """Return the operation and its request, not sent yet. Raises as a near agent."""
+        """Return the operation and its request, not sent yet. Raises as a near agent does."""
         if attempt is not None and attempt.message_id is None:
             attempt.message_id = self.rt.entropy.new_id()
         op, args, payload, names = self._bound(key, args, kwargs)
@@ -290,7 +290,7 @@ class RemoteLink:
 
     @enable_ki_protection
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Send a one-way message: wait for room in the outbox and the receiver's credit, for no answer."""
+        """Send a one-way message; wait for room in the outbox and the receiver's credit, for no answer."""
         rt, turns = self.rt, self.turns
         op, args, payload, _ = self._bound(key, args, kwargs)
         op.check_one_way()
@@ -377,7 +377,7 @@ class RemoteLink:
     @asynccontextmanager
     @enable_ki_protection
     async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
-        """Invoke and hold on to the call, or receive many outputs, under credit."""
+        """Invoke an action for a block: yield its call, or its stream of outputs, under credit."""
         call = self._call(invocation)
         sources = call.sources
         await self._send(call)
@@ -392,7 +392,7 @@ class RemoteLink:
             call.leave()
 
     def _call(self, invocation: Invocation) -> RemoteRun:
-        """Return a call or a stream, not sent yet. Raises as a near agent."""
+        """Return a call or a stream, not sent yet. Raises as a near agent does."""
         op, args, payload, names = self._bound(invocation.key, invocation.args, invocation.kwargs)
         seconds, timers = invocation.seconds, self.rt.timers
         kind = partial(RemoteStream, outputs=OutputQueue(timers)) if invocation.stream else RemoteCall
@@ -451,8 +451,8 @@ class RemoteLink:
     async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
         """Observe a property or subscribe to events until the block is left.
 
-        Goes on over breaks of the connection. Raises the agent's refusal; if the agent confirms no
-        subscriptions, the first iteration raises it.
+        Outlives breaks of the connection. Raises the agent's refusal; if the agent confirms no subscriptions,
+        the first iteration raises it.
         """
         self.operation(key)
         memory = FeedMemory(self.far.peer.budget, lambda: feed.drop_waiting())
@@ -466,7 +466,7 @@ class RemoteLink:
     @asynccontextmanager
     @enable_ki_protection
     async def watch(self, *, gaps: bool = False) -> AsyncGenerator[Feed[Any]]:
-        """Monitor until the block is left. If an agent reports no ends, the end of its connection is one."""
+        """Monitor until the block is left. If an agent reports no ends, its connection's end is one."""
         feed: Feed[Any] = Feed(self.rt.timers, gaps=gaps)
         async with self._tapped(MONITORS, feed):
             yield feed
@@ -525,7 +525,7 @@ class RemoteLink:
         return self.tapped(key, sink, entering=False)
 
     def sinks(self) -> RemoteSinks:
-        """Return the listeners of this agent here, as near."""
+        """Return the listeners of this agent here, as a near agent's link does."""
         if self._sinks is None:
             self._sinks = RemoteSinks(self._followed)
         return self._sinks
@@ -565,7 +565,7 @@ class RemoteLink:
         return f"no answer yet from {peer.place}"
 
     async def wait_running(self) -> None:
-        """Wait for the connection, and until the agent runs again if it was heard not to.
+        """Wait for the connection, and, if the agent is known not to run, until it runs again.
 
         Raises NotFound when it is gone for good, AgentUnavailable at the end of the node.
         """

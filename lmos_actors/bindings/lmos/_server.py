@@ -151,7 +151,7 @@ class LmosServer:
         return sees(admission)(public_name(path))
 
     def _thing_at(self, target: str, admission: Admission | None) -> str | None:
-        """Return the thing that is meant by messages without one; see `Exposure.thing_at`.
+        """Return the id of the thing that messages without one mean; see `Exposure.thing_at`.
 
         A thing that the peer may not see is treated like one that does not exist.
         """

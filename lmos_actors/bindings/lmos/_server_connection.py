@@ -1,8 +1,8 @@
 """One LMOS connection on the side of the agents: requests become envelopes, answers go straight back.
 
-Everything here runs in the step of another task: that of the connection's reader or writer, of the
-dispatcher, or of a run. So nothing waits and nothing raises: what goes wrong with one request ends that
-request, by an error to the peer, and a mistake of this program is also handed to `ServerContext.failed`.
+Everything here runs in the step of another task: the connection's reader or writer, the dispatcher, or a run.
+So nothing waits and nothing raises: what goes wrong with one request ends that request, with an error to the
+peer, and a mistake of this program is also handed to `ServerContext.failed`.
 
 The path of a request: `text` -> the protocol session -> `_handle_demands` -> `_ask` (draining, access, does
 the agent exist) -> `_invoked`, a short path for the plain invocation with good input, or `_carry_out` for
@@ -162,7 +162,7 @@ class ServerConnection:
         self._handle_demands(self.session.receive_binary(data))
 
     def is_behind(self) -> bool:
-        """Return whether many requests wait for their turns, so that others should wait with their sender."""
+        """Return whether so many requests wait for turns that further ones should wait at their sender."""
         return bool(self._rt.ready) and self.session.open > self._context.options.max_open // 2
 
     def frames(self, room: int) -> list[bytes]:
@@ -272,7 +272,7 @@ class ServerConnection:
         self.connection.close(UNAUTHORIZED, "the credentials are no longer good")
 
     def _invoked(self, asked: lmos.IncomingRequest, link: AgentOrPool) -> bool:
-        """Post a plain invocation with good input: `_carry_out` in few steps. False sends it that way."""
+        """Post a plain invocation with good input, in few steps; False leaves the request to `_carry_out`."""
         if asked.verb.word != "invoke" or isinstance(link, PoolLink):
             return False
         message = asked.message
@@ -333,7 +333,7 @@ class ServerConnection:
             self._tell(far, self.session.pending)
 
     def _send_again(self, far: Far, pool: PoolLink, requested: RequestedOperation) -> bool:
-        """Return whether another member of the pool takes a request that its first one had not begun."""
+        """Let another member of the pool take a request that was not begun; return whether one takes it."""
         if not pool.replaces(far.slot):
             return False
         left = None if far.until is None else far.until - trio.current_time()
@@ -446,7 +446,7 @@ class ServerConnection:
             stream.host.begin(self.session, stream)
 
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
-        """Report that the run waits for the answer of a person; None: no longer."""
+        """Report that the run waits for a person's answer; None: it no longer waits."""
         shown = question and self._context.shown_question(question)
         self._tell(far, lambda asked: self.session.asks(asked, shown))
         self.check_end()
@@ -498,7 +498,7 @@ class ServerConnection:
             self._context.failed(bug)
 
     def _broken(self, asked: lmos.IncomingRequest, error: Exception) -> None:
-        """Answer by an error for a mistake in this program, or a value that JSON cannot represent."""
+        """Answer with an error for a mistake in this program, or a value that JSON cannot represent."""
         self._context.failed(error)
         try:
             if asked.open:
@@ -574,7 +574,7 @@ class ServerConnection:
                 self.connection.close(RESTARTING, "the node is shutting down")
 
     def _charge(self, held: int) -> None:
-        """Charge the bytes that the session holds, in steps: few of many open requests change the charge."""
+        """Charge the bytes that the session holds, in steps: of many open requests, few change the charge."""
         step = max(1024, held // 8)
         # the next step above the held bytes: else each further request would be charged anew
         charged = 0 if held < SMALL else (held // step + 1) * step

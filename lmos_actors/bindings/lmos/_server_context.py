@@ -118,7 +118,7 @@ class ServerContext:
             far.go_on()
 
     def tell_waits(self, session: ThingSession, demand: WaitsAsked) -> None:
-        """Answer the question what a run waits for, now or once other nodes have answered."""
+        """Answer the question of what a run waits for, now or once other nodes have answered."""
         far, asked = self.open.get(demand.request), demand.message.asked or ()
         if far is None or not 0 < len(asked) <= HOPS or self._walks >= WALKS:
             session.tell_waits(demand, {})

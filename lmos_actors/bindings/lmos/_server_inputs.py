@@ -1,8 +1,8 @@
 """Input streams of a request from the wire: items are checked, and handed to the handler.
 
 A consumer gets its first credit when the run begins, and more for each item that the handler takes, so the
-items that wait here are never more than the window. An item of another type breaks the stream off, as an
-item does near: the handler gets `SourceFailed`, and if it lets that through, the consumer gets the error.
+items that wait here are never more than the window. An item of a wrong type breaks the stream off, as a near
+caller's item does: the handler gets `SourceFailed`, and if it lets that through, the consumer gets the error.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Listeners of one connection: sinks at agents' slots, and their values that wait until the connection has
 room.
 
-Listeners never hold an agent back. Of a property only the latest reading waits. Of events each listener keeps
-a bounded backlog; past the bound the oldest is dropped, and the peer receives a gap. Beyond `CROWDED` frames
-to send, readings and events wait at their listeners instead of in the outbox, and listeners send in turn, one
-each, so that a busy event cannot starve the others. What waits at listeners is charged to the budget of all
-peers, see `_shared_values.py`; what waits in the outbox to the connection.
+Listeners never hold an agent back. For a property, only the latest reading waits. For events, each listener
+keeps a bounded backlog; past the bound the oldest is dropped, and the peer receives a gap. Beyond `CROWDED`
+frames to send, readings and events wait at their listeners instead of in the outbox, and listeners send in
+turn, one each, so that a busy event cannot starve the others. What waits at listeners is charged to the
+budget of all peers, see `_shared_values.py`; what waits in the outbox is charged to the connection.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Listener(ABC):
 
 
 class Observer(Listener):
-    """A listener to a property: the latest reading alone, and when it was made."""
+    """A listener to a property: it keeps the latest reading alone, with the time at which that was made."""
 
     __slots__ = ()
 
@@ -336,7 +336,7 @@ class Listeners:
         self._send(listening, lambda: self._session.reading(listening, _encodable(value), at))
 
     def withdraw_reading(self, listening: lmos.Listening) -> None:
-        """Take back a reading that waits to be sent: it would be this connection's own copy."""
+        """Take back a reading from the outbox, where it would wait as this connection's own copy."""
         self._session.withdraw_reading(listening)
         self._sent()
 

@@ -1,8 +1,8 @@
 """Memories of answers, shared by the connections of one peer.
 
 A peer that repeats a request on a new connection, because the old one broke before the answer, must get the
-remembered answer instead of a second run. So the memory belongs to the peer, named by the `LMOS-Peer`
-header and its principal, and outlives its connections by a bounded number and size.
+remembered answer instead of a second run. So the memory belongs to the peer, named by the `LMOS-Peer` header
+and its principal, and outlives its connections, within bounds on number and size.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Kept:
 
 
 class AnswerMemories:
-    """The memories of a server's peers. A peer without a good name has one per connection."""
+    """The memories of a server's peers. A peer without a good name has one for each connection."""
 
     __slots__ = ("_most", "_most_bytes", "_named", "_unused", "bound")
 
@@ -85,7 +85,7 @@ class AnswerMemories:
                 self._tidy(trio.current_time())
 
     def _tidy(self, now: float) -> None:
-        """Forget the oldest memories if there are too many or they are empty: two at most.
+        """Forget the oldest memories, two at most, if there are too many or they are empty.
 
         If they hold too many bytes, forget as many as necessary.
         """

@@ -1,13 +1,13 @@
 """One-way messages received over one LMOS connection: in a mailbox, or parked until it has a seat.
 
-An agent sees no difference to messages of a near sender. In a full mailbox whose policy is `wait` a message
-waits outside, not accepted yet. Only the first of a connection stands in the agent's line of parked
-senders; those behind it wait here, in a lane of their own, and the next one joins the line when the first
-has a seat. So connections and near senders have seats in turn, however much each of them sends, and the
-messages of one connection to one agent stay in order. The peer's credit bounds the lanes.
+To an agent these messages are like those from a near sender. In a full mailbox whose policy is `wait` a
+message waits outside, not accepted yet. Only the first of a connection stands in the agent's line of parked
+senders; those behind it wait here, in a lane of their own, and the next one joins the line when the first has
+a seat. So connections and near senders have seats in turn, however much each of them sends, and the messages
+of one connection to one agent stay in order. The peer's credit bounds the lanes.
 
-A message that does not begin, or whose turn crashes, is answered by an error, and becomes a dead letter of
-its sender; one that has begun is reported no further. When the connection ends, messages with a seat are
+A message that does not begin, or whose turn crashes, is answered with an error, and becomes a dead letter of
+its sender; nothing else is reported of one that has begun. When the connection ends, messages with a seat are
 carried out all the same, as a near sender's would be; parked ones become dead letters here. Large messages
 with a seat stay charged, or a peer that comes and goes could fill all mailboxes uncounted; if memory runs
 out, they become dead letters, too.
@@ -66,8 +66,8 @@ class _Lane:
 class IncomingTells:
     """The one-way messages of one connection; see `Teller` of the actors.
 
-    `fail` answers a message by an error; `settled` is called when one waits no more, and `check_end`
-    when the memory they hold together may be less.
+    `fail` answers a message with an error; `settled` is called when one waits no more, and `check_end` when
+    the memory they hold together may be less.
     """
 
     __slots__ = (
@@ -180,7 +180,7 @@ class IncomingTells:
         """Take note that it stands in line for its action's concurrency."""
 
     def began(self, far: Far) -> None:
-        """Return credit, by half windows or after `PATIENCE`: its run begins, or its turn has ended."""
+        """Return credit, in half windows or after `PATIENCE`, as its run begins or its turn has ended."""
         asked = far.asked
         if not asked.open:
             return
@@ -205,7 +205,7 @@ class IncomingTells:
         return False
 
     def _lost(self, far: Far, error: Exception) -> None:
-        """Report to the sender that it does not begin, or let another member of the pool take it, as near."""
+        """Let another member of the pool take it, as a near message; else report that it does not begin."""
         self._waits_no_more(far)
         movable = self.stands and far.again is not None and isinstance(error, AgentUnavailable)
         if movable and far.again is not None and far.again():

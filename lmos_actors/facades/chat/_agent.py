@@ -8,7 +8,7 @@ A subclass writes `reply`; the rest is here:
 - **One turn at a time in a session, many sessions at once.** A message that comes during a turn waits; if
   eight wait in one session, the next is refused.
 - **A turn is kept before its end is sent**: a caller that has got `done` finds the turn in the history,
-  whatever happens then. If a turn fails, its text so far is kept, and why it failed; if its caller leaves,
+  whatever happens then. If a turn fails, its text so far and the reason are kept; if its caller leaves,
   nothing is.
 - **A turn survives its process**, if the agent `resumes` and the node has a store (`_kept_turns.py`).
 - **A call is a turn with sound**, in both directions at once (`_call.py`), for agents that write `talk`.
@@ -438,7 +438,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         return msgspec.structs.replace(answer, notes=turn.notes)
 
     def _offer(self, turn: ChatTurn, request: Request) -> Offer | None:
-        """Return the way to the user who may decide a question in a turn: the turn's own, or its caller's."""
+        """Return the way to the user who may decide a turn's questions: its own user, or its caller's."""
         approvals = self._place().rt.approvals
         if approvals is None:
             return None
@@ -534,7 +534,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
 
 
 def _output() -> Callable[[Any], Awaitable[None]]:
-    """Return the function that puts out items of the stream that the code of an agent runs for now."""
+    """Return the function that puts out the items of the stream that is running."""
     run = current_run()
     assert isinstance(run, Run)
     return run.put

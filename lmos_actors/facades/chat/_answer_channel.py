@@ -1,4 +1,4 @@
-"""The way from the task that answers to the run whose items the caller gets: for turns and calls."""
+"""The channel for the items of a turn or a call, from the task that answers to the run of the caller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class NotInProgress(RuntimeError):
-    """A turn or a call has not begun."""
+    """A turn or a call has not begun, or has ended."""
 
 
 class AnswerChannel:

@@ -1,4 +1,4 @@
-"""Messages that a turn sends to other chat agents: under keys, so that they are asked once over its lives.
+"""Messages that a turn sends to other chat agents: with keys, so that each is asked once in all its lives.
 
 A resumed turn begins again, and sends them again. Each has a key, made from the turn, the message, and how
 often that was sent before in this life. An agent that knows the key gives its earlier answer, or resumes the
@@ -54,7 +54,7 @@ def may_repeat() -> Generator[None]:
 class TurnKeys:
     """The messages and requests of a resumable turn. A message has the same key in each life.
 
-    `name` tells the turn from all others; `goes_on` returns whether it has not ended for its caller.
+    `name` tells the turn from all others; `goes_on` returns whether it is resumed if it ends now.
     """
 
     def __init__(self, slot: Slot, turn: OpenTurn, name: str, goes_on: Callable[[], bool]) -> None:
@@ -98,7 +98,7 @@ def kept_key(key: str, text: str, parts: Sequence[ChatPart]) -> str:
 
 
 def keyed(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a message's arguments with a key as the last, if a turn sends it and gives none."""
+    """Return a message's arguments; the last is its key, which is made if a turn sends it without one."""
     *message, key = given
     agent = getattr(current_run(), "agent", None) if key is None else None
     keys = getattr(agent, "asks", None)

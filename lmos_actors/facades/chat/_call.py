@@ -69,7 +69,7 @@ class VoiceCall:
 
     @cached_property
     def memories(self) -> Memories:
-        """The memories of this user, of all sessions. Raises RuntimeError outside of an agent."""
+        """The memories of this user, over all sessions. Raises RuntimeError outside of an agent."""
         return memories_of(self, self._memories)
 
     async def play(self, sound: bytes) -> None:

@@ -1,14 +1,14 @@
 """Turns that survive their process: how they are kept, ended, and resumed by the agent's next life.
 
-A record of a turn is in the store from before its first item on, and is removed by the batch that keeps the
-turn (`persistence/_sessions.py`). Four things can end a turn:
+A turn's record is put into the store before its first item, and is removed by the batch that keeps the turn
+(`persistence/_sessions.py`). Four things can end a turn:
 
-- it comes to its end, or fails: its caller gets that, and the record goes before;
+- it comes to its end, or fails: the record goes, and then its caller learns of it;
 - its caller leaves: the record goes at that instant (`on_caller_left`), and not when the turn has unwound, so
   an end of the incarnation meanwhile changes nothing. But if the caller is itself a resumable turn that will
   come back (`_asked_turns.py`), the record stays, and the turn is resumed at once;
-- the incarnation ends: the record stays, whatever is raised while the turn unwinds. Nothing of it writes
-  then: each write has a checkpoint before it that raises, as the task is cancelled;
+- the incarnation ends: the record stays, whatever is raised while the turn unwinds. It writes nothing then:
+  the checkpoint before each write raises, as the task is cancelled;
 - the process is killed: the record stays, as nothing is there to remove it.
 
 If the store fails, a record is removed once the store works again. A failed turn is still resumed if the
@@ -101,8 +101,7 @@ class KeptTurns:
         return self._slot.state >= ENDING
 
     def comes_back(self, turn: OpenTurn) -> bool:
-        """Return whether a turn asks its present question again if it ends now: not if code gives up
-        asking."""
+        """Return whether a turn that ends now will ask its question again: not if its code gave up asking."""
         return self._sessions.is_open(turn) and (turn.goes_on or self._has_ended)
 
     # ---- a turn in progress
@@ -117,7 +116,7 @@ class KeptTurns:
         wanted: bool,
         has_client: bool,
     ) -> AsyncGenerator[OpenTurn | None]:
-        """Keep a record of a turn during a block; None if it is not `wanted`, or turns are not kept.
+        """Keep a record of a turn during a block; yield None if it is not `wanted`, or turns are not kept.
 
         A turn whose caller carries out tools (`has_client`) does not go on without the caller in this life.
         """
@@ -306,7 +305,7 @@ class KeptTurns:
         return await self._once_store_works(partial(self._sessions.read, turn.owner, turn.id))
 
     async def _once_store_works(self, act: Callable[[], Awaitable[T]]) -> T:
-        """Do something with the store, again once it works if it fails: no caller is there to be told."""
+        """Do something with the store; if it fails, again once it works: there is no caller to be told."""
         while True:
             try:
                 return await act()

@@ -126,7 +126,7 @@ def shown_reason(error: ToolFailed) -> str:
 
 @attrs.frozen
 class _Form:
-    """A function as a tool, without the call."""
+    """What a function is as a tool, apart from how it is called."""
 
     name: str
     description: str
@@ -142,7 +142,7 @@ class _Form:
 def _form_of(function: Any, called: str, renamed: tuple[tuple[str, str], ...], owner: type | None) -> _Form:
     """Return the form of a function, or of a method of `owner`; made once, as it takes a millisecond.
 
-    Raises TypeError, from a NameError where the name of a type means nothing yet.
+    Raises TypeError; from a NameError if the name of a type is not defined yet.
     """
     hints = types_of_function(function, owner)
     is_method = owner is not None
@@ -175,7 +175,7 @@ def _form_of(function: Any, called: str, renamed: tuple[tuple[str, str], ...], o
 
 
 def _plain(called: str, result: Any) -> Any:
-    """Return a result that can be sent. Raises ToolFailed if it is too deep, or is no JSON."""
+    """Return a result that can be sent. Raises ToolFailed if it is too deep, or is not JSON."""
     try:
         inner = [[[result]]]  # as deep as it will be in messages
         return shape_of(list[list[list[Any]]]).take(inner)[0][0][0]

@@ -163,7 +163,7 @@ class ChatTurn:
 
     @cached_property
     def memories(self) -> Memories:
-        """The memories of this user, of all sessions. Raises RuntimeError outside of an agent."""
+        """The memories of this user, over all sessions. Raises RuntimeError outside of an agent."""
         return memories_of(self, self._memories)
 
     @property
@@ -352,7 +352,7 @@ class ChatTurn:
 
 
 async def said_again(turn: ChatTurn, before: KeptMessage) -> AsyncIterator[ChatItem]:
-    """Yield an earlier answer like a turn's. Raise the ActionFailed with which it ended."""
+    """Yield the items of an earlier answer, as a turn does. Raise the ActionFailed with which it ended."""
     parts = msgspec.convert(before.parts, list[ChatPart])
     turn._said, turn._shown = [before.text], parts  # pyright: ignore[reportPrivateUsage] -- of one file
     pieces = ([TextChunk(before.text)] if before.text else []) + [TextChunk(parts=[part]) for part in parts]
@@ -378,9 +378,9 @@ async def _closing(source: AsyncIterable[bytes]) -> AsyncGenerator[AsyncIterator
 class TurnOffer:
     """The way to the user of a turn whose client carries out tools, for approvals (`Offer`).
 
-    The question is a call of the client's tool `approve`, with consent. The user decides by consenting to it,
-    or not. A client that does not know the tool decides nothing; it is not asked again in its session, which
-    is then one of `deaf`.
+    The question is a call of the client's tool `approve`, which asks for consent. The user decides by
+    consenting to it, or not. A client that does not know the tool decides nothing; it is not asked again in
+    its session, which is then one of `deaf`.
     """
 
     def __init__(
@@ -397,7 +397,7 @@ class TurnOffer:
         return self._allows(agent.replace("/", "."), "approve")
 
     async def ask(self, approval: Approval, over: trio.Event) -> tuple[bool, dict[str, Any] | None] | None:
-        """Wait for the user's yes or no, and the answer by the form; None if none comes, or `over` is set."""
+        """Return the user's yes or no, and the filled-in form; None if no answer comes, or `over` is set."""
         if self._session in self._deaf:
             return None
         arguments = {"agent": approval.agent, "text": approval.text, "expires": approval.expires}
@@ -426,7 +426,7 @@ class TurnOffer:
 
 
 async def _until(over: trio.Event, work: Callable[[], Awaitable[str | None]]) -> str | None:
-    """Return the result of an async function; None if an event is set before."""
+    """Return the result of an async function; None if an event is set first."""
     found: str | None = None
 
     async def end() -> None:

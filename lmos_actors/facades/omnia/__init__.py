@@ -1,4 +1,4 @@
-"""Omnia's chat protocol: chat agents served to its clients, and conversations with agents of others."""
+"""Omnia's chat protocol: chat agents served to its clients, and conversations with other servers' agents."""
 
 from lmos_actors._late import late
 

@@ -382,7 +382,7 @@ async def open_chat(
     `binary` asks for media in binary frames, which are shorter. `on_frame` gets the text of every incoming
     frame.
 
-    Raises ConfigError for an URL of another scheme. What the body raises is raised unchanged; what `consent`
+    Raises ConfigError for a URL of another scheme. What the body raises is raised unchanged; what `consent`
     raises ends the block, in an ExceptionGroup.
     """
     failure: BaseException | None = None

@@ -169,7 +169,7 @@ class OmniaConnection:
         return found
 
     def is_behind(self) -> bool:
-        """Return whether to read no more from the client until it has read itself."""
+        """Return whether to read no more from the client until the client has read what waits for it."""
         return self.wire.waiting_bytes >= FLOOD
 
     def charge(self) -> None:
@@ -420,7 +420,7 @@ class OmniaConnection:
     # ---- watching, and the end
 
     def _watch(self, session_id: str | None) -> None:
-        """Watch another session's frames from now on, if this connection watches; None: no session's."""
+        """Watch this session's frames from now on, if this connection watches; None: those of no session."""
         watchers = self._context.watchers
         if self._watched is not None:
             of_session = watchers[self._watched]

@@ -104,7 +104,7 @@ class Line:
         return len(self.said) >= BEHIND or self._bytes >= BEHIND_BYTES
 
     def put_back(self, said: ServerSaid | MediaPiece) -> None:
-        """Let a frame come next once more."""
+        """Put a frame back, to be taken next."""
         self.said.appendleft(said)
         self._sizes.appendleft(0)
 

@@ -11,10 +11,10 @@ class OmniaOptions:
 
     `only`: LMOS is not served, so `/ws` without an agent is a mistake. `strict_sessions`: the id of an
     unknown session is refused with SESSION_EXPIRED; else a new session begins, and its id is announced.
-    `shows_tools`: clients see which tools an agent uses. `connections` bounds all clients together, half of
-    them for one caller with credentials. `max_payload` is the bytes of a frame. A client has `pong_seconds`
-    to answer a ping, and is pinged as often. A client that does not take data within `write_seconds` is
-    disconnected.
+    `shows_tools`: clients see which tools an agent uses. At most `connections` are open at once; one caller
+    with credentials has at most half of them. A frame has at most `max_payload` bytes. A client has
+    `pong_seconds` to answer a ping, and is pinged as often. A client that does not take data within
+    `write_seconds` is disconnected.
 
     `calls` is how many users may speak with agents at once; more are refused. A call whose connection has
     ended waits `resume_seconds` for its client.

@@ -47,6 +47,6 @@ def agent_at(url: str) -> str | None:
 
 
 def turn_going_out(agent: str | None, session: str | None) -> Going:
-    """Watch a turn that is asked of an agent elsewhere, until the block ends."""
+    """Watch a turn that an agent elsewhere carries out, until the block ends."""
     attributes = {**turn_attributes(agent, session), "lmos.way": WAY}
     return calling(("chat", "turn", "invoke", WAY), f"invoke_agent {agent or ''}".rstrip(), attributes)

@@ -4,8 +4,8 @@ A file belongs to an agent, a caller and a session, like what is said in it: for
 name is a text that is shown, and never a path: on the disk files are named by their ids. Each has a note
 beside it, by which it is known after a restart; a file without a note was not uploaded completely.
 
-Bounded are the bytes of one file, the bytes of all files and announcements together (of one caller: half of
-that), the announcements of one caller, and the age of both.
+There are bounds on the bytes of one file, on the bytes of all files and announcements together (of one
+caller: half of that), on the announcements of one caller, and on the age of both.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 @attrs.define(eq=False)
 class Announced:
-    """A file that may be uploaded until an instant (Unix time); `stored` is called when it has been."""
+    """A file that may be uploaded until an instant (Unix time); `stored` is called once that is done."""
 
     file: StoredFile
     until: float

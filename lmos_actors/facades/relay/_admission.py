@@ -54,11 +54,11 @@ class HubAdmission:
         """Whether agents may register themselves."""
 
     def admit(self, request: RequestContext) -> Admission | Refusal:
-        """Return the admission of a request, anonymous ones too, or its refusal."""
+        """Return the admission of a request, even of an anonymous one, or its refusal."""
         return self.guard.admit(request, trio.current_time(), public=True)
 
     def judge_invitation(self, text: str, peer: str) -> str | float:
-        """Return the digest of an invitation, or the seconds to wait before the next; 0.0 if it is wrong.
+        """Return the digest of an invitation, or the seconds to wait before a next try; 0.0 if it is wrong.
 
         Invitations can be guessed like credentials, so wrong ones are counted with them.
         """

@@ -91,7 +91,7 @@ class RelayBridge:
 
     `url` is the relay's URL. `agent` is the public name of the agent; None: the only exposed one.
     `credentials` hold the token; None: the node's credentials. `names_itself` is as for `open_relay`. Raises
-    ConfigError for another address.
+    ConfigError for an invalid address.
     """
 
     url: str = attrs.field(converter=relay_url)
@@ -147,7 +147,7 @@ def _row(bridge: Bridge) -> dict[str, Any]:
 class Bridge:
     """A bridge at work, for a node that listens; a `DrainingService`.
 
-    `tls` is the trust of its connection, None for the node's own; so is `network`.
+    `tls` is the trust of its connection, `network` what it connects by; None for the node's own.
     """
 
     def __init__(
@@ -359,7 +359,7 @@ class Bridge:
     # ---- a question
 
     def _hear(self, relay: Relay, message: RelayMessage, nursery: trio.Nursery) -> None:
-        """Begin with a question, or take one back; note that others ask for an introduction."""
+        """Begin to answer a question, or take one back; note that others ask for an introduction."""
         if message.type == "question" and self._answering < 2 * AT_ONCE:
             self._answering += 1
             self._quiet = trio.Event() if self._quiet.is_set() else self._quiet
@@ -470,7 +470,7 @@ class Bridge:
         return request
 
     def _meant(self, exposed: Exposed, message: RelayMessage) -> tuple[str, Any, float | None]:
-        """Return the action for a question, its input, and its seconds. Raise NotFound."""
+        """Return the action for a question, its input, and its time limit in seconds. Raise NotFound."""
         payload, contract = message.payload, exposed.cls.__contract__
         if isinstance(payload, dict) and isinstance(payload.get("action"), str):  # pyright: ignore[reportUnknownMemberType]
             asked: dict[str, Any] = payload  # pyright: ignore[reportUnknownVariableType]

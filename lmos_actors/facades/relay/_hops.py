@@ -1,7 +1,7 @@
 """The number of agents that a question has passed through; limiting it ends loops between two relays.
 
-An agent that is asked on one relay may ask another on a second one, and that the first again. Each question
-counts the hops before it, and one with too many is answered with an error.
+An agent that is asked on one relay may ask another on a second one, which then asks the first again. Each
+question counts the hops before it, and one with too many is answered with an error.
 
 **The count is in `ref`**, as `hops-3-...`: all recorded relays pass it on, while the reference drops private
 members; and each gives a question a new id, so that ids show no loop. A question uses `ref` only for the word

@@ -40,7 +40,7 @@ _MEMORIES: Final[WeakKeyDictionary[Runtime, dict[str, MemoryStore]]] = WeakKeyDi
 
 @attrs.define
 class HubPlace:
-    """Place of the hub of a node: `hub` is the running one, None while there is none."""
+    """The place of a node's hub: `hub` is the running one, None while there is none."""
 
     options: RelayOptions
     hub: RelayHub | None = None
@@ -114,7 +114,7 @@ class RelayHub(Agent, private=True):
         )
 
     async def _extensions_due(self) -> None:
-        """Have the extensions do their due work at its time."""
+        """Have the extensions do their work whenever some is due."""
         changed = trio.Event()
 
         def change() -> None:

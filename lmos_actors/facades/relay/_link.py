@@ -41,7 +41,7 @@ class RelayLink(RemoteLink):
         return not self.far.peer.ended and self._is_there(self.far.thing_id)
 
     async def settle_unless(self, near: Callable[[], Any]) -> RelayLink | None:
-        """Wait for the connection, and return self: an agent of this node has that time to come."""
+        """Wait for the connection, and return self; until then, an agent of this node may still come."""
         await self.wait_running()
         return self
 

@@ -42,7 +42,7 @@ async def open_relay(
     its id, for relays that do not tell it; with `names_itself` it is in each message, which old relays
     demand. `follow` names agents to follow from the beginning.
 
-    Raises ConnectFailed if the relay cannot be reached now or rejects the agent, ConfigError for another
+    Raises ConnectFailed if the relay cannot be reached now or rejects the agent, ConfigError for an invalid
     address. What the body raises is raised unchanged.
     """
     rt = RUNTIME.get()

@@ -1,7 +1,7 @@
 """Agents on a relay as agents of this node: each that has introduced itself is a child of the member there.
 
 An agent whose introduction has `actions` is an agent of a class too: `node.find(Weather, ID)` finds it, by
-calls over the relay. Introductions are data of strangers: bounded, and used only as descriptions.
+calls over the relay. Introductions are data from strangers: they are bounded, and used only as descriptions.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class RelayRequests:
         await self._relay.wait_ready()
 
     async def connected(self, path: str) -> None:
-        """Wait for the connection, however long it takes. Raise AgentUnavailable when it is over."""
+        """Wait for the connection, however long it takes. Raise AgentUnavailable if there will be none."""
         try:
             await self._relay.wait_ready()
         except ConnectFailed as failure:
@@ -250,7 +250,7 @@ class RelayRequests:
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Report that nothing is known: a relay cannot be asked for it."""
+        """Answer that nothing is known: a relay cannot be asked what a question waits for."""
         then({})
 
     async def query(self, request: PendingRequest) -> NoReturn:
@@ -362,7 +362,7 @@ class RelayRequests:
                 listening.value((name, data), text)
 
     def lost(self, missed: int | None) -> None:
-        """Note that a number of broadcasts were lost, or all of a time without a connection."""
+        """Note that `missed` broadcasts were lost; None: all those of a time without a connection."""
         for listening in self._listenings():
             if missed is None:
                 listening.on_connection_lost(lambda: OutcomeUnknown(self.place))

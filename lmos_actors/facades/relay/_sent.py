@@ -66,7 +66,7 @@ class Receipt:
 class Wait:
     """An awaited reaction of the relay: an answer, or why there is none.
 
-    `on_settled` is called once with both.
+    `on_settled` is called once, with the answer and the reason, one of them None.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Wait:
                 self.on_settled(value, error)
 
     async def wait(self) -> Any:
-        """Wait for the value. Raise the error."""
+        """Wait for the value, and return it. Raise the error."""
         await self._event.wait()
         if self._error is not None:
             raise self._error
@@ -149,5 +149,5 @@ class Sent:
 
 
 def ids_of(to: str | Sequence[str]) -> list[str]:
-    """Return the targets of a message, which may also be a single id."""
+    """Return the targets of a message as a list; `to` may also be a single id."""
     return [to] if isinstance(to, str) else list(to)

@@ -5,13 +5,14 @@ recognize the `ref` of an answer. There are three ways to learn the id, and `Rel
 
 - `receipts`: the relay has that extension, and tells the id before any answer can come.
 - `echo`: the sender is among its own targets, and follows itself for broadcasts: the message comes back with
-  its id. Echoes come in the order of the messages, as those of one sender do on every relay that is known.
+  its id. Echoes come in the order of the messages: every known relay keeps the order of one sender's
+  messages.
 - `ref`: the question has a word of its own as `ref`, which the answer repeats. For relays without direct
   messages; the answerer has to cooperate.
 
 **The oldest relay has no direct messages**, though its welcome says so. To test a relay that offers only
-these and broadcasts, the agent sends itself a message: if that does not come back, messages for some go to
-everybody, with their names beside the `*`, and others ignore them.
+direct messages and broadcasts, the agent sends itself a message: if that does not come back, messages for
+some go to everybody, with their names beside the `*`, and others ignore them.
 
 **A question counts its hops**; see `_hops.py`.
 
@@ -22,7 +23,7 @@ like) ends it: every verb raises ConnectFailed with the reason. So does a relay 
 before the welcome.
 
 **A relay may refuse many messages and say it once**: after a `rate_limit` nothing is sent for a while.
-Messages under way then, without an answer by its end, raise `OutcomeUnknown`.
+Messages that are under way then, and have no answer at its end, raise `OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -288,7 +289,7 @@ class Relay:
             self.cancel(question, cancel_at)
 
     def cancel(self, question: Question, agent: str, reason: Any = None) -> None:
-        """Send an agent a `cancel` for a question, once its id is known; with a reason, it is answered."""
+        """Send an agent a `cancel` for a question, once its id is known; given a reason, it still answers."""
         question.cancel_at, question.reason = agent, reason
         if question.id:
             self._cancel(question)

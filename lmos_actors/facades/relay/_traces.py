@@ -61,7 +61,7 @@ def trace_of_now() -> Mapping[str, Any]:
 def going_out(
     doing: str, type: str | None, members: Mapping[str, Any] | None
 ) -> AbstractContextManager[Mapping[str, Any]]:
-    """Watch a message of a type that is said or asked (`doing`), until the block ends; yield its trace.
+    """Watch a message going out until the block ends, and yield its trace; `doing` is `say` or `ask`.
 
     A message whose `members` have a trace, such as an answer to others, has no span of its own.
     """

@@ -54,7 +54,7 @@ _READ_ANY: Final = msgspec.json.Decoder()
 
 
 def records_in(lines: str) -> list[LogRecord]:
-    """Return the records in whole lines of a log; the head and the end of a log are no records."""
+    """Return the records in whole lines of a log; the head and the end of a log are not records."""
     found: list[LogRecord] = []
     for line in lines.split("\n"):
         record = _read(line)

@@ -153,7 +153,7 @@ class RunTree:
                 place.status = self.down[path] = "restarting"
 
     def agent_at(self, path: str) -> Place | None:
-        """Return the place of an agent, made at its first record; None for one beyond the most."""
+        """Return the place of an agent, made at its first record; None if there are too many."""
         found = self.by_path.get(path)
         if found is not None:
             return found

@@ -255,7 +255,7 @@ Make: TypeAlias = "Callable[[RunsBoard, WatchedRun, RunModel, Any], View]"
 
 @attrs.frozen
 class RunsViewKind:
-    """A kind of view: its arguments beside the run, and what makes it for a board and the id of a run."""
+    """A kind of view: its arguments besides the run, and what makes it for a board and the id of a run."""
 
     arguments: type[Any]
     make: Callable[[RunsBoard, str | None, Any], View]
