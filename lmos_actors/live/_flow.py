@@ -72,9 +72,9 @@ Edge = tuple[str, str, str]
 
 
 class FlowArguments(Struct, forbid_unknown_fields=True):
-    """The messages to show: those of the agents at these paths and below them; "" is the whole node.
+    """Whose messages to show: of the agents at these paths and below them; "" is the whole node.
 
-    `trace` and `affordance`, if given, select those of one trace, and of one action, property or event.
+    If given, `trace` selects the messages of one trace, `affordance` of one action, property or event.
     """
 
     paths: Annotated[tuple[Path, ...], Meta(min_length=1, max_length=20)] = ("",)

@@ -20,7 +20,7 @@ ENDS: Final = frozenset({"answered", "refused", "dropped", "cancelled", "dead_le
 
 
 class FlowRecords:
-    """The records of the view in their order, each once, as they stand in a log."""
+    """The records of the view in their order, each once, as they are in a log."""
 
     def __init__(self) -> None:
         self.at = 0.0

@@ -41,7 +41,7 @@ HEAD: Final[tuple[str, ...]] = ("name", "launcher_pid", "since", "doing", "lines
 
 
 class LogsArguments(Struct, forbid_unknown_fields=True):
-    """The lines to show: those of a process, such as `weather/1`, of a group, or of all; and how many."""
+    """Which lines to show: of a process, such as `weather/1`, of a group, or of all; and how many."""
 
     process: Annotated[str, Meta(max_length=300)] = ""
     rows: Annotated[int, Meta(ge=1, le=LINES)] = 200

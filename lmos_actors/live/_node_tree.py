@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class NodeTree:
-    """The tree below a root supervisor; its sums are those of a survey. See `Tree`."""
+    """The tree below a root supervisor; its sums come from a survey. See `Tree`."""
 
     def __init__(self, root: Supervisor, survey: Survey) -> None:
         self.root = root

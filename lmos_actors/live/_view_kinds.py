@@ -66,7 +66,7 @@ def _kind(
     sight: Verb | None = None,
     by_viewer: bool = False,
 ) -> ViewKind:
-    """Return a kind of view whose `make` gets the `given` values before those of its viewer."""
+    """Return a kind of view whose `make` gets the `given` values before its viewer's."""
     return ViewKind(scope, arguments, partial(make, *given), sight, by_viewer)
 
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 class ConsumedThing:
     """A far agent, used by the names of its affordances; values are plain data, as JSON has it.
 
-    It has the verbs of a `Ref`, which raise the same exceptions. With a description, a name that is not in
-    it raises NotFound at once; values are checked only by the agent. Equal to others that lead to the same
+    It has the verbs of a `Ref`, which raise the same exceptions. With a description, a name that is not in it
+    raises NotFound at once; values are checked only by the agent. It equals others that lead to the same
     thing.
     """
 

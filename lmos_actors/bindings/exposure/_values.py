@@ -23,5 +23,5 @@ def plain(value: Any) -> Any:
 
 
 def plain_members(values: dict[str, Any]) -> dict[str, Any]:
-    """Return several values by name."""
+    """Return several values by name, each as `plain` returns it."""
     return {name: plain(value) for name, value in values.items()}

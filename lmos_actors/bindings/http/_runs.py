@@ -210,7 +210,7 @@ class Runs:
         return run
 
     def newest(self, owner: str, agent: str, action: str) -> KeptRun:
-        """Return an owner's newest run of an action that has not ended, else the newest. Raises NotFound."""
+        """Return an owner's newest run of an action, if possible one that has not ended. Raises NotFound."""
         mine = [run for run in self.of(owner, agent) if run.action == action]
         if not mine:
             raise NotFound("invocation", action, where=f"{agent}: a POST begins one")

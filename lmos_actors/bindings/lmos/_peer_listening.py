@@ -91,8 +91,8 @@ class ListenedThing(Protocol):
 class FeedMemory:
     """The memory of values that wait for the receiver of one feed: a `BacklogHolder`.
 
-    Charged to the budget of the node; when that is tight, the feed drops the waiting values, and reports
-    them as missed. The bytes of a value are known while it is pushed: `size`.
+    It is charged to the budget of the node; when that is tight, the feed drops the waiting values, and
+    reports them as missed. The bytes of a value are known while it is pushed: `size`.
     """
 
     __slots__ = ("_account", "_sizes", "size")

@@ -389,7 +389,7 @@ class PendingRequest(msgspec.Struct, eq=False):
         """Take the value, as plain data; UNSET where the answer has none."""
 
     def fail(self, error: Exception) -> None:
-        """Take the error that stands in place of a value."""
+        """Take the error that comes in place of a value."""
 
     def on_status(self, status: str, progress: Any, waits: dict[str, Any] | None) -> None:
         """Take another status of the run, new progress, or the question to a person that it waits for."""

@@ -67,7 +67,7 @@ class PeerWatch:
         self._silence = self._pings_in = self._looked_at = 0.0
 
     def begin(self) -> None:
-        """Begin to watch, as a request has been sent. Ends by itself once no answer is owed."""
+        """Begin to watch, as a request has been sent. The watch ends once no answer is owed."""
         self.is_on = True
         self._heard = self._connection.bytes_in
         self._silence, self._pings_in = 0.0, LOOK

@@ -451,8 +451,8 @@ class RemoteLink:
     async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
         """Observe a property or subscribe to events until the block is left.
 
-        Outlives breaks of the connection. Raises the agent's refusal; if the agent confirms no subscriptions,
-        the first iteration raises it.
+        The feed outlives breaks of the connection. Raises the agent's refusal; if the agent confirms no
+        subscriptions, the first iteration raises it.
         """
         self.operation(key)
         memory = FeedMemory(self.far.peer.budget, lambda: feed.drop_waiting())
@@ -466,7 +466,7 @@ class RemoteLink:
     @asynccontextmanager
     @enable_ki_protection
     async def watch(self, *, gaps: bool = False) -> AsyncGenerator[Feed[Any]]:
-        """Monitor until the block is left. If an agent reports no ends, its connection's end is one."""
+        """Monitor until the block is left. The connection's end counts, if the agent reports no ends."""
         feed: Feed[Any] = Feed(self.rt.timers, gaps=gaps)
         async with self._tapped(MONITORS, feed):
             yield feed
@@ -493,7 +493,7 @@ class RemoteLink:
     ) -> tuple[RemoteListener, SharedListening]:
         """Let a sink receive a property, event, all events, or ends; now, or once there is a connection.
 
-        `entering`: a task waits until the subscription stands, and fails if it is refused.
+        `entering`: a task waits until the subscription is confirmed, and fails if it is refused.
         """
         far = self.far
         kind, name, convert = self._heard(key)

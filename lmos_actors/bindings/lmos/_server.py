@@ -1,7 +1,7 @@
 """The LMOS server of a node: which WebSockets are opened, their connections, and the drain.
 
-In a drain every connection is closed once nothing is open on it. What connections share while they stand is
-in `_server_context.py`; the memories of answers are here, as they belong to peers and outlive connections.
+In a drain every connection is closed once nothing is open on it. What connections share while they are open
+is in `_server_context.py`; the memories of answers are here, as they belong to peers and outlive connections.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class ServerInput:
 def inputs_of(timers: Timers, op: Operation, streams: Mapping[str, lmos.Incoming]) -> dict[str, InputStream]:
     """Return the input streams of a request by the names of the parameters.
 
-    Raises InvalidInput: the action has no such stream, or binary items come for a stream of JSON.
+    Raises InvalidInput if the action has no such stream, or binary items come for a stream of JSON.
     """
     if streams and not op.streams:
         raise InvalidInput(f"{op.label} takes no streams", "$.streams")

@@ -207,7 +207,7 @@ class ChatTurn:
     def note(self, *notes: Any) -> None:
         """Keep plain data with the answer, only for the agent: the `history` of later turns has it.
 
-        It is kept even if the turn fails. Raises TypeError for other than plain data.
+        It is kept even if the turn fails. Raises TypeError for anything but plain data.
         """
         try:
             self.notes += msgspec.json.decode(msgspec.json.encode(notes))

@@ -223,7 +223,7 @@ class Call:
         self._scope = trio.CancelScope()
 
     def sound(self) -> SoundStatistics:
-        """Count the frames that came."""
+        """Return the counts of the frames that came."""
         order, wrong = self._in.order, self._in.misformatted
         return SoundStatistics(self._in.taken - self._dropped, order.late, order.lost, self._dropped + wrong)
 
@@ -266,7 +266,7 @@ class Call:
         self._attached.set()
 
     def detach(self, side: CallSide) -> None:
-        """Wait for the client to come back: its connection has ended."""
+        """Begin to wait for the client to come back: its connection has ended."""
         if self.side is side:
             self.side = None
             self._attached = trio.Event()

@@ -71,9 +71,10 @@ class CallStatistics:
 class OutgoingCall:
     """A call to an agent; made by `Chat.call`. Iterate it for its items.
 
-    The items are `Sound`, `TextChunk`s (with `role` "user" what the agent has understood), `Interrupted`
+    The items are `Sound`, `TextChunk`s (with `role` "user": what the agent has understood), `Interrupted`
     (drop what is not played yet), `TurnDone` at the end of each exchange, `SoundFormat` where the agent needs
-    another format than was proposed, and the tools that it uses. The iteration ends when the call is over.
+    a format other than the proposed one, and the tools that it uses. The iteration ends when the call is
+    over.
 
     It raises ActionFailed with the `code` and `message` of an error of the server, OutcomeUnknown if the
     connection broke and the call could not go on.

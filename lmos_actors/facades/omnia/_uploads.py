@@ -1,6 +1,6 @@
 """Files that clients upload: announced over the connection, sent over HTTP, kept in a folder for a while.
 
-A file belongs to an agent, a caller and a session, like what is said in it: for others it does not exist. Its
+A file belongs to an agent, a caller and a session, like the messages in it: for others it does not exist. Its
 name is a text that is shown, and never a path: on the disk files are named by their ids. Each has a note
 beside it, by which it is known after a restart; a file without a note was not uploaded completely.
 

@@ -104,7 +104,7 @@ class WatchedRun:
 
 
 class RunsBoard:
-    """All runs of one command, in their order. `pace` is that of the run in progress and of later ones."""
+    """All runs of one command, in their order. `pace` is for the run in progress and later ones."""
 
     def __init__(self, pace: Pace) -> None:
         self.lock = threading.Lock()

@@ -2,7 +2,7 @@
 
 If a file has a network, the view shows its nodes, and the messages that its links carry: requests, answers,
 heartbeats. Otherwise the agents stand for nodes, and a message is on its way from its sender until an agent
-begins with it. Beyond MOST_NODES nodes, those of one population are shown as one.
+begins with it. Beyond MOST_NODES nodes, all nodes of one population are shown as one.
 """
 
 from __future__ import annotations

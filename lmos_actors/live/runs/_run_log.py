@@ -42,7 +42,7 @@ class LogRecord(Struct, gc=False):
     """Whether `line` has some members cut."""
 
     def shown(self) -> State:
-        """Return what views show of the record: values as text, and no longer than they may be."""
+        """Return what views show of the record: values as text, cut if they are too long."""
         fields = {name: value for name, value in fields_of(self.line).items() if name not in OWN}
         shown = shown_fields(fields, {} if self.is_shortened else whole_values(fields), _text)
         shown |= {"n": self.n, "t": self.t, "kind": self.kind, "agent": self.agent}

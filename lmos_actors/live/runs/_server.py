@@ -1,9 +1,9 @@
 """The server of runs: the page of `run --watch` and `sim --watch`, at an address of this machine alone.
 
-It has the protocol of a node, and those of its views that a log can answer. Nobody has to log in: anybody on
-this machine sees the runs, and may pause them or let them go on, which touches nothing else. As with a node
-without security, only requests by a name of this machine and without the Origin of another page are
-answered.
+It speaks the protocol of a node, and has the views of a node that a log can answer. Nobody has to log in:
+anybody on this machine sees the runs, and may pause them or let them go on, which touches nothing else. As
+with a node without security, only requests by a name of this machine and without the Origin of another page
+are answered.
 """
 
 from __future__ import annotations
