@@ -38,7 +38,7 @@ BETWEEN: Final = 0.1
 
 @attrs.frozen
 class OutputLine:
-    """One line: its members as JSON, its value, and the words before the value for people."""
+    """One line: its members for JSON output; its value, and for people the words before the value."""
 
     members: dict[str, Any]
     value: Any
@@ -129,7 +129,7 @@ class AnswerPrinter:
     # ---- remarks and errors
 
     async def progress(self, name: str, value: Any) -> None:
-        """Show the progress of a run; return when the next progress may follow."""
+        """Show the progress of a run, then wait until more progress may be shown."""
         if self._quiet:
             return
         if not self._moves:

@@ -1,6 +1,6 @@
 """The types of the options of commands, and the panels of their help.
 
-A type that several commands have is documented here, once: with its metavariable, its panel and its help.
+A type that several commands use is defined here, once: with its metavariable, its panel and its help.
 """
 
 from __future__ import annotations

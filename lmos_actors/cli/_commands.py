@@ -1,7 +1,8 @@
 """The commands by name: where each is defined, and its line in the list of commands.
 
-The module of a command is imported when that command is used: the list needs none of them. Parameters and
-docstring there are the help of the command. Its first sentence is the line here, and a test compares the two.
+A command's module is imported only when that command is used: the list needs none of them. The parameters
+and the docstring there make up the command's help. The docstring's first sentence is also the line here; a
+test compares the two.
 """
 
 from __future__ import annotations
@@ -250,7 +251,7 @@ COMMANDS: Final = {
 
 
 def application(*, lists: bool = False) -> App:
-    """Return the application with all commands; `lists`: for their list, each with its line only."""
+    """Return the application with all commands; with `lists`, each has only its line as its help."""
     from cyclopts import App, Group
 
     app = App(

@@ -141,7 +141,7 @@ def _describe_url(url: str, options: DescribeOptions) -> int:
 
 @attrs.frozen
 class _Subject:
-    """The subject of `describe`: a class without a document, or the document of a file or URL, `source`."""
+    """The subject of `describe`: a class, a file (its `document`), or the data at a URL, `source`."""
 
     name: str
     data: Any
@@ -161,7 +161,7 @@ class _Subject:
         return found if mistake is None else {**found, "line": mistake.line, "column": mistake.column}
 
     def _mistake(self, remark: Finding | Difference, said: str) -> Mistake | None:
-        """Add the place to a mistake: the key if its value is an object or an array, else the value."""
+        """Return a finding with a place: the key of an object or array, else the value; None without one."""
         if self.document is None:
             return None
         value: Any = self.data

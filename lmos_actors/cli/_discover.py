@@ -1,4 +1,4 @@
-"""Search of `discover` for the agents at an address, in a directory, or on this network."""
+"""Execution of `discover`: a search for agents at an address, in a directory, or on this network."""
 
 from __future__ import annotations
 

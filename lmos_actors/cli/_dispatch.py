@@ -141,7 +141,7 @@ def _run(words: list[str]) -> int:
 
 
 def _wrong_usage(words: list[str], error: ConfigError) -> int:
-    """Print a usage error; with --json in the JSON output too."""
+    """Print a usage error; with --json, print it in the JSON output too."""
     if "--json" in words and words[0] in _RESULTS:
         from .run._display import mistakes_of, print_wrong
 

@@ -89,7 +89,7 @@ def agent_class(target: str) -> type[Agent] | int:
 
 
 def from_here(target: str) -> tuple[str, Path]:
-    """Return a target whose path is relative to this folder in the form of its project, and its root."""
+    """Return a target with its path relative to its project, not to this folder, and the project root."""
     from lmos_actors.system.model import project_root
 
     place, _, name = target.rpartition(":")

@@ -123,7 +123,7 @@ def input_of(words: Sequence[str], options: Sequence[str] = ()) -> Written | Pai
 
 
 def written_in(word: str, name: str, options: Sequence[str] = ()) -> Written:
-    """Read one word: `-` is the standard input, `@file` a file, anything else itself. Raises ConfigError."""
+    """Read a word: `-` reads the standard input, `@file` a file; others are the text. Raises ConfigError."""
     check_word(word, options)
     if word == "-":
         text = _text_of(sys.stdin.buffer.read(MOST_BYTES + 1), "standard input")
@@ -186,7 +186,7 @@ def kinds_of_value(value: Any) -> tuple[str, ...]:
 
 
 def address_in(text: str, option: str) -> Endpoint:
-    """Return the address in HOST:PORT, or for a port of this machine. Raises ConfigError."""
+    """Return the address that HOST:PORT names; a port alone is on this machine. Raises ConfigError."""
     from lmos_actors.transport import endpoint_of
 
     place = f"127.0.0.1:{text}" if text.isdecimal() else text

@@ -1,4 +1,4 @@
-"""Execution of `record`: its recorder until a signal comes, and its output."""
+"""Execution of `record`: it runs the recorder until a signal comes, and prints the results."""
 
 from __future__ import annotations
 

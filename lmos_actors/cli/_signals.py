@@ -2,10 +2,10 @@
 
 A command goes through three states.
 
-- **Starting**, from the first line of `main` on: it imports and reads options, and nothing has to be put in
-  order except the reports of `run`: there the signal is noted. A handler that raises would raise in the
-  middle of an import, as a traceback, or in a callback of a weak reference, which swallows it; so the process
-  ends here and now, with one line and the exit code.
+- **Starting**, from the first line of `main` on: it imports modules and reads options, and needs no
+  clean-up, except for the reports of `run`: there the signal is noted. A handler that raises would raise in
+  the middle of an import, as a traceback, or in a callback of a weak reference, which swallows it; so the
+  process ends here and now, with one line and the exit code.
 - **Working**, inside `in_order`: SIGINT raises KeyboardInterrupt, by Python's own handler, as trio takes over
   no other; SIGTERM does the same as SIGINT, and `code` remembers which it was. Inside `held` neither raises:
   the block writes its files whole, and the interrupt is raised at its end.
@@ -14,8 +14,8 @@ A command goes through three states.
 A second SIGTERM that comes with the first is ignored: `timeout` sends it to the process and to its group. A
 second interrupt inside `held` raises at once, as the block may be writing to a pipe without a reader.
 
-If the process was begun with SIGINT ignored, as a shell does with `command &`, it stays ignored, by the
-mask of the thread: its handler has to be Python's for SIGTERM to take the same way.
+If the process was started with SIGINT ignored, as a shell does with `command &`, SIGINT stays ignored: the
+thread's mask blocks it. Its handler still has to be Python's, as SIGTERM calls that handler too.
 
 In a process that is not a command, as in tests that call `main`, and in other threads, nothing is changed.
 """
@@ -96,7 +96,7 @@ class Signals:
             raise KeyboardInterrupt
 
     def _terminate(self, _: int, frame: FrameType | None) -> None:
-        """Call the present handler of SIGINT: Python's, trio's, or the one of the guard of a run."""
+        """Call the present handler of SIGINT: Python's, trio's, or that of a run's guard."""
         self._term += 1
         if self._term == 2:
             return
@@ -106,10 +106,10 @@ class Signals:
 
     @contextmanager
     def held(self, *, drop: bool = False) -> Generator[None]:
-        """Delay KeyboardInterrupt to the end of the block; with `drop` do not raise it.
+        """Delay KeyboardInterrupt to the end of the block; with `drop`, discard it.
 
-        The second interrupt inside the block is raised at once, with `drop` the third: the block writes that
-        all is done, and the exit code must agree.
+        A second interrupt inside the block is raised at once; with `drop`, only a third: such a block reports
+        that all is done, and the exit code must agree with that.
         """
         if not self._taken or self._held or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             yield
@@ -132,7 +132,7 @@ class Signals:
     def wait(self, begin: Callable[[], None]) -> None:
         """Wait for a signal; neither it nor later ones raise an interrupt.
 
-        `begin` is called once a signal counts.
+        `begin` is called once a signal would end the wait.
         """
         if not self._taken:
             with suppress(KeyboardInterrupt):
@@ -152,7 +152,7 @@ class Signals:
         come.get()
 
     def end_process(self, *, interrupted: bool) -> None:
-        """End the process at once, from any thread, if it was interrupted: with the code of the signal."""
+        """If the process was interrupted, end it at once, from any thread, with the code of the signal."""
         if interrupted and self._taken:
             exit_process(self.code)
 

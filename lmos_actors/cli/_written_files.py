@@ -3,10 +3,10 @@
 A regular file is written beside its place and renamed, so that readers see either the whole new file or the
 old one; at worst, a killed process leaves a file with another name behind. Anything else, such as a pipe, a
 terminal or `/dev/null`, is written in place; so is a file in a folder where no other can be made, and one
-that our own output goes to. A file that grows for long is written in place too.
+that our own output goes to. A file that grows over a long time is written in place too.
 
 Unless the user gives `--force`, nothing is written through a link, and nothing over a file that does not
-begin like our commands' files: scenario files of others name reports, too.
+begin like one that our commands write: scenario files by others name reports, too.
 
 A file that cannot be opened is a usage error (ConfigError); one that cannot be written later, when the disk
 is full, is an OSError that names the file.
@@ -189,7 +189,7 @@ def _is_ours(path: str) -> bool:
 
 
 def _place(path: str, *, force: bool) -> str:
-    """Return the target of a path; without `force` its last part is no link, and none is followed."""
+    """Return the real path of a path; without `force` its last part stays, and must not be a link."""
     if not force:
         refuse_foreign(path)
     if _is_our_output(path) or (os.path.exists(path) and not os.path.isfile(path)):
@@ -203,8 +203,8 @@ def _place(path: str, *, force: bool) -> str:
 def _opened(place: str) -> int:
     """Open a file for writing in place.
 
-    Its content stays until there is something to write, as nothing may ever be written. A pipe without a
-    reader is an error, and is not waited for.
+    Its content stays until there is something to write, which may never happen. A pipe without a reader is an
+    error: no reader is waited for.
     """
     flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
     if os.path.isfile(place) and not _is_our_output(place):

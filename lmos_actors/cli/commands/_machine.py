@@ -101,7 +101,7 @@ def completion(shell: Literal["bash", "zsh", "fish"], /, *, install: Switch = Fa
 
 
 def _have_zsh_read(place: Path) -> None:
-    """Complete the script, and make zsh's startup file read it, once."""
+    """Add the end of the script, and have zsh's startup file read it, unless it already does."""
     with place.open("a", encoding="utf-8") as script:
         script.write(_ZSH_END)
     startup = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"

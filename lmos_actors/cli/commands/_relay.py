@@ -179,7 +179,7 @@ _OPTIONS = {
 
 
 def rate_of(text: str, option: str) -> tuple[int, float]:
-    """Return a rate: a number of messages, and its seconds. Raises ConfigError."""
+    """Return a rate: a number of messages, and the seconds that it is for. Raises ConfigError."""
     from lmos_actors.files import Duration
 
     found = RATE.fullmatch(text)

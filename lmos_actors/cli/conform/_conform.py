@@ -82,7 +82,8 @@ class ConformRequest:
 class Presented:
     """The headers for requests to a URL: those of the command line, and those from its credentials.
 
-    `hosts`: the hosts that get the headers, as a description may lead to others; None: all.
+    `hosts`: the only hosts that get the command line's headers, as a description may lead to others; None:
+    all hosts get them.
     """
 
     headers: Headers = ()
@@ -131,7 +132,7 @@ def agents_of(path: str | None) -> dict[str, str]:
 
 
 def is_relay(url: str) -> bool:
-    """Return whether an address alone is taken for a relay's: `ws://HOST/arc`."""
+    """Return whether an address by itself shows that it is a relay's: `ws://HOST/arc`."""
     parts = urlsplit(url)
     return parts.scheme in ("ws", "wss") and parts.path == "/arc"
 

@@ -240,7 +240,7 @@ class _Deployment:
                 yield Finding(name, "fail", saw, "end that process: a store has one at a time")
 
     def _writable(self, name: str, folder: Path) -> Finding:
-        """Return whether files can be made in a folder, existing or not, and whether they fit."""
+        """Return whether files can be made in a folder, which need not exist, and whether there is room."""
         there = next(path for path in (folder, *folder.parents) if path.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             return Finding(

@@ -52,9 +52,9 @@ CONNECT: Final = 10.0
 
 
 def controls_for(file: str | None, state: str | None, groups: Iterable[str] = ()) -> Controls:
-    """Return the places of a deployment: the one of a file, or the only one that runs.
+    """Return the places of the deployment of a file; without a file, of the only one that runs.
 
-    Raises ConfigError; also if a name among the groups is the name of a file.
+    Raises ConfigError, also if one of the groups looks like the name of a file.
     """
     for name in groups:
         if "." in name or "/" in name:
@@ -297,7 +297,7 @@ def apply(controls: Controls, settings: Mapping[str, str], *, dry_run: bool) -> 
 
 
 def scale(controls: Controls, counts: dict[str, int]) -> int:
-    """Bring groups to numbers of processes. Returns the exit code."""
+    """Bring groups to the requested numbers of processes. Returns the exit code."""
 
     async def use(ref: Ref[LauncherAgent]) -> int:
         for group, count in counts.items():

@@ -128,7 +128,10 @@ def _say_obstacles(loaded: DeploymentFile, file: str) -> int:
 
 
 def _page_of(loaded: DeploymentFile, file: str, options: UpOptions) -> NodeOptions | None:
-    """Return the place of its page, and who may enter; None if it has none. Raises ConfigError."""
+    """Return the options of the launcher's page: its address, who may enter; None without a page.
+
+    Raises ConfigError.
+    """
     said = loaded.deployment.launcher.page
     if options.no_page or said is False:
         if options.allow_operations:
@@ -187,7 +190,7 @@ def _read(controls: Controls, options: UpOptions, settings: Mapping[str, str]) -
     """Return the plan of the file in its present state; processes read a copy of it. Raises ConfigError.
 
     With `reload` processes list their imports, and are retried while code is being written. With
-    `allow_operations` processes of groups without `security` let their machine decide, too.
+    `allow_operations` processes of groups without `security` let clients on their machine decide, too.
     """
     operations = options.allow_operations and options.on is None
     file = Path(controls.file)
@@ -225,9 +228,9 @@ def _shown(plan: LaunchPlan) -> list[str]:
 
 
 def _of_agents(record: logging.LogRecord) -> bool:
-    """Return whether a record is not a crash report of a process, whose end has a line of its own.
+    """Return whether a record is no crash report of a process, as the end of a process has its own line.
 
-    The number of left-out reports is excluded too: most are of processes in a crash loop.
+    The count of left-out reports does not pass either: most are about processes in a crash loop.
     """
     args = record.args if isinstance(record.args, tuple) else ()
     return not any(

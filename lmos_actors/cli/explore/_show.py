@@ -24,7 +24,7 @@ _WIDTH: Final = 100
 
 
 class ExploreShow:
-    """Prints the work of `explore`. With `json` nothing but the result."""
+    """Prints the progress and the result of `explore`; with `json`, only the result."""
 
     def __init__(self, *, json: bool) -> None:
         self._json = json

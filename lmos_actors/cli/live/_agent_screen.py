@@ -1,4 +1,4 @@
-"""The screen of `inspect`: one place of a node."""
+"""The screen of `inspect`: one place in a node's tree."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _HEAD: Final = (
 
 @attrs.define
 class AgentScreen:
-    """One place of the tree."""
+    """One place in the tree."""
 
     path: str
 
@@ -118,7 +118,7 @@ def _crash(client: LiveClient, each: State) -> Text:
 
 
 def _pairs(view: State) -> Iterator[RenderableType]:
-    """Yield the short members."""
+    """Yield a line for each member that is shown neither in the head nor in a section."""
     for name, value in view.items():
         if name not in _HEAD:
             yield Text.assemble((f"{name}: ", "bold"), plain(_joined(name, value)))

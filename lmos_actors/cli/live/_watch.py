@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Screen(Protocol):
-    """The node that a command looks at, the view, and the form in which it is shown."""
+    """The screen of one command: the views of a node that it needs, and the forms in which it shows them."""
 
     def begin(self, client: LiveClient) -> None:
         """Open the views that it needs."""

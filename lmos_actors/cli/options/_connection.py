@@ -172,7 +172,7 @@ class ServerOptions:
         return {"bearer": self.bearer, "basic": self.basic}
 
     def first_given(self) -> str | None:
-        """Return the first given one of these options, None if none was given."""
+        """Return the first of these options that was given, None if none was."""
         return next((option for option, value in options_in(self).items() if value), None)
 
 
@@ -241,7 +241,7 @@ class OutwardOptions:
         return self.credentials.node_options(self.tls.context(), insecure=self.tls.insecure)
 
     def access(self) -> RemoteAccess:
-        """Return the access to remote agents of files. Blocks on the disk. Raises ConfigError."""
+        """Return the access to the remote agents that files name. Blocks on the disk. Raises ConfigError."""
         from lmos_actors.system import RemoteAccess
 
         self.options()  # so that errors are raised before any file is read

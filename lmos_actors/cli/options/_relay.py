@@ -1,4 +1,4 @@
-"""The options of commands that are an agent on a relay."""
+"""The options of commands that act as an agent on a relay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_SERVER = ServerOptions()
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class AgentOptions:
-    """The options of all commands that are an agent on a relay."""
+    """The options of all commands that act as an agent on a relay."""
 
     server: ServerOptions = _NO_SERVER
     within: Within = None

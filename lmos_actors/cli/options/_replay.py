@@ -65,7 +65,7 @@ not run again otherwise."""
             raise ConfigError("shows an agent where the run is stopped: give --at or --break too", "--agent")
 
     def _check_alone(self, option: str) -> None:
-        """Raise ConfigError for options of a run beside an option that runs nothing."""
+        """Raise ConfigError for options about a run together with an option that runs nothing."""
         given = {"--file": self.file, "--at": self.at, "--break": self.break_, "--agent": self.agent}
         if option != "--html":
             given["--html"] = self.html

@@ -130,7 +130,7 @@ With --watch in the others too; max: as fast as it goes."""
 
     @cached_property
     def access(self) -> RemoteAccess:
-        """The access to remote agents of files. Blocks on the disk. Raises ConfigError."""
+        """The access to the remote agents that files name. Blocks on the disk. Raises ConfigError."""
         return self.outward.access()
 
     @property

@@ -149,7 +149,7 @@ that comes in or goes out. Needs the extra otel."""
     json: JsonLines = False
 
     def addresses(self) -> tuple[str, ...]:
-        """Return where to listen; by default at this machine, over TLS if there is a certificate."""
+        """Return where to listen: by default on this machine, over TLS if there is a certificate."""
         return tuple(self.listen or ()) or (f"{'wss' if self.security.cert else 'ws'}://127.0.0.1:8080",)
 
 
@@ -285,7 +285,7 @@ class OfferOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class BridgeOptions:
-    """The options for agents that are on a relay too, and for those that are there."""
+    """The options for our agents that are also on a relay, and for agents of relays that are served here."""
 
     relay: Annotated[Texts, Parameter(metavar="[NAME=]URL", group=MET)] = None
     """Be on an AgentRelay too, such as ws://HOST/arc: agents there ask it. With several agents NAME says \
@@ -302,7 +302,7 @@ this NAME, or `member`. That needs a token of its own; may be given several time
 
     @property
     def names_itself(self) -> bool:
-        """Whether messages have the sender's id."""
+        """Whether messages to relays have the sender's id."""
         return self.relay_from == "always"
 
     def options(self, *, insecure: bool) -> dict[str, Any]:
@@ -390,7 +390,7 @@ def _on_relays(
 
 
 def _named(text: str) -> tuple[str | None, str]:
-    """Return the name and the value in `NAME=VALUE`; for a value alone the name None."""
+    """Return the name and the value of `NAME=VALUE`; the name of a value alone is None."""
     name, equals, value = text.partition("=")
     return (name, value) if equals and name.replace("-", "").replace(".", "").isalnum() else (None, text)
 

@@ -187,7 +187,7 @@ def _line(approval: dict[str, Any], process: str | None = None) -> OutputLine:
 
 
 def _left(approval: dict[str, Any]) -> str:
-    """Return the remark for an answer that no run has got."""
+    """Return the remark for an answer that no run waits for or has received; "" for any other."""
     is_kept = approval["state"] in ("approved", "refused") and not approval.get("once")
     if not is_kept or approval.get("awaited", True) or approval.get("handed", "-"):
         return ""

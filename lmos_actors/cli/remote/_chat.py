@@ -1,4 +1,4 @@
-"""The conversation of `chat`: on a terminal, from a pipe, or of a single message.
+"""The conversation of `chat`: on a terminal, from a pipe, or with a single message.
 
 The answer goes to the output piece by piece; uses of tools, and errors, to the error output. Lines are read
 by a thread, which is left behind if the command ends before a line has come.
@@ -412,9 +412,9 @@ def _for_terminal(text: str, before: str = "") -> str:
 
 @contextmanager
 def as_it_was() -> Generator[None]:
-    """Allow line editing in a block, if possible, and leave the terminal as it was.
+    """Allow line editing in a block, if possible, and then restore the terminal.
 
-    A thread that still reads a line cannot do so.
+    A thread that still reads a line cannot restore it.
     """
     if not sys.stdin.isatty():
         yield

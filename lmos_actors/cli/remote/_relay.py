@@ -70,7 +70,7 @@ def run_on_relay(
 
 
 async def _look_at(relay: Relay, answers: AnswerPrinter) -> None:
-    """Ask a server without a welcome for something: another kind of server shows itself by its answer."""
+    """If a server has sent no welcome, ask it for something: its answer shows if it is no relay."""
     await relay.wait_ready()
     if relay.welcome is None:
         with trio.move_on_after(PONG_SECONDS) as waiting, suppress(ActionFailed):
@@ -230,7 +230,7 @@ def payload_of(text: str, *, is_json: bool) -> Any:
 
 
 def run_send(url: str, options: AgentOptions, message: Outgoing) -> int:
-    """Send a message, and wait long enough to learn that it was refused."""
+    """Send a message, and wait a limited time until the relay has read or refused it."""
 
     async def work(relay: Relay, answers: AnswerPrinter) -> int:
         receipt = await relay.say(

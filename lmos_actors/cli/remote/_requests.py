@@ -32,8 +32,10 @@ _ITEM: Final = re.compile(r"at \$\.((?:[^\s\[\]]+)\[(\d{1,9})\])")
 
 @attrs.frozen
 class ActionCall:
-    """The work of `call`: an action, its input, whether it has many outputs without a description, the source
-    of its input stream, and the key of the request."""
+    """The work of `call`: an action, its input, the source of its input stream, and the key of the request.
+
+    `many`: expect many outputs even without a description.
+    """
 
     action: str
     given: Written | Pairs | None

@@ -134,7 +134,7 @@ def run_session(url: str, options: RemoteOptions, work: Work, variables: Sequenc
 
 
 def run_work(work: Work, answers: AnswerPrinter, within: float | None) -> int:
-    """Do work that reaches agents itself, in some seconds, and return the exit code; see `run_session`."""
+    """Do work that reaches agents by itself, within a time limit; return the exit code. See `run_session`."""
     return run_loop(partial(_run_session, work, answers, within))
 
 

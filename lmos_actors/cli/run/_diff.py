@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Compared:
-    """Two compared runs. `places` are their beginnings, `problems` concern each as a whole."""
+    """Two compared runs. `places`: where each begins in its log; `problems`: what is wrong with each log."""
 
     places: tuple[str, str]
     labels: tuple[str, str]

@@ -101,7 +101,7 @@ class Show:
             self._screen.begin(lambda now: _so_far(result, now - began), width)
 
     def progress(self, label: str, trial: int) -> Moving | _NoDisplay:
-        """Return the callback for the progress of a run here; its `telling` accepts the state to show."""
+        """Return the callback for the progress of a run in this process; `telling` gets a state to show."""
         if self._screen is None:
             return _NoDisplay()
         self.gone(label, trial)
@@ -246,7 +246,7 @@ class Show:
 
 
 class _NoDisplay:
-    """The live part without a terminal: nothing."""
+    """The live part without a terminal: it shows nothing."""
 
     def __call__(self, done: float, total: float, text: str) -> None:
         pass
@@ -269,10 +269,7 @@ def _so_far(result: FileResult, seconds: float) -> str:
 
 
 def mistakes_of(error: ConfigError) -> list[dict[str, Any]]:
-    """Return mistakes as plain data.
-
-    File, line, column (None without a place), message, kind.
-    """
+    """Return mistakes as plain data: file, line and column (None without a place), message, and kind."""
     if isinstance(error, FileError):
         return [
             {

@@ -129,7 +129,7 @@ class Screen:
         self._reader: threading.Thread | None = None
 
     def begin(self, head: Callable[[float], str], width: int) -> None:
-        """Show the progress of a file: `head` returns its line at a time; labels are `width` wide."""
+        """Show the progress of a file: `head` returns its line for a given time; labels are `width` wide."""
         with self._lock:
             self._head, self._width, self._since = head, width, monotonic()
         self._take_errors()

@@ -74,7 +74,7 @@ def _record_files(files: Sequence[str], options: RunOptions) -> int:
 def _load(read: Callable[..., Resolved], file: str, settings: dict[str, str]) -> Resolved:
     """Read a file whose replays are to be recorded; models that ask a provider need a world of real time.
 
-    Raises ConfigError if the world is a key of the matrix, which must not be changed.
+    Raises ConfigError if such a file has the world as a key of its matrix, which must not be changed.
     """
     resolved = read(file, recording=True, settings=settings)
     data = mapped(resolved.document.data)

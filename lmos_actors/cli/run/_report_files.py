@@ -59,7 +59,7 @@ class _Report:
         return self.file.path
 
     def part_of(self, result: FileResult) -> FileResult:
-        """Return the part of a file's results for this report."""
+        """Return the part of a file's results that this report covers."""
         own = next((own for whole, own in self.results if whole is result), None)
         if own is None:
             own = attrs.evolve(result, runs=[], missing=[])
@@ -84,9 +84,9 @@ class _Report:
 
 
 class Written:
-    """Writes report files; `asked` are the command line's, `inputs` are files that must not be overwritten.
+    """Writes report files. `asked`: those of the command line; `inputs`: files that must not be overwritten.
 
-    `force`: also through links, and over files that are not reports.
+    `force`: write also through links, and over files that are not reports.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ def _own(scenario: Any) -> Iterator[tuple[Kind, str]]:
 
 
 def _text(report: _Report) -> str:
-    """Return the text of a report at the end; a log has no more."""
+    """Return the text to write to a report at the end; "" for a log, which is written during the runs."""
     from lmos_actors.reports import csv_text, html_page, junit_xml, mark_cut
 
     results = report.file_results()

@@ -279,7 +279,7 @@ class _Running:
         self.end()
 
     def hung(self, why: str) -> None:
-        """Do the same when a run hangs and the process ends; called in another thread."""
+        """Write and show the results so far when a run hangs and the process ends; runs in another thread."""
         code = signals.code if why == "interrupted" else TIME_LIMIT
         name = signals.name if why == "interrupted" else ""
         self.cut_short(Cut("interrupted" if why == "interrupted" else "time limit", code, name))

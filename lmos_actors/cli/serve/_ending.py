@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Ending:
     """How a serving process ends: with time for open requests, and when its launcher has gone.
 
-    `timeout` is the seconds for open requests to end, None for as long as they take, `spread` the seconds
-    over which connections are closed. With `launched` standard input is a pipe from the launcher.
+    `timeout`: the seconds for open requests to end, None for as long as they take; `spread`: the seconds over
+    which connections are closed. With `launched`, standard input is a pipe from the launcher.
     """
 
     timeout: float | None = None
@@ -55,11 +55,11 @@ class Ending:
     async def wait_left_alone(self, asked: Callable[[], None]) -> None:
         """Wait until the launcher has gone; for ever, if there is none.
 
-        `asked` is called when it writes to standard input: so it asks a process to drain that no signal
-        reaches.
+        `asked` is called when the launcher writes to standard input: this is how it asks a process to drain
+        that no signal reaches.
 
-        From then on the process has its time to end, whatever its agents do: a thread waits, as a turn that
-        does not end would hold up a task.
+        A thread waits, not a task, which an endless turn would hold up: so the time that the process has to
+        end begins whatever its agents do.
         """
         if not self.launched:
             await trio.sleep_forever()
@@ -90,7 +90,7 @@ class Ending:
 
 @contextmanager
 def ending_all() -> Generator[None]:
-    """End all that is started in a block, for a process of a launcher: nothing outlives the process."""
+    """At the end of a block, end all processes started in it, so that none outlives this one."""
     adopt()
     try:
         yield

@@ -1,7 +1,7 @@
 """Execution of `serve FILE --group NAME`: one process of a group of a deployment.
 
-What the launcher starts is this command, so that what a group does can be tried by hand. Everything that the
-file says of the group is applied here: folder, environment, limits, and the options of its node.
+The launcher starts this command, so a group can also be run by hand. All that the file says about the group
+is applied here: folder, environment, limits, and the options of its node.
 """
 
 from __future__ import annotations
@@ -112,7 +112,10 @@ def _served(file: str, settings: Mapping[str, str], given: GroupOptions, listeni
 
 
 def _store_of(group: Group, given: GroupOptions) -> Store | AsyncStore | None:
-    """Return the store of a group, not yet open; in a server it must be the known one. Raises ConfigError."""
+    """Return the store of a group, not yet open; a store in a server must be the known one.
+
+    Raises ConfigError.
+    """
     if group.store is None:
         return None
     text = group.store
@@ -128,9 +131,9 @@ async def _start(
 ) -> None:
     """Start the agents, and wait until others find them.
 
-    With `root` print which files of that project have been imported, with `bound` the addresses, before
-    anybody else can know them. The identity of a server's store is printed before an agent can answer from
-    it.
+    With `root`, print which files of that project have been imported; with `bound`, print the addresses
+    before anybody else can know them. The identity of a server's store is printed before an agent can answer
+    from it.
     """
     if isinstance(store, AsyncStore) and store.id:
         print(json.dumps({"event": "store", "id": store.id}), flush=True)
@@ -223,7 +226,7 @@ def _node_options(
 
 
 def _listen(group: Group, given: GroupOptions, listening: ListenOptions) -> list[str]:
-    """Return where the process listens: a directory at its former address, as others know it there."""
+    """Return the URLs to listen at: a directory keeps its former port, at which others look for it."""
     urls = [_at_host(url, given.host) for url in listening.listen or texts_of(group.listen)]
     before = given.urls.get(given.name)
     if before is None:
@@ -253,17 +256,17 @@ def _chat(group: Group) -> ChatOptions:
 
 
 def _ttl(deployment: Deployment, group: Group) -> float | None:
-    """Return the time to live of registrations in seconds: a short one if a directory is only in memory.
+    """Return the seconds that registrations live: few if a directory is only in memory, else None.
 
-    Such a directory is empty after a restart of its process, until agents renew their registrations: after
-    about a third of that time.
+    Such a directory is empty after a restart of its process, until agents renew their registrations, about a
+    third of that time later.
     """
     hosts = [deployment.groups[name] for name in texts_of(group.register) if name in deployment.groups]
     return 30.0 if any(host.directory is True for host in hosts) else None
 
 
 def _url_of(deployment: Deployment, text: str, given: GroupOptions) -> str:
-    """Return the URL of a directory: unchanged, or of the group that hosts it. Raises ConfigError."""
+    """Return the URL of a directory, given as a URL or as the group that hosts it. Raises ConfigError."""
     if "://" in text:
         return text
     if text in given.urls:

@@ -201,10 +201,10 @@ def as_option(path: str) -> str:
 
 
 def door_options(descriptors: int, doors: int) -> DoorOptions:
-    """Return the limits of each of several doors, for a limit of open files.
+    """Return the limits of each of several doors that share a limit of open files.
 
-    So a surplus client gets an answer, or silent ones give way: without a free descriptor no client could
-    connect.
+    Some descriptors stay free, so that a surplus client gets an answer, or silent clients give way: without a
+    free descriptor no client could connect.
     """
     usual = DoorOptions()
     places = max(descriptors - RESERVED, descriptors // 2) // doors
@@ -371,7 +371,7 @@ class Serving:
             said = now
 
     async def _watch_launcher(self) -> None:
-        """End as after a signal once the launcher has gone, and at once when the time for that is over."""
+        """Once the launcher has gone, end as after a signal; when the time for that is over, end at once."""
         await self._ending.wait_left_alone(partial(self._launcher_says, "the launcher asks"))
         self._launcher_says("the launcher has gone")
         await trio.sleep(self._ending.limit)

@@ -46,10 +46,9 @@ class Planned:
 
 
 def tree_at(target: str) -> UsedTree | int:
-    """Import the tree that `--tree` names; a path is relative to this folder. Returns the exit code if that
-    fails.
+    """Import the tree that `--tree` names; a path is relative to this folder.
 
-    Raises ConfigError.
+    Returns the exit code if that fails. Raises ConfigError.
     """
     from lmos_actors.system import use_tree
 
@@ -62,10 +61,9 @@ def tree_at(target: str) -> UsedTree | int:
 def planned_of(
     words: Sequence[str], arguments: Sequence[str], tree: UsedTree | None = None
 ) -> list[Planned] | int:
-    """Return the plan of the named agent, after importing it; or the exit code, with an error, if that
-    fails.
+    """Import the named agents, and return their plans; if that fails, print why and return the exit code.
 
-    The agents of `tree` are there too: refs may lead to them. Raises ConfigError.
+    Refs may lead to the agents of `tree`, too. Raises ConfigError.
     """
     targets: list[Target] = []
     for word in words:

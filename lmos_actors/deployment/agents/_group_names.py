@@ -28,7 +28,7 @@ class GroupNames:
             self._groups.setdefault(DIRECTORY, host)
 
     def path(self, path: str) -> str | None:
-        """Return the group of an agent's path, or of a supervisor's with all below it."""
+        """Return the group of the agent or supervisor at a path, or of agents below it; None if none has."""
         place = path
         while place:
             if place in self._groups:

@@ -1,4 +1,4 @@
-"""One process of a group: its part of the file by its number, its folder, environment and limits."""
+"""One process of a group: its number in the texts of the file, its folder, environment and limits."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 
 def group_for(group: Group, replica: int, keep: Path | None = None) -> Group:
-    """Return a group filled in for one process, by number; with `keep` its stores and folders are in
-    there."""
+    """Return a group with the number of one process filled in; `keep` moves its stores and folders there."""
     found: Group = _filled(group, replica)
     return found if keep is None else _kept_in(found, keep.resolve())
 
@@ -46,7 +45,7 @@ def _kept_in(group: Group, folder: Path) -> Group:
 
 
 def _filled(part: Any, replica: int) -> Any:
-    """Return a part of a group with the number of the process filled into its texts."""
+    """Return a part of a group with the number of the process filled in to its texts."""
     if isinstance(part, str) and type(part) is str:
         return filled_for(part, replica)
     parts: Any = part

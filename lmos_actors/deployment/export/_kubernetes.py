@@ -1,6 +1,6 @@
 """Kubernetes manifests: for each group a StatefulSet, a Service, and a PodDisruptionBudget.
 
-A pod is one process. Its number is the pod's number, from 1 on, its address the pod's in the Service.
+A pod is one process, which has the pod's number, from 1 on, and the pod's address in the Service.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def _own(source: Source, group: str) -> str:
 
 
 def _address_of(source: Source, group: Group) -> Address:
-    """Return the address at which the processes of a group listen: one port for all, each in its pod."""
+    """Return the address at which the processes of a group listen: at one port, as each has its own pod."""
     first, second = source.address_of(group, 1), source.address_of(group, 2)
     if first.port == second.port:
         return first

@@ -55,8 +55,8 @@ class ExportOptions:
 class Address:
     """Where a process listens in its container.
 
-    `published` says where the machine forwards to it, None for nowhere. With `asks_certificate` it refuses
-    everybody without a certificate, probes too.
+    `published`: the port of the machine that is forwarded to it, None for none. With `asks_certificate` it
+    refuses everybody without a certificate, probes too.
     """
 
     port: int
@@ -132,7 +132,7 @@ class Source:
         return Path(os.path.normpath(self.file.parent / (group.cwd or ".")))
 
     def placed(self, path: Path, root: str) -> str:
-        """Return the path of a project file once the project is in `root`; other paths stay."""
+        """Return the path that a project file has once the project is in `root`; others stay as they are."""
         path = Path(os.path.normpath(path))
         if not path.is_relative_to(self.project):
             return str(path)
@@ -270,7 +270,7 @@ def _endpoints(group: Group) -> list[Endpoint]:
 
 
 def _volume_of(path: Path) -> Path:
-    """Return the folder of a file, for a volume; for a numbered folder, the one common to all processes."""
+    """Return the folder of a file, to be a volume; above numbered folders, so that all processes share it."""
     folder = path.parent
     while NUMBER in str(folder):
         folder = folder.parent

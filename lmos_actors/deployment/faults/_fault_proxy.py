@@ -2,16 +2,17 @@
 
 Between its clients and the server behind it there are two lines of a simulated network (`Links`), one for
 each way: *in*, from a client to the server, and *out*, back. They decide when data arrives, by the same
-functions and the same chance; here it is held until then, in real time.
+functions and the same random numbers; here the data is held until then, in real time.
 
 What is kept true:
 
 - **Each connection keeps its order.** Lost or late data holds up the data behind it, but no other connection.
 - **A message is the data of one read of a socket**, at most 64 KiB; on a line with a bandwidth, each segment
-  of it. Making a connection takes two more messages, a round trip, and the end of each side's data is one.
+  of it. Making a connection takes two more messages, a round trip, and the end of each side's data is one
+  more.
 - **Data sent during a cut is held**, and sent again after it, as TCP does. Data under way when a cut begins
-  arrives. A connection made during a cut is accepted, as the kernel does that, but carries nothing until the
-  cut is over. So with a cut of both ways connections are half open: nothing comes through, and nobody is
+  arrives. A connection made during a cut is accepted, since the kernel does that, but carries nothing until
+  the cut is over. So with a cut of both ways connections are half open: nothing comes through, and nobody is
   told.
 - **Ends are passed on as they are**: the end of one side's data, with the other way still open, or a reset.
   Both take the time of the line.
@@ -66,7 +67,7 @@ SERVER: Final = "server"
 
 
 def links_with(rules: LinkRules, seed: int | None = None) -> Links:
-    """Return the links of a network whose lines all have the same rules; chance follows from the seed."""
+    """Return the links of a network whose lines all have the same rules; `seed` decides on chance."""
     entropy = Entropy() if seed is None else Entropy(seed=seed, key_bytes=SeededBytes(seed).of_stream)
     return Links(lambda source, target: rules, entropy.stream)
 
@@ -444,7 +445,7 @@ class _Passage:
     # ---- from the source
 
     async def read(self, source: trio.abc.Stream) -> None:
-        """Read one side's data, as there is room, until its end."""
+        """Read one side's data until its end, whenever there is room."""
         last = RESET
         with suppress(*GONE):
             while data := bytes(await source.receive_some(CHUNK)):
@@ -524,7 +525,7 @@ class _Passage:
         return self._under_way[0].arrives if self._under_way else None
 
     def has_passed(self, data: bytes) -> None:
-        """Note that the other side has taken data, which makes room for more, or the end."""
+        """Note that the other side has taken data, which makes room for more, or the end of the data."""
         if data is END:
             self.has_ended = True
             return

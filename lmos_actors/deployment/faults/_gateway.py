@@ -7,7 +7,7 @@ Why so: a link between two groups must affect the connections of these two and n
 the target of each connection have to be known. The origin is the group whose gateway it is, and CONNECT names
 the target. All that a process knows of others stays as it is: addresses in the directory and in descriptions
 are the real ones, hosts in certificates fit, and a process that comes back at another port needs nothing new.
-A proxy in place of each address would need one for each pair of groups and each replica, at ports that are
+Proxies in place of the addresses would mean one for each pair of groups and each replica, at ports that are
 known before the processes are, and a view of the directory for each group. Failures are seen as they are,
 too: a connection that cannot be made fails, instead of being made and then reset.
 """

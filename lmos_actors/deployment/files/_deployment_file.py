@@ -66,11 +66,10 @@ def load_deployment(
 ) -> DeploymentFile:
     """Read and check a deployment file; with `classes` also against the agents' classes, which it imports.
 
-    With `group` only the classes that it needs are imported: those of its agents, and of agents to which
-    these have refs. `settings` set variables to text from the command line. `snapshot` is a copy of the file,
-    which is read in its place: the file may have been changed since. Blocks on the disk and runs the code of
-    the named modules. Raises FileError with every mistake found; ConfigError for a setting that the file does
-    not know.
+    With `group`, only the classes of its agents are imported, and of the agents that they have refs to.
+    `settings` set variables to text from the command line. `snapshot` is a copy of the file, which is read in
+    its place: the file may have been changed since. Blocks on the disk and runs the code of the named
+    modules. Raises FileError with every mistake found; ConfigError for a setting that the file does not know.
     """
     document = read(path, copy=snapshot)
     kind = mapped(document.data).get("lmos")

@@ -240,7 +240,7 @@ def _port(url: str) -> int:
 
 
 def _circle_of(needs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return names of which each needs the next, ending with the first again; empty if there is no circle."""
+    """Return a circle of names: each needs the next, and the last is the first again; empty without one."""
     done: set[str] = set()
     for first in needs:
         above: list[str] = []

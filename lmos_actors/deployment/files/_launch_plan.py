@@ -78,7 +78,7 @@ def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, 
 
 
 def _only_here(group: Group) -> Iterator[str]:
-    """Yield all resources of a group's process that are on one machine only."""
+    """Yield, in words, what a group's process uses that only one machine has."""
     from lmos_actors.security import is_loopback
     from lmos_actors.transport import endpoint_of
 
@@ -102,7 +102,7 @@ def _hosts_of(group: Group) -> tuple[str, ...]:
 
 
 def _is_known_late(group: Group) -> bool:
-    """Return whether a process learns its address late: at a free port, or at all of its machine's."""
+    """Return whether a process learns its address late: at a free port, or at all its addresses."""
     from lmos_actors.transport import endpoint_of
 
     endpoint = endpoint_of(filled_for(texts_of(group.listen)[0], 1))
@@ -115,7 +115,7 @@ def is_alone(group: Group) -> bool:
 
 
 def owned_by(group: Group) -> list[tuple[str, str]]:
-    """Return the resources of one process only: key, and text before `$(replica)` is filled in."""
+    """Return the resources that only one process can have: key, and text with `$(replica)` not filled in."""
     from lmos_actors.persistence import has_one_writer
     from lmos_actors.transport import endpoint_of
 

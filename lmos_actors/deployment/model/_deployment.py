@@ -180,8 +180,8 @@ def needs_of(
 ) -> dict[str, Literal["ready", "started", "listening"]]:
     """Return the groups that a group waits for: its `needs`, and the groups whose directories it uses.
 
-    For a group that hosts a directory and also has agents, it waits only until that listens: its agents may
-    wait for agents of groups that use the directory.
+    It waits for a group that hosts a directory and also has agents only until that group listens: those
+    agents may wait for agents of groups that use the directory.
     """
     used = [text for text in (*texts_of(group.register), *texts_of(group.lookup)) if "://" not in text]
     found: dict[str, Need] = {}

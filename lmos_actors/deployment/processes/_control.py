@@ -77,8 +77,8 @@ class Controls:
     def token(self) -> str:
         """Return the token of this file's launchers, a new one if there is none. Raises ConfigError.
 
-        It is beside the socket, for its owner only, until a launcher ends in order: so the next launcher
-        after `kill -9` has the same. A file that others could have read or written does not count.
+        It is kept beside the socket, for its owner only, until a launcher ends in order: so after `kill -9`
+        the next launcher has the same token. A file that others could have read or written does not count.
         """
         path = self.socket.with_suffix(".token")
         try:

@@ -323,7 +323,7 @@ def _serve(modules: Sequence[str]) -> None:
 
 
 def _next_call(asked: socket.socket) -> list[int]:
-    """Fork for each request, and report the ends. Returns in the forked process, with its files."""
+    """Fork for each request, and report ends. Returns in each forked process, with its descriptors."""
     processes: dict[int, tuple[int, socket.socket]] = {}
     ready = select.poll()
     ready.register(asked, select.POLLIN)

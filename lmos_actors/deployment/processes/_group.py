@@ -1,9 +1,9 @@
 """One group of a launcher: its processes by number, and the groups that wait for it.
 
-A process is an agent, which begins and ends with its incarnation. So supervisors watch over processes without
-knowing: a process that ends by itself is a crash of its agent, a restart of the agent is a new process, and
-stopping the agent lets the process drain. The agent starts at once, and waits for what its group needs before
-it starts the process.
+Each process belongs to an agent, and begins and ends with the agent's incarnation. So supervisors watch over
+processes without knowing it: a process that ends by itself is a crash of its agent, a restart of the agent is
+a new process, and stopping the agent lets the process drain. The agent starts at once, and waits for what its
+group needs before it starts the process.
 
 The output is read in the lifespan, around everything else, until the process has ended: its output while it
 drains is read, too. The time to drain is also counted there: processes that drain together are killed
@@ -187,7 +187,7 @@ class Replica(Agent, private=True):
 
     @property
     def time_to_end(self) -> float:
-        """Seconds from the request to end until it is killed; one that was never ready drains nothing."""
+        """Seconds from the request to end until the process is killed; few if it was never ready."""
         return self.of.plan.shutdown if self.was_ready.is_set() else HARD_END
 
     async def _end(self) -> None:
@@ -286,7 +286,7 @@ def how_ended(code: int | None) -> str:
 
 @attrs.define(eq=False)
 class Member:
-    """State of the process with one number, over all its lives."""
+    """The state of the process with a given number, over all its lives."""
 
     state: State = "waiting"
     since: str = ""
@@ -480,7 +480,7 @@ class Group:
         return any(member.state == "failed" for member in self.members.values())
 
     async def wait_needed(self, what: Need) -> None:
-        """Wait until this group is as others need it. Nobody is woken before that: there may be many."""
+        """Wait until this group is as others need it; nobody is woken before, as many may wait."""
         while not self.holds(what):
             await self._needed.setdefault(what, trio.Event()).wait()
 

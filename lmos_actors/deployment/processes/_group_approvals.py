@@ -13,8 +13,8 @@ What it keeps true:
 - **Without viewers nothing is asked.** The processes are watched while there are viewers, and a little
   longer.
 - **A process that hangs, or sends what it should not, costs the others nothing.** Each has a task and a
-  connection of its own; its data is checked and bounded, and so is the number of watched processes. Questions
-  in one process push out none of the others: each has its newest questions in the list.
+  connection of its own; its data is checked and bounded, and so is the number of watched processes. The
+  questions of one process do not push out those of others: each has its newest questions in the list.
 - **A decision is reported once its process has kept it.** If that is not known, that is said.
 """
 
@@ -136,7 +136,7 @@ class _Shown(Struct):
 
 @attrs.define(eq=False)
 class _Seen:
-    """The questions of one life of a process. `why` is the reason why there are none, "" if there are."""
+    """The questions of one life of a process. `why`: why they are not known, "" if they are."""
 
     life: tuple[object, str]
     why: str = ASKED
@@ -185,10 +185,10 @@ class GroupApprovals:
         self._runs = False
 
     def content(self, most: int) -> State:
-        """Return the questions by `weather/1/ID`, those that wait first, the newest first. Never blocks.
+        """Return the questions by `weather/1/ID`: waiting ones before decided ones, the newest first.
 
-        `waiting` is how many wait, `apart` says why a process is not asked, `left_out` how many more there
-        are. Each call counts as a viewer's look, after which processes are watched for five seconds.
+        `waiting`: how many wait; `apart`: why a process is not asked; `left_out`: how many more there are.
+        Each call counts as a viewer's look, after which processes are watched for five seconds. Never blocks.
         """
         self._until = trio.current_time() + 5.0
         if not self._runs:

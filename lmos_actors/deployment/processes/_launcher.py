@@ -60,9 +60,10 @@ GROUPS: Final = "groups"
 class Launcher:
     """The groups of one deployment, and the operations on them.
 
-    `notice` is called at each state of a process and each step of a rolling restart, `say` with what it does
-    by itself, and why that has failed. With a `token` its processes know each other: nobody else can change
-    their entries in their directories. A process whose store is among `stores` refuses another at its place.
+    `notice` is called at each state of a process and each step of a rolling restart, `say` with a text when
+    the launcher does something by itself, or fails to. With a `token` its processes know each other: nobody
+    else can change their entries in their directories. A process whose store is among `stores` refuses
+    another at its place.
     """
 
     def __init__(
@@ -297,7 +298,7 @@ class Launcher:
         return batch
 
     async def _give_up(self, group: Group, numbers: Sequence[int]) -> None:
-        """Stop the processes that are not ready, so that their restarts do not end the others; keep why."""
+        """Stop the processes that are not ready: their restarts would end the others. Keep the reasons."""
         group.is_whole = False
         self._enters(group, "giving_up", numbers)
         members = {number: group.members[number] for number in numbers if number in group.members}

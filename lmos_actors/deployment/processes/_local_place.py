@@ -1,8 +1,8 @@
 """This machine as the place of processes.
 
 Each process has a pipe as its standard input, whose other end this process holds. It closes with the
-launcher, however that ends, and the process then drains by itself (`serve --launched`). The next launcher
-finds a process that outlives its launcher in a file with its number and the instant of its start.
+launcher, however that ends, and the process then drains by itself (`serve --launched`). A file
+lists processes by number and instant of start, so that the next launcher finds those that outlive this one.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ GONE: Final = "-"
 
 
 def _begun(pid: int) -> str:
-    """Return what tells a process from a later one with its number: the instant of its start."""
+    """Return the instant at which a process was started: a later process with its number has another."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         fields = stat.rpartition(")")[2].split()

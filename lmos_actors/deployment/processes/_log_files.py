@@ -133,7 +133,7 @@ class LogFiles:
         """Return a context manager for a follower of all lines from now on.
 
         Processes wait up to `patience` seconds for a follower that is behind; then lines are left out, and
-        counted. The lines of processes in `later` come once `last_before` has returned the lines before.
+        counted. The lines of processes in `later` come once `last_before` has returned the earlier lines.
         """
         follower = Follower(patience, later)
         self._followers[follower] = None

@@ -9,9 +9,9 @@ from subprocess import PIPE, Popen
 
 
 def kill_with_us(group: int) -> Popen[bytes]:
-    """Start a shell that kills a process group once this process has gone; kill it before that.
+    """Start a shell that kills a process group once this process has gone, unless the shell is killed first.
 
-    Its standard input ends with this process, however that ends.
+    The shell waits for the end of its standard input, which ends with this process, however that ends.
     """
     return Popen(["/bin/sh", "-c", f"read _; kill -KILL -{group}"], stdin=PIPE, start_new_session=True)
 

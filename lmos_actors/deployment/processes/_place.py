@@ -74,7 +74,7 @@ class Process(Protocol):
 
 
 class Place(Protocol):
-    """Where processes run. What it has started ends in order once the launcher is gone, however it ended."""
+    """A place where processes run; they end in order once the launcher is gone, however it has ended."""
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Allow processes to be started during a block. Raise ConfigError, AlreadyRunning.
@@ -92,7 +92,7 @@ class Place(Protocol):
         ...
 
     async def wait_left(self, seconds: float) -> None:
-        """Wait until these processes have ended; after some seconds, kill the others."""
+        """Wait until these processes have ended; after some seconds, kill those that have not."""
         ...
 
     async def start(self, order: Order) -> Process:

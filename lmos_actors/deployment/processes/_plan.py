@@ -26,8 +26,8 @@ class GroupPlan:
     """A group: how many processes it has, what starts them, and how they are watched. Times are in seconds.
 
     `arguments` are the arguments of the command for one process, without its number. `needs` are groups that
-    must be ready, or started, first. With `exclusive` two processes with one number cannot exist at a time,
-    as they would have one port or one file.
+    must be ready, or started, first. With `exclusive`, two processes with the same number cannot exist at
+    the same time, as they would share a port or a file.
     """
 
     name: str
@@ -166,7 +166,7 @@ def changes_between(old: LaunchPlan, new: LaunchPlan, stopped: Collection[str] =
 
 
 def in_order(groups: Sequence[GroupPlan]) -> tuple[GroupPlan, ...]:
-    """Return groups so that each follows those that it needs, else as given. Circles are a mistake."""
+    """Return groups, each after those that it needs, else in the given order. There are no circles."""
     left, done = {group.name: group for group in groups}, dict[str, GroupPlan]()
     while left:
         free = next(

@@ -126,7 +126,7 @@ class RayProcess:
         return code
 
     def _known(self) -> None:
-        """Let the worker end, once all is known of the process in it."""
+        """Let the worker end, once everything about the process in it is known."""
         self._open -= 1
         if not self._open:
             self.kill()
@@ -164,7 +164,7 @@ class RayPlace:
     `command` is what runs in each worker: it is called with the words of a process.
 
     `root` is the folder of the project, which travels to the workers, `file` the deployment file in it.
-    `placed` is the seconds for the cluster to find room for a process, and for a worker to start, `gone` the
+    `placed`: the seconds for the cluster to find room for a process, and for a worker to start; `gone`: the
     seconds until it notices that an earlier launcher has ended.
     """
 
@@ -379,7 +379,7 @@ class RayPlace:
             await trio.sleep(0.2)
 
     def check(self, plan: LaunchPlan) -> None:
-        """See `Place`: on several machines a group can depend on none of them."""
+        """See `Place`: if there are several machines, no group may depend on a particular one."""
         machines = {node["NodeManagerAddress"] for node in self._ray.nodes() if node["Alive"]}
         for group in plan.groups if len(machines) > 1 else ():
             for why in group.only_here:

@@ -8,9 +8,9 @@ Every method may be called again after it has run, as Ray may lose an answer: `b
 names how much the caller already has.
 
 A launcher that asks for nothing has gone, and the process drains, after `ORPHAN`; Ray keeps the actor until
-then (`lifetime="detached"`), as it would else kill it in the midst of its work. Where the raylet is gone, Ray
-lets its workers run on and calls them dead: the process drains at once, so that others get its leases. A
-worker that is cut off goes on until its leases end; what it commits after that the store refuses.
+then (`lifetime="detached"`), as it would otherwise kill it in the middle of its work. Where the raylet is
+gone, Ray lets its workers run on and calls them dead: the process drains at once, so that others get its
+leases. A worker that is cut off goes on until its leases end; the store refuses what it commits after that.
 """
 
 from __future__ import annotations

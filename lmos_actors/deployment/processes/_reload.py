@@ -36,7 +36,7 @@ async def reload_changed(launcher: Launcher, say: Callable[[str], None]) -> None
 
 
 def _times(groups: Iterable[Group]) -> dict[str, int]:
-    """Return when the files that groups have imported were changed. Blocks on the disk, briefly."""
+    """Return the times of changes to the files that groups have imported. Blocks on the disk, briefly."""
     found: dict[str, int] = {}
     for group in groups:
         for file in group.files:
