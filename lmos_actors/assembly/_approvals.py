@@ -63,11 +63,11 @@ class ApprovalService(NodeService):
         return await self._desk.ask_once(slot, text, data, form, expires, caller, run)
 
     def heard(self, request: Any, standing: Any, question: dict[str, Any] | None, *, heeds: bool) -> Any:
-        """Take note of what the node of a request says about a person who is asked; see `Approver`."""
+        """Take the news from a request's node that a person is asked, or no longer asked; see `Approver`."""
         return self._desk.waits.heard(request, standing, question, heeds=heeds)
 
     def asked(self, request: Any) -> str:
-        """Return a text that says a request waits for a person; "" if it does not."""
+        """Return a text saying that a request waits for a person; "" if it does not."""
         return self._desk.waits.asked(request) if self._used else ""
 
     @property

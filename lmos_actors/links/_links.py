@@ -15,8 +15,8 @@ delivery read them in different ways:
 
 What is kept true:
 
-- **Chance by name.** Each line draws from a stream of its own, made of the names of its ends: one more line
-  or fault changes nothing elsewhere.
+- **Chance by name.** Each line draws from a random stream of its own, made from the names of its ends: one
+  more line or fault changes nothing elsewhere.
 - **Instants are computed when a message is sent.** A cut or a fault that begins later does not touch what is
   under way: it has passed.
 - Several faults on one line add up: it is cut while any of them cuts it; latencies are added; a message gets
@@ -94,7 +94,7 @@ class LinkFault:
 
 @attrs.define(eq=False)
 class Line:
-    """One direction between two nodes, and how it stands."""
+    """One direction between two nodes, and its present state."""
 
     source: str
     target: str
@@ -155,7 +155,7 @@ class Links:
         return found
 
     def update(self, line: Line) -> None:
-        """Have a line be as it is now."""
+        """Bring a line up to date with the present faults."""
         found = [each for each in self._faults.values() if each[0].selects(line.source, line.target)]
         faults = tuple(each for each, _ in found)
         line.version, line.faults = self.version, faults
@@ -175,16 +175,16 @@ class Links:
         return number
 
     def heal(self, number: int) -> None:
-        """End a fault; one that has ended already is passed over."""
+        """End a fault. Ignore one that has already ended."""
         if self._faults.pop(number, None) is not None:
             self.version += 1
 
     # ---- messages
 
     def send_in_order(self, line: Line, size: int, now: float, *, after: float = 0.0) -> float:
-        """Return when a message arrives that is sent now. The line is up.
+        """Return when a message that is sent now arrives. The line must be up.
 
-        `after`: the instant at which the one before it on its connection arrives.
+        `after`: the instant at which the message before it on the same connection arrives.
         """
         arrives = self._on_the_way(line)
         losses = line.retries = self._losses(line) if line.loss else 0
@@ -194,9 +194,9 @@ class Links:
         return arrives if arrives > after else after
 
     def send_again(self, line: Line, size: int, sent_at: float, now: float, *, after: float = 0.0) -> float:
-        """Return when a message arrives that was sent while its line was cut, which is up again now.
+        """Return when a message arrives that was sent while its line, now up again, was cut.
 
-        It is sent again when its sender's timer says so: later, the longer the cut has lasted.
+        It is sent again when its sender's timer says so: the longer the cut has lasted, the later.
         """
         losses = 0
         while _retries(losses) < now - sent_at:
@@ -205,7 +205,7 @@ class Links:
         return self.send_in_order(line, size, now + max(wait, 0.0), after=after)
 
     def send_alone(self, line: Line, size: int, now: float) -> tuple[float, ...]:
-        """Return when a datagram arrives that is sent now: twice if it is doubled, never if it is lost."""
+        """Return the instants at which a datagram that is sent now arrives: two if doubled, none if lost."""
         rules, random = line.rules, line.random
         seconds = self._on_the_way(line)
         is_lost = random.random() < line.loss if line.loss else False
@@ -250,7 +250,7 @@ class Links:
 
 
 def _retries(losses: int) -> float:
-    """Return the seconds after which the retransmission of that number is made."""
+    """Return the seconds between the sending of a message and its retransmission with this number."""
     seconds, wait = 0.0, FIRST_RETRY
     for _ in range(losses):
         seconds += wait
@@ -259,14 +259,14 @@ def _retries(losses: int) -> float:
 
 
 def corrupted(piece: bytes, place: int) -> bytes:
-    """Return bytes with the highest bit of one of them changed, which is text no more if it was before."""
+    """Return bytes with the highest bit of one byte changed, so that text is no longer text."""
     changed = bytearray(piece)
     changed[place] ^= 0x80
     return bytes(changed)
 
 
 def between_sides(sides: Iterable[Iterable[str]], *, one_way: bool = False) -> Callable[[str, str], bool]:
-    """Return which lines a partition cuts: those from one of its sides to another.
+    """Return a function that tells which lines a partition cuts: those from one of its sides to another.
 
     Nodes that are on no side are reached by all. `one_way`: only what the first side sends is cut.
     """

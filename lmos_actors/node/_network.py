@@ -298,7 +298,7 @@ class Connections:
         sessions: Sessions | None = None,
         beside: Guard | None = None,
     ) -> Guard:
-        """Return a guard for this node; it shares the failed attempts of `beside`. Raises ConfigError."""
+        """Return a guard for this node; it counts failed attempts along with `beside`. Raises ConfigError."""
         from lmos_actors.security import Guard
 
         entropy, options = self._rt.entropy, self._options

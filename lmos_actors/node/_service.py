@@ -173,7 +173,7 @@ def first_of(
 
 
 def joined_agents(parts: Iterable[OwnAgents]) -> OwnAgents:
-    """Return the agents of all services together: no service can lift the protection of another's.
+    """Return the agents of all services together: no service can lift the protection of another's agents.
 
     Raise ConfigError for two shared tokens.
     """

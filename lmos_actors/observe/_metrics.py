@@ -49,9 +49,9 @@ def _ascending(_: object, field: attrs.Attribute[Any], value: Any) -> None:
 class MetricsOptions:
     """Limits on a node's metrics, and the registry they include.
 
-    `label_sets`: most kinds of requests (class, affordance, verb, way) in each direction; the rest counts as
-    `other`. `classes`: the same for agent classes. `agents`: up to this number, each mailbox is shown.
-    `buckets`: upper bounds of the histograms of latencies, in seconds, ascending.
+    `label_sets`: the maximum number of kinds of requests (class, affordance, verb, way) in each direction;
+    the rest counts as `other`. `classes`: the same for agent classes. `agents`: up to this number, each
+    mailbox is shown. `buckets`: upper bounds of the histograms of latencies, in seconds, ascending.
     `registry`: a registry of prometheus_client whose metrics are included, None for none; by default the
     global one, with metrics of the process and those that agents define. Raises ConfigError.
     """

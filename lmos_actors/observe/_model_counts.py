@@ -25,7 +25,10 @@ class ModelCount:
 
 
 class ModelCounts:
-    """Counts for at most `most` models; all others count as `other`. `bounds`: of buckets, in seconds."""
+    """Counts for at most `most` models; all others count as `other`.
+
+    `bounds`: the upper bounds of the buckets, in seconds.
+    """
 
     def __init__(self, bounds: Sequence[float], most: int) -> None:
         self._bounds = tuple(bounds)

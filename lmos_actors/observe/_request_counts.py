@@ -66,7 +66,10 @@ class RequestCount:
 
 
 class RequestCounts:
-    """Counts of requests in one direction, of at most `most` kinds. `bounds`: of buckets, in seconds."""
+    """Counts of requests in one direction, of at most `most` kinds.
+
+    `bounds`: the upper bounds of the buckets, in seconds.
+    """
 
     def __init__(self, bounds: Sequence[float], most: int) -> None:
         self._bounds = tuple(bounds)

@@ -151,7 +151,7 @@ class Spans:
 
 
 def _context(origin: Origin) -> Context:
-    """Return a context whose current span is that of an origin, or stands for its message."""
+    """Return a context whose current span is an origin's own, or one made from its ids."""
     span: Span | None = origin.span
     if span is None:
         state = TraceState.from_header([origin.state]) if origin.state else None

@@ -1,7 +1,7 @@
 """The verbs of a portal for asyncio code: the one file of the package that imports asyncio.
 
-The event loop is another thread's; many calls may be in flight, each is one job in the node and one
-future in the loop.
+The event loop runs in another thread; many calls may be in flight, each of which is one job in the node and
+one future in the loop.
 """
 
 from __future__ import annotations

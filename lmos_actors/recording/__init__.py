@@ -1,4 +1,4 @@
-"""Recordings: a proxy that writes what goes through it as a message log, and logs made scenario files."""
+"""Recordings: a proxy that writes what goes through it to a message log; scenario files made from logs."""
 
 from lmos_actors._late import late
 

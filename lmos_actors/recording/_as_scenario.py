@@ -1,8 +1,8 @@
-"""A message log turned into a scenario: its requests as steps, its answers as what is expected.
+"""A message log turned into a scenario: its requests become steps, its answers expectations.
 
-The agents are replays of the same log, so the file runs at once; with others in their place it is a test of
-those. Steps keep the instants of the log, as what a replay does by itself has its instants too: between two
-requests the story waits, and a request that was open when the next one came goes on beside it.
+The agents are replays of the same log, so the file runs as it is; with other agents in their place it tests
+those. Steps keep the times of the log, as replays also keep the times of what they do by themselves: the
+scenario waits between two requests, and a request that was open when the next one came goes on beside it.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class _Story:
             self._now = when
 
     def _cancel(self, cancels: list[LoggedRequest], before: float) -> list[LoggedRequest]:
-        """Add the steps that cancel what was cancelled until an instant; return the others."""
+        """Add steps for the requests that were cancelled up to an instant; return the other requests."""
         for request in sorted(cancels, key=lambda each: each.end or 0.0):
             if request.end is not None and request.end <= before:
                 self._wait_until(request.end)
@@ -155,7 +155,7 @@ class _Story:
         return f"r{request.number}"
 
     def _name(self, agent: str, speaks: str) -> str:
-        """Return what an agent is called in the file, as a replay that is added to it."""
+        """Return the name of an agent in the file; the first time, add the agent there, as a replay."""
         if agent not in self._names:
             base = plain_name(agent.rpartition("/")[2])
             name, number = base, 1
@@ -228,7 +228,7 @@ class _Story:
         return step
 
     def _subscribe_to_all(self, request: LoggedRequest, agent: str) -> dict[str, Any] | None:
-        """Return the step for the first of the events that came; the others are added before it."""
+        """Return the step for the last new kind of event that came, if any; add those for the others."""
         names = dict.fromkeys(each.name for each in self._found.events if each.agent == request.agent)
         new = [name for name in names if (request.agent, name) not in self._heard]
         self._heard |= {(request.agent, name): None for name in new}
@@ -276,7 +276,7 @@ class _Story:
         return step
 
     def _answer(self, request: LoggedRequest) -> LoggedRequest | None:
-        """Return the request whose answer is the first to a question; that to everybody has one for each."""
+        """Return the request with the first answer; a question to everybody has a request for each agent."""
         if request.agent != EVERYBODY:
             return request if request.is_answered else None
         for other in self._found.requests:
@@ -287,7 +287,7 @@ class _Story:
     # ---- what is expected
 
     def _expected(self, request: LoggedRequest, step: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return what is expected of a step, or note in it which error it ends in."""
+        """Return the expectations for a step, or note in the step the error in which it ends."""
         of = step["id"]
         if step["do"] == "say":
             return self._of_answer(request, step)
@@ -329,7 +329,7 @@ class _Story:
         return [{"do": "expect", "that": "output", "of": step["id"], "equals": value}]
 
     def _listened(self) -> Iterator[dict[str, Any]]:
-        """Yield what is expected of observations and subscriptions, and of what was said to everybody."""
+        """Yield the expectations for observations, for subscriptions, and for messages to everybody."""
         seen: set[tuple[str, str]] = set()
         for request in self._found.requests:
             key = request.agent, request.name
@@ -361,10 +361,10 @@ class _Story:
 
 
 def _replayed_seconds(answer: LoggedRequest, step: dict[str, Any]) -> float:
-    """Return how much virtual time passes while a replay repeats an answer.
+    """Return the seconds of virtual time that pass while a replay repeats an answer.
 
-    It is none for properties, which are read and written within a turn, for what is said without waiting for
-    an answer, and for the hub, which is one of the run.
+    It is 0 for properties, which are read and written within a turn, for messages that wait for no answer,
+    and for the hub, as a run has a hub of its own.
     """
     is_asked = step["do"] in ("invoke", "stream") or step.get("type") == QUESTION
     if not is_asked or answer.end is None or answer.begun is None:
@@ -385,7 +385,7 @@ def _error(request: LoggedRequest) -> dict[str, Any]:
 
 
 def _escaped(value: Any) -> Any:
-    """Return a value in which nothing is taken for a reference of the file."""
+    """Return a value with its texts escaped, so that the file takes none of them for a reference."""
     if isinstance(value, str):
         return value.replace("$(", "$$(")
     if is_mapping(value):

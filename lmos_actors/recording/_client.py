@@ -1,4 +1,4 @@
-"""One client of the recorder: its requests over HTTP, each on a connection of its own, and its WebSocket.
+"""A client of the recorder: its HTTP requests, each on its own connection to the server, and its WebSocket.
 
 Both sides are read by h11. A body is passed on piece by piece, and no sooner than the other side takes it.
 Answers that may be descriptions are the exception: they are read whole, and their addresses are rewritten.
@@ -50,7 +50,7 @@ class Client:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=LONGEST_HEAD)
 
     async def serve(self) -> None:
-        """Serve its requests until it leaves, or has a WebSocket that ends."""
+        """Serve its requests until it leaves, or until its WebSocket has ended."""
         while True:
             try:
                 request = None
@@ -82,7 +82,7 @@ class Client:
             self._http.receive_data(bytes(await self._stream.receive_some(CHUNK)))
 
     def _check(self, request: h11.Request) -> None:
-        """Refuse a request for another host than this machine, and one whose target is no path."""
+        """Refuse a request whose host is not this machine, or whose target is not a path."""
         hosts = [value.decode("latin-1") for name, value in request.headers if name == b"host"]
         try:
             here = len(hosts) == 1 and is_loopback(endpoint_of(f"http://{hosts[0]}").host)
@@ -167,8 +167,8 @@ class Client:
     def _parts_at_hand(self, record: WebExchange) -> list[h11.Event]:
         """Return the parts of the request's body that have already arrived, and note them.
 
-        All are noted before the first is passed on: a server may answer at the last of the bytes, and an
-        answer is recorded behind its request. Raises h11.RemoteProtocolError for a client that has left.
+        All are noted before the first is passed on: a server may answer as soon as it has the last byte,
+        and an answer is recorded after its request. Raises h11.RemoteProtocolError if the client has left.
         """
         parts: list[h11.Event] = []
         while isinstance(part := self._http.next_event(), (h11.Data, h11.EndOfMessage)):
@@ -220,7 +220,7 @@ class Client:
     async def _pass_json(
         self, server: _Server, request: h11.Request, head: h11.Response, record: WebExchange
     ) -> None:
-        """Pass on an answer that may be a description, its addresses rewritten, unless it is too long."""
+        """Pass on an answer that may be a description, with its addresses rewritten unless it is too long."""
         body = b""
         while len(body) <= MAX_BYTES:
             event = await server.event()
@@ -330,7 +330,7 @@ class _Server:
 
     @property
     def rest(self) -> bytes:
-        """The bytes that have come behind the head of the answer."""
+        """The bytes that have come after the head of the answer."""
         return self._http.trailing_data[0]
 
     async def send(self, event: h11.Event) -> None:

@@ -1,4 +1,4 @@
-"""One WebSocket that goes through the recorder: read in both directions, and understood by its protocol.
+"""One WebSocket that goes through the recorder: read in both directions, as messages of its protocol.
 
 The protocol is the named one, or the one that the subprotocol or the path shows; otherwise the first message
 that belongs to a protocol decides.
@@ -113,7 +113,7 @@ class Conversation:
             self._protocol.from_server(content)
 
     def _content(self, content: str | bytes | None) -> Any:
-        """Return the JSON of a frame without credentials, as it is written; MISSING for any other frame."""
+        """Return the JSON of a frame as it is recorded, without credentials; MISSING if it has no JSON."""
         try:
             return (
                 MISSING if content is None else self._transcript.redaction.frame(msgspec.json.decode(content))
@@ -134,7 +134,7 @@ class Conversation:
         return self._closer is not None
 
     def close(self, by: Side | Literal["recorder"], code: int | None) -> None:
-        """Write how it has ended: by whom, and by which Close of the recorder, where no side has sent one."""
+        """Write by whom and by which Close it has ended: `by` and `code`, unless a side has sent a Close."""
         self._transcript.unread += sum(reader.is_lost for reader in self._readers.values())
         if self._protocol is not None and (self._closer or by) != "server":
             self._protocol.left()
@@ -162,7 +162,7 @@ def spoken_in(content: str | bytes | None) -> Speech | None:
 
 
 def chat_agent(target: str) -> str:
-    """Return what the chat agent at an address of Omnia's protocol is called."""
+    """Return the name of the chat agent at an address of Omnia's protocol."""
     path, _, query = target.partition("?")
     named = parse_qs(query).get("agent")
     if named:

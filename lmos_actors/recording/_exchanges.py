@@ -23,7 +23,7 @@ MISSING: Final[Any] = object()
 class LoggedRequest:
     """A request: what was asked, and what became of it.
 
-    It was sent at the instant `at`; the agent began with it at `begun`, None if it did not. At `end` it was
+    It was sent at the instant `at`; the agent began it at `begun`, None if it did not. At `end` it was
     answered or cancelled, None if neither. `error` is the text of an error. `more` are the members that only
     recordings have.
     """
@@ -60,7 +60,7 @@ class LoggedChange:
 
 @attrs.define
 class LoggedExchanges:
-    """The requests in a log that a scenario can make, and what was heard and seen, each in order."""
+    """The requests in a log that a scenario can make, the events, and the changes of properties, in order."""
 
     requests: list[LoggedRequest] = attrs.Factory(list[LoggedRequest])
     events: list[LoggedChange] = attrs.Factory(list[LoggedChange])
@@ -69,7 +69,7 @@ class LoggedExchanges:
 
 
 def exchanges_in(lines: Iterable[LogLine], *, recorded: bool) -> LoggedExchanges:
-    """Return the exchanges in a log; of requests, all in a recording, but only those of `user` in a run."""
+    """Return the exchanges in a log: a recording's with all requests, a run's with only those of `user`."""
     found = LoggedExchanges()
     begun: dict[int, LoggedRequest] = {}
     for line in lines:

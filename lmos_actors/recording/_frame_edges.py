@@ -9,7 +9,7 @@ _MORE: Final = {126: 2, 127: 8}
 
 
 class FrameEdges:
-    """The frames of one direction, by their heads alone."""
+    """Tells where the frames of one direction end, from their heads alone."""
 
     def __init__(self) -> None:
         self._head = bytearray()
@@ -23,7 +23,7 @@ class FrameEdges:
         return not self._left and not self._head
 
     def feed(self, data: bytes, *, rest_only: bool = False) -> int:
-        """Take bytes and return their number: all, or with `rest_only` the rest of a frame that has begun."""
+        """Take bytes and return how many: all; with `rest_only`, only the rest of a frame that has begun."""
         place, size = 0, len(data)
         while place < size and not self.is_closed and not (rest_only and self.is_between):
             if not self._left:

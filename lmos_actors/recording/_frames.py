@@ -1,7 +1,7 @@
-"""A WebSocket read as it goes by: messages out of the bytes of one direction, in bounded memory.
+"""A reader of a WebSocket as it goes by: bytes of one direction become messages, in bounded memory.
 
-What cannot be read, or has been agreed on and is not known here, such as compression, ends the reading; the
-bytes are passed on by others, whatever they are.
+Bytes that cannot be read end the reading, and so does an extension that both sides use and this reader does
+not know, such as compression. The bytes are passed on elsewhere, whatever they are.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LONGEST: Final = 4 << 20
 
 
 class FrameReader:
-    """Reads one direction of a WebSocket: `of_client`, or of its server.
+    """Reads one direction of a WebSocket: the client's with `of_client`, else the server's.
 
-    `take` gets each message and its size, None for one that was too long. Once the peer has closed, `code`
-    and `reason` are those of its Close.
+    `take` gets each message and its size, None in place of a message that was too long. Once the peer has
+    closed, `code` and `reason` are those of its Close.
     """
 
     def __init__(self, take: Callable[[str | bytes | None, int], None], *, of_client: bool) -> None:

@@ -1,8 +1,8 @@
 """The messages of one LMOS connection, as requests and their answers.
 
-Both ends are read by codecs of their own, which learn the spelling of each. An answer is matched by its
-correlation. Of several listeners to one property or event the first that is still there counts, as what
-happens at the thing is written once.
+Each side is read by a codec of its own, which learns that side's spelling. An answer is matched to its
+request by its correlation. What happens at a thing is written once: of several listeners to one property or
+event, only the first that is still there counts.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Open:
 
 @attrs.define
 class _Several:
-    """A request about several properties: the number of each."""
+    """A request about several properties, each recorded as a request with a number."""
 
     agent: str
     thing: Thing | None
@@ -59,8 +59,10 @@ class _Several:
 
 
 class LmosConversation:
-    """One connection of LMOS. `offered` is whether the client offered the subprotocol, `selected` whether
-    the server took it."""
+    """One connection of LMOS. `offered`: whether the client offered the subprotocol.
+
+    `selected`: whether the server took it.
+    """
 
     def __init__(self, transcript: Transcript, *, offered: bool, selected: bool) -> None:
         self._transcript = transcript
@@ -185,7 +187,7 @@ class LmosConversation:
             del self._open[self._key(message)]
 
     def left(self) -> None:
-        """Take note that the client has left: what it has asked for is cancelled."""
+        """Take note that the client has left: its open requests are cancelled."""
         for request in list(self._open.values()):
             if isinstance(request, _Open) and isinstance(request.message, lmos.InvokeAction):
                 self._settle(request)

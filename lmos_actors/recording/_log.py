@@ -1,7 +1,7 @@
-"""The file of a recording: a message log, each record of which is in the file once it has happened.
+"""The file of a recording: a message log to which each record is written as soon as it happens.
 
-Only its owner can read it, and an existing file is never overwritten. A process that is killed leaves whole
-records, at worst with a part of the last one; only the last line, with the SHA-256, is missing then.
+Only its owner can read it, and an existing file is never overwritten. A killed process leaves whole records,
+at worst followed by a part of one more; only the last line, with the SHA-256, is missing then.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class RecordingFile:
     """A message log that is written record by record. Raises ConfigError for a file that cannot be made.
 
-    `head` is the data of its first line about what was recorded; `now` the time since then, in seconds.
+    `head` is the data about the recording in its first line; `now` returns the seconds since the start.
     """
 
     def __init__(self, path: str, head: Mapping[str, object], now: Callable[[], float]) -> None:

@@ -1,7 +1,8 @@
-"""The way between clients and the server of a recording: what is changed on it, and what is noted.
+"""The way between the clients and the server of a recording: what is changed, and what is recorded.
 
-Changed are `Host`; `Origin` and addresses that name the recorder or the server; headers that are of one
-connection. Compression is not offered to the server, as what it has packed could not be read.
+These are changed: `Host`; `Origin` and addresses, where they name the recorder or the server; and headers
+that concern one connection only. Compression is not offered to the server, as compressed data could not be
+read.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ CREDENTIALS: Final = (b"authorization", b"cookie", b"proxy-authorization")
 
 @attrs.define
 class Outcomes:
-    """The numbers of WebSockets and requests, and of how they ended."""
+    """Counts of WebSockets and requests, and of how they ended."""
 
     sockets: int = 0
     requests: int = 0
@@ -74,11 +75,11 @@ class Refused(Exception):
 
 
 class Passage:
-    """The way from clients to the server at `target`, and what is recorded of it.
+    """The way from clients to the server at `target`, and the recording of what goes there.
 
     `describe` is called with the target and the headers of a WebSocket before anything is said on it.
-    `insecure`: credentials are passed on to another machine without TLS too. `on_note` gets what people want
-    to know at once.
+    `insecure`: credentials are passed on to another machine without TLS too. `on_note` gets
+    remarks that people should see at once.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Passage:
             self._on_note(text)
 
     async def converse(self, pipes: Pipes, from_client: bytes, from_server: bytes) -> None:
-        """Pass on what is said on a WebSocket until it has ended; the bytes are what has come already."""
+        """Pass on the bytes of a WebSocket until it has ended; the arguments are bytes that came before."""
         self._pipes[pipes] = None
         try:
             async with trio.open_nursery() as nursery:
@@ -182,7 +183,7 @@ class Passage:
         )
 
     async def describe(self, target: str, headers: Headers) -> None:
-        """Have the things described that a WebSocket leads to."""
+        """Learn the descriptions of the things that a WebSocket leads to."""
         await self._describe(target, headers)
 
     def conversation(self, target: str, offered: tuple[str, ...], selected: str | None) -> Conversation:

@@ -1,11 +1,11 @@
 """The two directions of a WebSocket that goes through the recorder.
 
-The bytes of each are passed on as they come, and no sooner than the other side takes them: 64 KiB of each
-are in memory at most, and what is read of them for the recording changes nothing. So what is malformed,
-endless or slow is between client and server, as without the recorder.
+The bytes of each are passed on as they come, and no sooner than the other side takes them: at most 64 KiB of
+each are in memory, and reading them for the recording changes nothing. So malformed, endless or slow data is
+a matter between client and server, as it would be without the recorder.
 
-When the recorder ends, both sides get a Close of its own, behind the frame that has begun: what a side says
-afterwards is neither passed on nor recorded.
+When the recorder ends, it sends each side a Close of its own, after any frame that has begun: nothing that a
+side sends afterwards is passed on or recorded.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Pipes:
         """The side that has ended the connection."""
 
     async def run(self, from_client: bytes, from_server: bytes) -> None:
-        """Pass on until both directions have ended; the arguments are what has come already."""
+        """Pass bytes on until both directions have ended; the arguments are bytes that have already come."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._pass, "client", from_client, nursery.cancel_scope)
             nursery.start_soon(self._pass, "server", from_server, nursery.cancel_scope)
@@ -62,7 +62,7 @@ class Pipes:
                 nursery.start_soon(self._close_behind_frame, side)
 
     async def _close_behind_frame(self, side: Side) -> None:
-        """Send a Close in the place of what a side says, if no frame of it has begun."""
+        """Send a Close in place of a side's further bytes, unless a frame of that side has begun."""
         if side in self.closed or not self._edges[side].is_between:
             return
         self.closed.add(side)
@@ -113,7 +113,7 @@ class Pipes:
 
 
 def _going_away(*, masked: bool) -> bytes:
-    """Return the frame of a Close with 1001; those of clients are masked."""
+    """Return the frame of a Close with 1001, masked if it is sent as a client."""
     payload = struct.pack(">H", GOING_AWAY)
     if not masked:
         return bytes((0x88, len(payload))) + payload

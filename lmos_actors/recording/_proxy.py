@@ -1,7 +1,8 @@
 """The proxy of a recording: clients on this machine, passed on to one server.
 
-The recorder listens at this machine alone, but pages in a browser reach that. So requests must name a host
-of this machine, as no name of another may lead here, and the server still sees the `Origin` of a page.
+The recorder listens on this machine only, but pages in a browser can reach it there. So requests must name a
+host of this machine, as another host's name must not lead here, and the server still sees the `Origin` of a
+page.
 """
 
 from __future__ import annotations

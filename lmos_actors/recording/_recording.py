@@ -41,7 +41,7 @@ NOT_DESCRIBED: Final = ("/arc",)
 
 @attrs.frozen(kw_only=True)
 class RecordRequest:
-    """A request to record what goes to the server at the URL `to` into a new file `out`.
+    """A request to record the traffic with the server at the URL `to` in a new file, `out`.
 
     Clients connect to `listen`, on this machine. `speaks` is the protocol of the WebSockets; None finds it
     from their messages. `descriptions` are files and URLs, for a server that serves none: they say which
@@ -74,8 +74,8 @@ class RecordRequest:
 class Recorded:
     """The counts of a recording, and its file.
 
-    `refused` are clients that the server refused, `unreachable` connections that it did not take, `lost`
-    those that it cut, and `unread` messages that were not understood; these are in the file as they came.
+    `refused`: clients that the server refused; `unreachable`: connections that it did not accept; `lost`:
+    those that it cut; `unread`: messages that were not understood, which are in the file as they came.
     """
 
     file: str
@@ -159,7 +159,7 @@ class _Recording:
             raise ConfigError(f"{error.path} {error.message}", "--out") from None
 
     async def _read(self, source: str) -> tuple[bytes, str]:
-        """Return a description that was named, and its address. Raises ConfigError, ConnectFailed."""
+        """Return the description at a path or URL, and its address. Raises ConfigError, ConnectFailed."""
         if source.startswith(("http://", "https://")):
             return await fetch(self._network, source, self._request.tls)
         try:
@@ -208,7 +208,7 @@ class _Recording:
     async def _stop_at_signal(
         self, passage: Passage, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Close what is open at a signal and stop then, or after a while, or at another SIGINT."""
+        """At a signal, close all connections; stop when they are closed, after 2 s, or at another SIGINT."""
         with trio.open_signal_receiver(*SIGNALS) as received:
             task_status.started()
             await anext(received)

@@ -2,11 +2,12 @@
 
 Three rules, each of which holds alone:
 
-- **By place.** Headers and bodies of HTTP are not written at all, of queries the values of a few members. A
-  value whose schema is marked, in a description of the thing, is `***`; so is every value of a thing whose
-  description is not known, and a member of a frame without a schema whose name is that of a credential.
+- **By place.** Headers and bodies of HTTP are not written at all, and of queries only the values of a few
+  members. A value whose schema is marked, in a description of the thing, is `***`; so is every value of a
+  thing whose description is not known, and a member of a frame without a schema whose name is that of a
+  credential.
 - **By value.** A credential that has been seen, in a header, a cookie, a query or the answer to a
-  registration, is replaced wherever it stands in a text, as it is or as JSON and URLs write it.
+  registration, is replaced wherever a text contains it, as it is or as JSON and URLs write it.
 - **By form.** What looks like the token of an AgentRelay is replaced.
 
 What is passed on is never touched.
@@ -58,7 +59,7 @@ _TOKEN: Final = r"tok_[A-Za-z0-9_\-]{4,}"
 
 
 class Redaction:
-    """The secrets seen so far, and values and texts without them."""
+    """The secrets seen so far; it hides them in values and texts."""
 
     def __init__(self) -> None:
         self._forms: dict[str, None] = {}
@@ -126,7 +127,7 @@ class Redaction:
     # ---- what is written
 
     def target(self, target: str) -> str:
-        """Return a path with its query, as it is written."""
+        """Return a path and its query as they are recorded: most values in the query are hidden."""
         path, mark, query = target.partition("?")
         if not mark:
             return self.text(path)
@@ -147,7 +148,7 @@ class Redaction:
         return self._pattern.sub(HIDDEN, text)
 
     def value(self, value: Any) -> Any:
-        """Return a value, its texts without the secrets in them."""
+        """Return a value without the secrets in its texts."""
         try:
             return self._cleaned(value)
         except RecursionError:

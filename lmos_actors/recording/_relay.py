@@ -1,9 +1,10 @@
 """The messages of one connection to an AgentRelay: who asks whom, the answers, and broadcasts.
 
-A message to somebody is a request to each of those it is sent to, and a message that refers to it is its
-answer. The sender of a message does not learn its id from every hub. So an answer belongs to the message with
-that id, if a receipt or the sender's own copy has told it; else to the oldest one that the answering agent
-has open. What the client says to everybody is a one-way request to `*`; what others say, an event of theirs.
+A message to some agents is a request to each of them, and a message that refers to it is its answer. Not
+every hub tells the sender of a message its id. So an answer belongs to the message with the id that it refers
+to, if a receipt or the sender's own copy has shown that id; else to the oldest message that is still open at
+the answering agent. A message from the client to everybody is a one-way request to `*`; one from another
+agent is an event of that agent.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ RECEIPTS: Final = "passed", "receipt"
 
 @attrs.define(eq=False)
 class _Said:
-    """A message that may be answered: by whom, None for everybody, and its id as far as it is known."""
+    """A message that may be answered: by `agent`, None for everybody; its `id` is "" while not known."""
 
     agent: str | None
     number: int
@@ -56,7 +57,7 @@ class _Said:
 
 
 class RelayConversation:
-    """One connection to a hub; what its client is called there is known once the hub has welcomed it."""
+    """One connection to a hub; the name of its client is known once the hub has welcomed it."""
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
@@ -95,7 +96,7 @@ class RelayConversation:
         return self._transcript.redaction.frame(payload)
 
     def _answers(self, ref: Any, to: list[str], kind: str, payload: Any) -> bool:
-        """Write an answer of the client's to something that it was asked."""
+        """Write the client's answer to a message that it was sent; return whether it was one."""
         for said in self._asked:
             if ref and said.id == ref:
                 self._asked.remove(said)
@@ -158,7 +159,7 @@ class RelayConversation:
             self._transcript.event(message.sender, kind, payload)
 
     def _meant(self, message: RelayMessage) -> _Said | None:
-        """Return what a message is the answer to, None if it is none."""
+        """Return the message of the client that a message answers, None if it answers none."""
         if not message.ref:
             return None
         mine = [said for said in self._sent if said.agent in (None, message.sender)]

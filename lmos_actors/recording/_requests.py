@@ -1,8 +1,8 @@
-"""Requests over HTTP that go through the recorder: of those to things, what they read, write and invoke.
+"""Requests over HTTP that go through the recorder, and the operations of things that they carry out.
 
-Which operation a request is follows from the forms of the descriptions that have been seen. Bodies are kept
-for that as far as they are JSON and not too long; those of many values are read as they go by
-(`_web_answers.py`).
+The forms in the descriptions seen so far tell which operation a request carries out. The bodies of such
+requests and answers are kept if they are JSON and not too long; an answer of many values is read as it goes
+by (`_web_answers.py`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class WebExchange:
         self._number = self._transcript.sent(thing.name, verb, name, given)
 
     def _input(self, verb: str, schema: Schema | None) -> Any:
-        """Return the input as it is written, MISSING if there is none, None if it cannot be read."""
+        """Return the input as it is recorded, MISSING if there is none, None if it cannot be read."""
         redaction = self._transcript.redaction
         query = {
             name: redaction.described(_of_query(value), _member_of(schema, name))
@@ -109,7 +109,7 @@ class WebExchange:
             self._answer = None
 
     def end(self, *, has_left: bool) -> None:
-        """Take note that the exchange is over; `has_left`: if the answer is not whole, it is by the client.
+        """Take note that the exchange is over; `has_left`: the client has left, and may have cut it.
 
         Raises OSError where it cannot be written.
         """
@@ -186,7 +186,7 @@ def _member_of(schema: Schema | None, name: str) -> Schema | None:
 
 
 def _of_query(text: str) -> Any:
-    """Return a member of a query as servers read it: JSON if it is that."""
+    """Return a member of a query as servers read it: as JSON if it is JSON, else as text."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -1,7 +1,7 @@
-"""Addresses in what a server says of itself, made to lead through the recorder.
+"""The addresses that a server gives for itself, made to lead through the recorder.
 
-Of a description these are the members `href` and `base`; of an answer, the headers that lead elsewhere. What
-leads to another server stays as it is.
+In a description these are the members `href` and `base`; in an answer, the headers that name an address to
+go to. Addresses of other servers stay as they are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TO_PLAIN: Final = {"wss": "ws", "https": "http", "ws": "ws", "http": "http"}
 
 
 class Rewriter:
-    """Makes addresses of one server those of the recorder. `elsewhere` are the other servers they name."""
+    """Turns addresses of one server into the recorder's. `elsewhere`: other servers that were named."""
 
     def __init__(self, server: Endpoint, recorder: str) -> None:
         self._server = server
@@ -33,7 +33,7 @@ class Rewriter:
         self.elsewhere: dict[str, None] = {}
 
     def url(self, url: str) -> str:
-        """Return an address, that of the recorder if it is one of the server."""
+        """Return an address; one of the server's becomes the recorder's."""
         try:
             parts = urlsplit(url)
             place = endpoint_of(url.partition("{")[0]) if parts.scheme in _TO_PLAIN else None
@@ -72,11 +72,11 @@ class Rewriter:
         return [self._rewritten(each) for each in data] if is_list(data) else data
 
     def header(self, name: bytes, value: bytes) -> bytes:
-        """Return the value of a header, rewritten if it is one that leads somewhere."""
+        """Return the value of a header, rewritten if the header names an address to go to."""
         return self.url(value.decode("latin-1")).encode("latin-1") if name.lower() in LEADING else value
 
     def origin(self, value: bytes) -> bytes:
-        """Return the origin of a page: one that the recorder has served is one of the server."""
+        """Return the origin of a page; the recorder's own becomes the server's."""
         own = f"http://{self._recorder}".encode("latin-1")
         scheme = "https" if self._server.secure else "http"
         return f"{scheme}://{self._server.authority}".encode() if value.lower() == own else value

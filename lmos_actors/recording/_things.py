@@ -36,7 +36,7 @@ LISTENED: Final = ("observeproperty", "subscribeevent")
 
 @attrs.frozen
 class Operation:
-    """An operation of a thing at an address: `op` as forms name it, `affordance` what it is on."""
+    """An operation of a thing at an address. `op`: its name in forms; `affordance`: what it is on."""
 
     thing: Thing
     op: str
@@ -45,7 +45,7 @@ class Operation:
 
 @attrs.frozen(eq=False)
 class Thing:
-    """A thing by its description; `name` is what it is called in recordings."""
+    """A thing whose description is known; `name` is its name in recordings."""
 
     id: str
     name: str
@@ -132,7 +132,7 @@ class Things:
     def find(self, thing_id: str) -> Thing | None:
         """Return a thing by its id, None if its description is not known.
 
-        A client that has only an address makes an id of it, which has the host of the recorder.
+        A client that has only an address makes an id from it, with the recorder's host; that is found, too.
         """
         found = OF_OUR_NODES.search(thing_id)
         return self._by_id.get(thing_id) or (None if found is None else self._by_path.get(found[0]))
@@ -168,7 +168,7 @@ class Things:
 
 
 def plain_name(text: str) -> str:
-    """Return a name as agents of a file have, made of a text."""
+    """Return a text turned into a name that an agent of a file can have."""
     name = _ODD.sub("-", text).strip("-")[:60]
     return name if re.match(r"[A-Za-z_]", name) else f"agent-{name}" if name else "agent"
 

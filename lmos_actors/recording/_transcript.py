@@ -23,9 +23,9 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Transcript:
-    """Writes records; all of a recording share it. Here goes every secret that is known by its text.
+    """Writes the records of a recording, which has one. Secrets that are known by their text are hidden here.
 
-    `note` gets what people want to know at once.
+    `note` gets remarks that people should see at once.
     """
 
     def __init__(self, file: RecordingFile, note: Callable[[str], None]) -> None:
@@ -47,7 +47,7 @@ class Transcript:
     # ---- agents
 
     def of_thing(self, thing_id: str) -> tuple[str, Thing | None]:
-        """Return what a thing is called, and the thing if its description is known."""
+        """Return the name of a thing, and the thing if its description is known."""
         thing = self.things.find(thing_id)
         if thing is not None:
             return thing.name, thing
@@ -107,7 +107,7 @@ class Transcript:
         self._record("answered", agent, affordance=affordance, id=number, value=value, **more)
 
     def failed(self, agent: str, affordance: str, number: int, error: Exception, output: Any) -> None:
-        """Write that a request has failed; `output` is that of an action that has said so."""
+        """Write that a request has failed; `output`: the action's own account of the failure, if any."""
         text = f"{type(error).__name__}: {error}"
         fields = {} if output is None else {"output": output}
         self._record("answered", agent, affordance=affordance, id=number, error=text, **fields)
@@ -144,5 +144,5 @@ class Transcript:
         self._record("closed", "", connection=connection, by=by, code=code, reason=reason)
 
     def asked(self, method: str, target: str, status: int | None) -> None:
-        """Write a request over HTTP, None where the server has not answered."""
+        """Write a request over HTTP, with the status of its answer, None without an answer."""
         self._record("http", "", method=method, target=self.redaction.target(target), status=status)

@@ -138,7 +138,7 @@ class _Events:
 
 
 class StreamOfValues:
-    """An answer of many values, written as they come. `number` is that of an invocation, None of others."""
+    """An answer of many values, written as they come. `number`: an invocation's, else None."""
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class StreamOfValues:
             write_failure(self._transcript, thing, action, self._number, problem)
 
     def end(self, *, is_whole: bool, has_left: bool) -> None:
-        """Take note that the answer is over: whole, or because the client has left, or else cut."""
+        """Take note that the answer is over: whole, ended by the client, or else cut."""
         if self in self._beside:
             self._beside.remove(self)
         if self._operation.op != "invokeaction" or self._is_over or self._reader is None:
