@@ -432,7 +432,7 @@ class Connections:
             self._server.drain()
 
     def _begin_drain(self) -> None:
-        """Drain as `Node.drain` does, beside the node's body."""
+        """Drain as `Node.drain` does, alongside the node's body."""
         self.stop_accepting()
         self.start_soon(self.wait_drained, name="drain")
 

@@ -1,4 +1,4 @@
-"""A service of a node, beside LMOS and HTTP: such as a chat protocol, a relay or the node's page.
+"""A service of a node besides LMOS and HTTP, such as a chat protocol, a relay or the node's page.
 
 The node knows none of its services by name. It makes each when it opens, and asks all of them the same, at
 the same moments of its life:
@@ -12,7 +12,7 @@ the same moments of its life:
 5. `on_drain` when the node takes no more requests, and again whenever one more connection may have become
    idle. Then `wait_done`: the node ends once nothing is open that others have asked for.
 
-Beside these, `views` are what the page shows of the service, its statistics among them, and `why_not_ready`
+Besides, `views` are what the page shows of the service, its statistics among them, and `why_not_ready`
 is asked by `/readyz`. Nothing here may block but `run` and `wait_done`, and nothing but `open` may raise.
 """
 

@@ -23,7 +23,7 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Transcript:
-    """Writes the records of a recording, which has one. Secrets that are known by their text are hidden here.
+    """Writes all records of one recording. Secrets that are known by their text are hidden here.
 
     `note` gets remarks that people should see at once.
     """

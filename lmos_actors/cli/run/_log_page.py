@@ -47,7 +47,7 @@ def write_log_page(log: str, out: str, number: int | None, *, force: bool) -> in
 
 
 def _result(run: LoggedRun, index: int) -> RunResult:
-    """Return a run in the form for the page. A run counts as passed if nothing says how it ended."""
+    """Return a run in the form that the page shows. A run counts as passed if nothing says how it ended."""
     kept: deque[str] = deque(maxlen=MOST_KEPT)
     at, said = 0.0, run.run
     for line in run:

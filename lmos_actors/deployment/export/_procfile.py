@@ -28,7 +28,7 @@ def procfile(source: Source) -> dict[str, str]:
 
 
 def _here(source: Source) -> str:
-    """Return the path of the file, relative to the folder of the Procfile, in which its commands run."""
+    """Return the path of the file relative to the Procfile's folder, in which the commands run."""
     if source.options.root is not None:
         return source.placed(source.file, source.options.root)
     return os.path.relpath(source.file, source.options.out or Path())

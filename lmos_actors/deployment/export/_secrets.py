@@ -82,7 +82,7 @@ def secrets_of(loaded: DeploymentFile, group: Group, file: Path, folder: Path) -
 
 
 def _given_to(name: str, loaded: DeploymentFile) -> Iterator[str]:
-    """Yield the texts in an agent's arguments; for our models without a key, the default reference too."""
+    """Yield the texts in an agent's arguments; for one of our models without a `key`, its default too."""
     system, entry = loaded.system, loaded.deployment.agents.get(name)
     spec = None if entry is not None or system.used is None else system.used.agents.get(name)
     args: dict[str, Any] = getattr(entry, "args", {}) if spec is None else keywords_of(spec.factory)

@@ -426,7 +426,7 @@ class _Piece:
 
 
 class _Passage:
-    """One way of a connection: the data that one side has sent and the other has not yet got, in order."""
+    """One way of a connection: the data that one side has sent and the other has yet to get, in order."""
 
     def __init__(self, links: Links, source: str, target: str, count: Callable[[int], object]) -> None:
         self.has_ended = False

@@ -10,9 +10,9 @@ A process that is forked differs in nothing that matters from one that is starte
 - **Its surroundings.** Environment and words come with the request, in a file in memory. Variables that
   Python, the C library and OpenSSL read when a process starts cannot be changed by then: `can_fork` tells
   whether a process has to be started anew. It has a session of its own, three pipes whose other ends only the
-  launcher has, and no other descriptor. Random numbers begin anew after a fork: those of `random`, the masks
-  of frames and the pool of ids by themselves. Hashes of texts are alike in all processes of a launcher, and
-  known to nobody.
+  launcher has, and no other descriptor. Random numbers begin anew after a fork: `random`, the masks of frames
+  and the pool of ids see to that by themselves. Hashes of texts are the same in all processes of a launcher,
+  and known to nobody else.
 - **Its end.** The server is its parent, and sends the launcher its exit code. The launcher has a descriptor
   of the process, too. So no signal reaches another process that was given the same number, and the end is
   noticed even if the server has been killed. The exit code is not known then, unless the launcher is the one
@@ -70,7 +70,7 @@ LOOK: Final = 0.02
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
-    """Return whether a process with these variables, beside the launcher's own, can be forked."""
+    """Return whether a process with these variables, besides the launcher's own, can be forked."""
     has_all = all(hasattr(os, name) for name in ("fork", "pidfd_open", "memfd_create"))
     return has_all and not any(name.startswith(AT_START) for name in environment)
 

@@ -429,7 +429,7 @@ class Group:
 
     @contextmanager
     def stopping(self, numbers: Iterable[int]) -> Generator[None]:
-        """Ask processes to drain, all at once; they are stopped inside the block."""
+        """Ask processes to drain, all at once; the block then stops them."""
         self.chosen.update(numbers)
         self.ask_to_end(numbers)
         try:
@@ -522,7 +522,7 @@ class Group:
         return any(life.knows and life.knows != now and not life.asked for life in lives)
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that its processes have beside the launcher's."""
+        """Return the variables that its processes have in addition to the launcher's."""
         own = {} if self.token is None else {TOKEN_VARIABLE: self.token}
         return {**self.plan.environment, **own}
 
