@@ -156,13 +156,39 @@ class HttpStream:
             data += self._http.send(h11.Data(body)) or b""
         data += self._http.send(h11.EndOfMessage()) or b""
         self.used, self._begun, self._headed = True, False, False
-        try:
-            await self._stream.send_all(data)
-        except _ENDED:
-            self._spoilt = True  # the server may have answered before it read all, such as with 413
+        if len(data) > CHUNK:
+            return await self._ask_at_length(request.url, data, sent)
+        await self._send(data)
         if sent is not None:
             sent()
         return await self._answered(request.url, _do_nothing)
+
+    async def _ask_at_length(self, url: str, data: bytes, sent: Callable[[], None] | None) -> Head:
+        """Send a large body, and look for the answer meanwhile: a server may refuse what it does not read."""
+        head: Head | None = None
+        failure: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._send, data)
+            try:
+                head = await self._answered(url, _do_nothing)
+            except (Unanswered, BadAnswer) as error:
+                failure = error
+            if head is None or head.status >= 300:
+                nursery.cancel_scope.cancel()
+        if sent is not None:
+            sent()
+        if failure is not None:
+            raise failure
+        assert head is not None
+        return head
+
+    async def _send(self, data: bytes) -> None:
+        self._spoilt = True  # until all is sent
+        try:
+            await self._stream.send_all(data)
+        except _ENDED:
+            return  # the server may have answered before it read all, such as with 413
+        self._spoilt = False
 
     async def begin(self, request: WebRequest, headers: Headers) -> None:
         """Send the head of a request whose body is a stream, and wait for nothing. Raises Unsendable."""

@@ -387,14 +387,17 @@ async def test_as_many_requests_as_there_is_room_for_are_open_and_the_others_wai
         assert max(found) <= 4  # with that of the description
 
 
+@pytest.mark.parametrize("stays", [False, True])
 async def test_a_large_body_that_is_refused_unread_is_refused_and_not_lost(
-    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+    stays: bool, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with lamp() as (site, _, thing):
 
         async def answer_early(_: Any, stream: Any) -> None:
             await stream.receive_some(1024)
             await stream.send_all(say(None, "413 Content Too Large"))
+            if stays:  # and reads no more
+                await trio.sleep_forever()
 
         monkeypatch.setattr(site, "_next", answer_early)
         with pytest.raises(InvalidInput, match="413"):
