@@ -744,7 +744,7 @@ class SlowTurnWarning(RuntimeWarning):
 class UnkeptRunWarning(RuntimeWarning):
     """A run of a durable agent has been open for longer than 1 s, and its state is kept only when it ends.
 
-    Issued once in a node for each action, of classes with `durable=True` and `serial=True`.
+    Issued once in a node for each action of a class with `durable=True` and `serial=True`.
     """
 
 

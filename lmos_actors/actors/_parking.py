@@ -1,8 +1,8 @@
-"""Waiting tasks: lists of them that are woken as a whole, and those that wait for an agent to be ready.
+"""Waiting tasks: lists whose tasks are woken all at once, and waits for an agent to be ready.
 
 `ref.ready()` may wait for as long as a directory or a peer cannot be reached, so it must not be silent: each
-wait is kept here with a text of what it waits for. From here come the line in the log after a second, the
-edge in the waiting graph, and the text of the error when the wait is given up.
+wait is kept here with a text of what it waits for. The line in the log after a second, the edge in the
+waiting graph, and the text of the error when the wait is given up show it.
 """
 
 from __future__ import annotations

@@ -439,7 +439,7 @@ class Lookup:
         return Ref(self._link_to(cls, description, source_url))
 
     def replica(self, cls: Any, found: Found) -> Replica:
-        """Return the replica for a search result elsewhere."""
+        """Return the replica of a found agent elsewhere."""
         assert found.id is not None
         assert found.directory is not None
         make = partial(self._link_to, cls, found.description, found.directory)

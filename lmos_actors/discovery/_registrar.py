@@ -138,7 +138,7 @@ class ExposedAgents(Protocol):
 
 
 class ServedAgents:
-    """Agents of a node, as they are registered: a pool as one; `has` returns whether a path is registered."""
+    """Agents that a node registers, a pool as one agent; `has` returns whether a path is registered."""
 
     def __init__(self, descriptions: Descriptions, has: Callable[[str], bool]) -> None:
         self._descriptions = descriptions

@@ -129,7 +129,7 @@ def is_struct(declared: Any) -> bool:
 
 @cache
 def has_text_form(declared: Any) -> bool:
-    """Return whether files hold the type as text of a special form."""
+    """Return whether a type is written as text in a special form."""
     inner = split(declared)[0]
     return isinstance(inner, type) and isinstance(inner, TextForm)
 

@@ -313,7 +313,7 @@ class StoreWriter:
         return bool(self._committing) and trio.current_time() - self._began >= HANGS
 
     def statistics(self) -> WriterStatistics:
-        """Return the counts so far, and of what is pending."""
+        """Return the counts so far, and what is pending."""
         committing = bool(self._committing)
         return WriterStatistics(
             **attrs.asdict(self._totals),

@@ -77,7 +77,7 @@ def _people(written: AllowList | Sequence[str] | None) -> AllowList | None:
 class Access:
     """Allow-lists of an agent: for reading, writing, invoking, subscribing, and for operators.
 
-    Each is `ANYONE`, `AUTHENTICATED`, or a tuple of principals and of `scope:x`; the empty tuple admits no
+    Each is `ANYONE`, `AUTHENTICATED`, or a tuple of principals and `scope:x`; the empty tuple admits no
     client. Default: `AUTHENTICATED` if the node has a scheme that authenticates, else `ANYONE`; nobody for
     `inspect` (its state, its messages), `operate` (stop, restart, hold it) and `approve` (decide what it asks
     approval for). The pattern `*` also stands for the node as a whole.

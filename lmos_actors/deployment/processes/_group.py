@@ -480,7 +480,7 @@ class Group:
         return any(member.state == "failed" for member in self.members.values())
 
     async def wait_needed(self, what: Need) -> None:
-        """Wait until this group is as others need it; nobody is woken before, as many may wait."""
+        """Wait until this group meets a need; no waiter is woken before, as many may wait."""
         while not self.holds(what):
             await self._needed.setdefault(what, trio.Event()).wait()
 

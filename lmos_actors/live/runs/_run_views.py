@@ -55,7 +55,7 @@ class BoardView:
 
 
 class RunView:
-    """A view of one run, under the lock of the board; without an id, made anew for each run that begins.
+    """A view of one run, under the lock of the board; without an id, of the current run.
 
     Its state has `gone` if there is no such run, or if only its outcome is kept.
     """

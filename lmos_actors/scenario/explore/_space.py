@@ -237,7 +237,7 @@ def _of_links(drawn: DrawnFault, stream: RandomStream) -> dict[str, Any]:
 
 
 def _wrong_clock(drawn: DrawnClockSkew, stream: RandomStream) -> dict[str, Any]:
-    """Draw how a clock is wrong: in skew or rate as given, by default in one of them."""
+    """Draw the given ones of a clock's skew and rate, or one of them if neither is."""
     skew, rate = drawn.skew, drawn.rate
     if skew is UNSET and rate is UNSET:
         if stream.random() < 0.5:

@@ -274,7 +274,7 @@ class ConsumerSession:
 
     @property
     def tell_credit(self) -> tuple[Credit, Credit]:
-        """The window of one-way messages to all things of the connection, and its spent part."""
+        """The credit for one-way messages on the whole connection, and how much is spent."""
         return self._requests.tells.window, self._requests.tells.spent
 
     def query(self, pending: ConsumerRequest, asked: list[str] | None = None) -> ConsumerRequest:

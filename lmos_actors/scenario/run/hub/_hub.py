@@ -69,7 +69,7 @@ def _has_user(cell: Cell) -> bool:
 
 @attrs.define(eq=False)
 class _Saying:
-    """A message to the hub, until the hub has taken it or has answered it."""
+    """A message that the hub has not taken or answered yet."""
 
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     error: AgentError | None = None
