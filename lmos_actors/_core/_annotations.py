@@ -226,7 +226,7 @@ def _type_parameters(thing: Any) -> Mapping[str, Any]:
 
 
 def _cells(thing: Any) -> Mapping[str, Any]:
-    """Return the names of the enclosing function that the annotations of a class or function hold on to."""
+    """Return the variables of the enclosing function that annotations of a class or function use."""
     annotate = getattr(thing, "__annotate__", None) if _LAZY else None
     names: dict[str, Any] = {}
     for name, cell in zip(

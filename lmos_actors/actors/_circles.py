@@ -395,7 +395,7 @@ class Search:
 
 
 def _is_before(wait: Wait, other: Wait) -> bool:
-    """Return whether `wait`, of two waits for one thing, is the one to show or to refuse."""
+    """Of two waits for one thing, return whether `wait` is the one to show or to refuse."""
     one, two = wait.envelope, other.envelope
     if wait.kind == other.kind == "seat" and one.slot is two.slot and one.phase == two.phase == PARKED:
         return next(each for each in one.slot.extra.parked if each is one or each is two) is one

@@ -49,7 +49,7 @@ class _Call:
         self.settled: int | None = None
 
     def is_whole(self) -> bool:
-        """Return whether its arguments are an object, to which nothing can be added."""
+        """Return whether its arguments are a JSON object, and so complete."""
         if not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
             return False
         return _is_object(self.text())

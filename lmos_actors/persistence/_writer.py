@@ -196,7 +196,7 @@ class StoreWriter:
     async def scan(
         self, space: str, *, start: str = "", stop: str | None = None, limit: int
     ) -> list[tuple[str, bytes]]:
-        """Return the first `limit` records from key `start` to before `stop`, as last committed.
+        """Return the first `limit` records with `start` <= key < `stop`, as last committed.
 
         Raise StoreFailed.
         """

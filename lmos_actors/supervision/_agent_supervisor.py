@@ -36,7 +36,7 @@ BY_DEFAULT: Final = SupervisorSpec("children")
 
 
 class AgentSupervisor:
-    """The supervisor of an agent's children, as the agent's slot begins and ends it."""
+    """The supervisor of an agent's children; the agent's slot begins and ends it."""
 
     def __init__(self, slot: Slot, /) -> None:
         rt, agent = slot.rt, slot.agent

@@ -110,7 +110,7 @@ def spec_of(name: str, entry: Supervised, factory: Callable[[], Agent]) -> Child
 
 
 def pool_of(name: str, entry: PoolEntry, factory: Callable[[], Agent]) -> Pool[Any]:
-    """Make the spec of a pool of a file. Raises ConfigError for a key that is no action's parameter."""
+    """Make the spec of a pool in a file. Raises ConfigError for a key that is no action's parameter."""
     return Pool(
         factory,
         entry.size,

@@ -111,10 +111,10 @@ class FrameCodec(WSConnection):
     """wsproto's connection, with short cuts for whole texts and binary frames once it is open.
 
     Before `begin` it does the handshake, and keeps what comes after it. After that a complete, well-formed,
-    unfragmented text frame goes straight to `sink`. The bytes that have come of a binary frame, complete or
-    not, become an event like wsproto's, which itself would copy each byte four times more. wsproto decodes
-    every other frame, byte by byte as it comes, and after it the short cuts are open again: in a text in
-    parts, it finds what is not UTF-8 before the text has ended. Without `fast` wsproto decodes all frames.
+    unfragmented text frame goes straight to `sink`. What has come of a binary frame becomes an event at once,
+    like wsproto's; wsproto itself would copy each byte four times more. wsproto decodes any other frame, byte
+    by byte as it comes, so that invalid UTF-8 is found before a text has ended; after that frame the short
+    cuts are open again. Without `fast` wsproto decodes all frames.
     """
 
     def __init__(self, kind: ConnectionType, *, limit: int, fast: bool, masks: Masks) -> None:

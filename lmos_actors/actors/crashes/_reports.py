@@ -142,7 +142,7 @@ class CrashReport:
         return _Rendering(self, show_quietly).data()
 
     def is_of(self, slot: object) -> bool:
-        """Return whether it is about an agent of that slot; a linked agent ends with another's reason."""
+        """Return whether it is about an agent of that slot; a linked agent ends with another's report."""
         return self._slot is slot
 
     @property

@@ -112,7 +112,7 @@ class Secrets:
 
     @property
     def margin(self) -> int:
-        """The number of characters after the last one shown that have to be searched."""
+        """How many characters after the last one shown must be searched too."""
         return max(map(len, self._forms), default=0)
 
     def look(self, value: Any, secrecy: Secrecy = OPEN) -> None:

@@ -83,7 +83,7 @@ class Listening:
         self._joined: dict[str, Sink] = {}
 
     def sink(self, key: str, name: str = "") -> Sink:
-        """Return a new sink for a key; if there are several keys, `name` is passed on with its values."""
+        """Return a new sink for a key; if a `name` is given, each value is passed on with it."""
         sink = self._joined[key] = FeedSink(self.feed, self._sharing, name)
         return sink
 

@@ -238,7 +238,7 @@ class Peer:
         return StreamTarget(self.connection, request, name)
 
     def listen(self, listening: SharedListening) -> None:
-        """Ask for the values of a listening, now or on the next connection."""
+        """Ask for the values listened to, now or on the next connection."""
         if self.connection is not None:
             self.connection.listen((listening,))
 

@@ -434,7 +434,7 @@ class ServerConnection:
         self._tell(far, self.session.pending)
 
     def began(self, far: Far) -> None:
-        """Report the run as in progress; an action declared asynchronous is reported as pending before."""
+        """Report the run as in progress; an action declared asynchronous is first reported as pending."""
         if self._context.answers_later(far):
             self._tell(far, self.session.pending)
         self._tell(far, self.session.began)

@@ -1,4 +1,4 @@
-"""The classes of agents whose entries name none: mocks, replays, bridges, the hub and the directory."""
+"""Classes of agents whose entries name no class: mocks, replays, bridges, the hub and the directory."""
 
 from __future__ import annotations
 
