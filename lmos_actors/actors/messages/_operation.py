@@ -187,7 +187,7 @@ class Operation:
                 return args
             if self.checks is not None:
                 takes, paths = self.checks
-                bound = tuple(map(_CALL, takes, args, paths))
+                bound: tuple[Any, ...] = tuple(map(_CALL, takes, args, paths))
                 return bound if self.fill is None else self.fill(bound)
         elif not kwargs and self.checks is not None and self.needed <= len(args) < len(params):
             takes, paths = self.checks
