@@ -351,7 +351,7 @@ class Agent:
 
         At 0 it comes before all messages not taken yet. With `durable=True`, in a durable class, the timer is
         kept, and so is its `cancel()`: the turn runs in this or a later incarnation, once, late rather than
-        never. It must be a method of self, with arguments that can be kept (TypeError). RuntimeError past 256.
+        never. It must be a method of self with arguments that can be kept (TypeError). RuntimeError past 256.
         """
         if not callable(turn):
             raise TypeError(f"after() takes a turn and its arguments, not {turn!r}")
