@@ -231,7 +231,7 @@ class CircleSearch:
     def describe(
         self, request: Any, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None], *, shows: bool
     ) -> None:
-        """Tell another node what its request waits for; `asked`: the ids on the way here, its own last."""
+        """Report to another node what its request waits for; `asked`: ids on the way here, its own last."""
         search = Search(None, looks_on=True)
         starts = starts_of(request)
         graph = graph_of(search, search.reach(starts), self._labels, shows=shows)

@@ -261,7 +261,7 @@ class Circles(Protocol):
     def describe(
         self, request: Any, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None], *, shows: bool
     ) -> None:
-        """Tell another node what its request waits for; `asked`: the ids on the way here, its own last."""
+        """Report to another node what its request waits for; `asked`: ids on the way here, its own last."""
         ...
 
 

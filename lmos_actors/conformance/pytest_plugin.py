@@ -196,7 +196,7 @@ def _locked(path: Path) -> int:
 
 
 def _report(item: pytest.Item, result: Result) -> None:
-    """Give the test the outcome of the verdict. Raises pytest.fail.Exception and pytest.skip.Exception."""
+    """End the test as the verdict says. Raises pytest.fail.Exception and pytest.skip.Exception."""
     item.user_properties += [(_ID, result.id), (_VERDICT, result.verdict.value), (_SEEN, result.seen)]
     text = "\n".join(line.removeprefix("   ") for line in case_lines(result))
     if result.verdict is Verdict.FAILED:

@@ -126,7 +126,7 @@ class TracedSlot(Slot):
             raise
 
     def _mark(self, envelope: Envelope) -> None:
-        """Give a message its trace, unless it came with one, and record it with its number."""
+        """Set the trace of a message, unless it came with one, and record it with its number."""
         rt, mark = self.rt, envelope.trace
         if not self.records:
             if mark is None:

@@ -1,4 +1,4 @@
-"""What is expected of a client whose connection was ended: whether it comes back, and when."""
+"""The return that is expected of a client whose connection was ended: whether, and when."""
 
 from __future__ import annotations
 

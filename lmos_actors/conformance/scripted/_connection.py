@@ -908,7 +908,7 @@ class ScriptedConnection:
     # ---- the connection is gone
 
     def release_runs(self) -> None:
-        """Give up the runs that no other connection follows: at once, or later if a retry may join them."""
+        """Abandon the runs that no other connection follows: at once, or later if a retry may join them."""
         for run in self.live:
             del run.received_by[self]
             if not run.received_by:

@@ -126,7 +126,7 @@ def shown_reason(error: ToolFailed) -> str:
 
 @attrs.frozen
 class _Form:
-    """What a function is as a tool, apart from how it is called."""
+    """The description of a function as a tool, apart from the way to call it."""
 
     name: str
     description: str

@@ -337,7 +337,7 @@ class ConsumerSession:
             self._connection.outbox.put_frame(frame)
 
     def consumed(self, pending: PendingRun) -> None:
-        """Give back the credit of a run's oldest item, which is used up: its thing may send more."""
+        """Renew the credit of a run's oldest item, which is used up: its thing may send more."""
         frame = None if pending.answer is None else self._streams.consumed(pending.answer)
         if frame is not None:
             self._connection.outbox.put_frame(frame)
