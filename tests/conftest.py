@@ -33,6 +33,14 @@ GC_THRESHOLD = 10_000
 """Objects that are made between two searches for garbage; while a node is open, its own threshold counts."""
 
 
+MATRIX_SECONDS = 900
+"""The time limit of a test with `--matrix`: thousands of examples take minutes where others use the processors.
+
+It is meant for tests that hang. A limit that passes is raised wherever the main thread is: within a callback of
+trio's entry queue it ends trio's run, while the thread that waits for that callback waits for ever.
+"""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Offer the options that ask for more than an ordinary run does."""
     parser.addoption("--long", action="store_true", help="run the tests marked `long`, too: hours")
@@ -49,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--matrix"):
         ask_everything()
+        config.option.timeout = config.option.timeout or MATRIX_SECONDS
     names_tests = config.args_source is pytest.Config.ArgsSource.ARGS
     # an option, as these are all that workers of xdist get
     config.option.slow |= names_tests or config.option.matrix

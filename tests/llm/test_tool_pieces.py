@@ -407,7 +407,7 @@ async def assembled(
     """Let a client put many answers together: `check` gets what was meant, and what came of it."""
     async with model_of("openai") as (server, model):
 
-        @settings(max_examples=examples(10_000), deadline=None)
+        @settings(max_examples=examples(4_800), deadline=None)
         @given(st.lists(spoken, min_size=1, max_size=4), st.integers(0, 2**32))
         def each(said: list[tuple[str, dict[str, Any]]], seed: int) -> None:
             chance = Random(seed)
