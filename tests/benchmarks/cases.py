@@ -15,6 +15,7 @@ from tests.benchmarks import (
     durable,
     http,
     limits_clock,
+    limits_commits,
     limits_dispatch,
     limits_redis,
     limits_sqlite,
@@ -176,6 +177,10 @@ def _durable_cases() -> Iterator[Case]:
     what, bare = "the same, each asked by a task", partial(rows, 1_000)
     many = on_store(durable.apart, durable.Account, 1_000)
     yield Case("durable-1k-tasks", what, many, 100_000, 20, None, bare)
+    what, apart = "turns of a kept agent alone, against a task", on_store(durable.apart, durable.Account, 1)
+    yield Case("durable-task", what, apart, 5_000, 3, None, partial(limits_commits.turns, 1))
+    what, bare = "turns of 1,000 kept agents, against tasks", partial(limits_commits.turns, 1_000)
+    yield Case("durable-1k-task", what, many, 100_000, 20, None, bare)
     what, bare = "starts of 10,000 kept agents, against reading", limits_sqlite.rows_read
     yield Case("durable-start", what, on_store(durable.start_stored), 10_000, 20, None, bare)
     one_by_one = on_store(durable.start_one_by_one)
