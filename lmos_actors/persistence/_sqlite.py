@@ -366,11 +366,10 @@ class SqliteStore:
 
         They are read in few statements, because many batches of a commit may have checks.
         """
-        writes = [write for batch in batches for write in batch]
-        checks = [write for write in writes if isinstance(write, Check)]
+        checks = [write for batch in batches for write in batch if type(write) is Check]
         if not checks:
             return {}
-        written = {write.space for write in writes if not isinstance(write, Check)}
+        written = {write.space for batch in batches for write in batch if type(write) is not Check}
         keys: dict[str, dict[str, None]] = {}
         for write in checks:
             if write.space not in written:
@@ -389,9 +388,9 @@ class SqliteStore:
         self, puts: _Puts, terms: TermIndex, batch: Batch, checked: dict[str, dict[str, bytes]]
     ) -> Conflict | None:
         for write in batch:
-            if isinstance(write, DeleteRange) or write.expect is Expected.ANYTHING:
+            if type(write) is DeleteRange or write.expect is Expected.ANYTHING:
                 continue
-            if isinstance(write, Check) and write.space in checked:
+            if type(write) is Check and write.space in checked:
                 value = checked[write.space].get(write.key)
             else:
                 puts.write()  # of batches before this
@@ -399,12 +398,14 @@ class SqliteStore:
             if value != (None if write.expect is Expected.NOTHING else write.expect):
                 return write.space, write.key
         for write in batch:
-            if isinstance(write, Put):
+            has_terms = write.space in terms.spaces
+            if type(write) is Put:
                 puts.add(write)
-            elif not isinstance(write, Check):
+                has_terms = has_terms or bool(write.terms)
+            elif type(write) is not Check:
                 puts.write()
                 _delete(puts.db, write)
-            if terms.concerns(write):
+            if has_terms:
                 terms.note(write)
         return None
 

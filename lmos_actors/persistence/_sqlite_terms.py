@@ -59,26 +59,22 @@ class TermIndex:
         self._has_module = _has_module(db)
         self._has_warned = False
         self._is_made = False
-        self._spaces: set[str] = set()
+        self.spaces: set[str] = set()
         """The spaces with terms: writes to other spaces do not concern the index."""
         self.reload()
 
     def reload(self) -> None:
         """Read the tables' state anew, as after a rolled back transaction."""
         self._is_made = self._db.execute(_ARE_MADE).fetchone()[0] == len(TABLES)
-        self._spaces = set()
+        self.spaces = set()
         space = ""
         while self._is_made:
             (space,) = self._db.execute(_NEXT_SPACE, (space,)).fetchone()
             if space is None:
                 return
-            self._spaces.add(space)
+            self.spaces.add(space)
 
     # ---- writing
-
-    def concerns(self, write: Write) -> bool:
-        """Return whether a write changes the index."""
-        return write.space in self._spaces or (isinstance(write, Put) and bool(write.terms))
 
     def note(self, write: Write) -> None:
         """Note a write that changes the index."""
@@ -94,7 +90,7 @@ class TermIndex:
             self._remove("space = ? AND key >= ? AND key < ?", (write.space, write.start, write.stop))
 
     def _remove(self, where: str, values: tuple[str, ...]) -> None:
-        if not self._is_made or values[0] not in self._spaces:
+        if not self._is_made or values[0] not in self.spaces:
             return
         if self._has_module:
             self._db.execute(
@@ -110,7 +106,7 @@ class TermIndex:
             for statement in TABLES:
                 self._db.execute(statement)
             self._is_made = True
-        self._spaces.add(put.space)
+        self.spaces.add(put.space)
         made = self._db.execute("INSERT INTO term_keys (space, key) VALUES (?, ?)", (put.space, put.key))
         words = " ".join(map(_written, put.terms))
         self._db.execute("INSERT INTO terms (rowid, words) VALUES (?, ?)", (made.lastrowid, words))
@@ -131,7 +127,7 @@ class TermIndex:
         """Return the keys of a range that have any of the terms; None without FTS5."""
         if not self._has_module:
             return None
-        if space not in self._spaces:
+        if space not in self.spaces:
             return Matching(0, [])
         (count,) = self._db.execute(_COUNT, (space, start, stop)).fetchone()
         keys: list[str] = []

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, final, runtime_checkable
 
 import msgspec
 
@@ -43,6 +43,7 @@ class Expected(Enum):
     NOTHING = "nothing"
 
 
+@final
 class Put(msgspec.Struct, frozen=True):
     """Write of a value; it replaces the value and the terms at its key."""
 
@@ -54,6 +55,7 @@ class Put(msgspec.Struct, frozen=True):
     """The words by which an `IndexedStore` finds the key."""
 
 
+@final
 class Delete(msgspec.Struct, frozen=True):
     """Removal of a key, if it is there."""
 
@@ -62,6 +64,7 @@ class Delete(msgspec.Struct, frozen=True):
     expect: bytes | Expected = Expected.ANYTHING
 
 
+@final
 class DeleteRange(msgspec.Struct, frozen=True):
     """Removal of all keys from `start` to before `stop`; None means after the last key."""
 
@@ -70,6 +73,7 @@ class DeleteRange(msgspec.Struct, frozen=True):
     stop: str | None = None
 
 
+@final
 class Check(msgspec.Struct, frozen=True):
     """Expectation at a key without a write: the rest of its batch depends on it."""
 
@@ -208,11 +212,14 @@ class IndexedStore(Protocol):
 
 def size_of(write: Write) -> int:
     """Return the bytes of a write. Raise ValueError, TypeError for a write that no store can keep."""
-    size = _key_size(write.space)
-    if isinstance(write, DeleteRange):
-        return size + _key_size(write.start) + _key_size(write.stop or "")
-    size += _key_size(write.key)
-    if isinstance(write, Put):
+    space = write.space
+    if type(write) is DeleteRange:
+        return _key_size(space) + _key_size(write.start) + _key_size(write.stop or "")
+    key = write.key
+    size = len(space) + len(key)
+    if size > MAX_KEY or not (space.isascii() and key.isascii()):
+        size = _key_size(space) + _key_size(key)
+    if type(write) is Put:
         if type(write.value) is not bytes:
             raise TypeError(f"a value must be bytes, not {type(write.value).__name__}")
         if len(write.value) > MAX_VALUE:

@@ -341,10 +341,13 @@ class StoreWriter:
         return isinstance(self._failure, FINAL)
 
     async def _commit_next(self) -> None:
-        batch: list[Ticket] = []
+        waiting, batch = self._waiting, list[Ticket]()
+        if len(waiting) <= BATCH and self._bytes <= BATCH_BYTES:
+            batch += waiting
+            waiting.clear()
         size = 0
-        while self._waiting and len(batch) < BATCH and size < BATCH_BYTES:
-            batch.append(self._waiting.popleft())
+        while waiting and len(batch) < BATCH and size < BATCH_BYTES:
+            batch.append(waiting.popleft())
             size += batch[-1].size
         self._committing = batch
         durability: Durability = "power" if "power" in [each.durability for each in batch] else "process"
@@ -362,16 +365,14 @@ class StoreWriter:
         totals.commits += 1
         totals.seconds += trio.current_time() - self._began
         self._committing = []
+        self._bytes -= sum([ticket.size for ticket in batch])
+        kept = [ticket for ticket, conflict in zip(batch, conflicts, strict=True) if conflict is None]
+        totals.tickets += len(kept)
+        totals.writes += sum([len(ticket.writes) for ticket in kept])
+        totals.bytes += sum([ticket.size for ticket in kept])
+        totals.conflicts += len(batch) - len(kept)
         for ticket, conflict in zip(batch, conflicts, strict=True):
-            self._bytes -= ticket.size
-            if conflict is None:
-                totals.tickets += 1
-                totals.writes += len(ticket.writes)
-                totals.bytes += ticket.size
-                ticket.settle(None)
-            else:
-                totals.conflicts += 1
-                ticket.settle(WriteConflict(*conflict))
+            ticket.settle(None if conflict is None else WriteConflict(*conflict))
 
     def _fail(self, error: StoreFailed) -> None:
         """Refuse writes from now on, and settle all that is pending."""
