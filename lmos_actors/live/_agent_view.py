@@ -241,7 +241,7 @@ def _durable(slot: Slot) -> State:
     own = {} if key is None else {"key": key}
     if gate is None:
         return {"durable": own} if own else {}
-    at = {} if gate.kept_at is None else {"at": gate.kept_at}
+    at = {} if gate.kept_at is None else {"at": slot.rt.entropy.time_of(gate.kept_at).timestamp()}
     epoch = {} if gate.state.epoch is None else {"epoch": gate.state.epoch}
     kept = {"restored": gate.restored, "kept": gate.state.has_state, "pending": not gate.empty}
     return {"durable": {**own, **epoch, **kept, **at}}

@@ -325,7 +325,7 @@ class _AgentState:
     __slots__ = (
         "_agent", "_answered", "_answers", "_behaviour", "_durability", "_facts", "_fields", "_form", "_kept",
         "_last_fact", "_lease", "_noted", "_number", "_requests", "_states", "_touched", "_waiting",
-        "has_state", "held", "key", "slot",
+        "has_changes", "has_state", "held", "key", "slot",
     )  # fmt: skip
 
     def __init__(self, states: AgentStates, slot: Slot, key: str) -> None:
@@ -347,6 +347,7 @@ class _AgentState:
         self._number = 0
         self._kept = 0
         self.has_state = False
+        self.has_changes = False
         self._lease: Lease | None = None  # where it has a key of its own
         self.held: LeaseHeld | None = None
         """The lease of another node, while this node waits for it."""
@@ -354,16 +355,17 @@ class _AgentState:
 
     def begin(self, agent: Any, form: StateForm, found: Found) -> None:
         """Begin an incarnation with the found state. Raises TypeError for an undeclared attribute."""
-        form.check_attributes(agent)
+        if not form.declared.issuperset(agent.__dict__):
+            raise form.undeclared(agent)
         self._agent, self._form, self._fields = agent, form, found.fields
         if form.facts is not None:  # what the first fact is kept with, unless there is a record
-            self._fields = b"" if found.journal else msgspec.json.encode(form.plain(agent))
+            self._fields = b"" if found.journal else form.encoded(agent)
         self._behaviour = agent._behaviour
         self._last_fact, self._facts, self.has_state = found.last_fact, found.facts, found.exists
         self._durability = agent.__contract__.options.durability or "process"
         self._noted = []
         self._answered = None
-        self._touched = False
+        self._touched = self.has_changes = False
         if self._answers is not None:
             self._answers.reread()
 
@@ -429,11 +431,6 @@ class _AgentState:
         return self._kept == self._number and not self.is_live
 
     @property
-    def has_changes(self) -> bool:
-        """See `KeptState`."""
-        return bool(self._noted) or self._touched
-
-    @property
     def is_whole_in_runs(self) -> bool:
         """See `KeptState`."""
         return not self.slot.serial or (self._form is not None and self._form.facts is not None)
@@ -441,16 +438,17 @@ class _AgentState:
     def note(self, fact: object) -> None:
         """See `KeptState`."""
         self._noted.append(fact)
+        self.has_changes = True
 
     def touch(self) -> None:
         """See `KeptState`."""
-        self._touched = True
+        self._touched = self.has_changes = True
 
     def forget(self) -> None:
         """See `KeptState`."""
         self._noted = []
         self._answered = None
-        self._touched = False
+        self._touched = self.has_changes = False
 
     @property
     def requests(self) -> KeyedRequests:
@@ -472,6 +470,7 @@ class _AgentState:
         if form is None or self.slot.agent is not self._agent:  # between two incarnations
             return 0
         writes = self._changed(form) if form.facts is None else self._recorded(form, form.facts)
+        self.has_changes = False
         if writes:
             self.has_state = True
         if self._answered is not None:
@@ -495,21 +494,15 @@ class _AgentState:
 
     def _changed(self, form: StateForm) -> list[Write]:
         """Return the write of a snapshot; no write if nothing has changed."""
-        form.check_attributes(self._agent)
-        fields = self._encoded(form)
+        agent = self._agent
+        if not form.declared.issuperset(agent.__dict__):
+            raise form.undeclared(agent)
+        fields = form.encoded(agent)
         if fields == self._fields and not self._has_moved:
             return []
-        form.check(self._agent)
+        form.check(agent)
         self._fields = fields
         return [self._snapshot(form, fields)]
-
-    def _encoded(self, form: StateForm) -> bytes:
-        """Return the fields as they are written. Raises TypeError for a value of the wrong type."""
-        try:
-            return msgspec.json.encode(form.plain(self._agent))
-        except Exception:
-            form.check(self._agent)  # which names what is wrong
-            raise
 
     @property
     def _has_moved(self) -> bool:
@@ -539,7 +532,7 @@ class _AgentState:
         extra = self.slot.extra
         if self._facts >= facts.every and not (extra is not None and extra.runs):
             self._facts = 0
-            fields = self._encoded(form)
+            fields = form.encoded(self._agent)
             form.check(self._agent)
             writes.append(self._snapshot(form, fields))
             end = fact_key(self.key, self._last_fact + 1)

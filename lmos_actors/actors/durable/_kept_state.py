@@ -63,7 +63,7 @@ from ..finding._registry import address_of
 from ..refs._ref import Ref
 from ..values import PARTS, WHOLE, is_agent_class, record_of, secrecy_of
 from ._migrations import Migration, Plain, migrated, versions_of
-from ._value_checks import Check, checked, run_check, value_check
+from ._value_checks import LEAST, MOST, Check, checked, run_check, value_check
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -295,33 +295,39 @@ class StateForm:
     turns: dict[str, Any] = attrs.field(factory=dict[str, Any], repr=False, eq=False)
     """The forms of the turns of durable timers, by the name of the method; see `_kept_turns.py`."""
 
-    def plain(self, agent: Any) -> Plain:
-        """Return the state of an agent as plain data that shares nothing with it.
+    def encoded(self, agent: Any) -> bytes:
+        """Return the state of an agent as it is written: plain data, as JSON.
 
-        Raises what a hook raises for a value that is not of its declared type.
+        Raises TypeError, naming the place, for a value that cannot be written.
         """
         values: Plain = agent.__dict__
         plain: Plain = {}
-        for member in self.members:
-            if member.attribute in values:
-                value = values[member.attribute]
-                plain[member.name] = value if type(value) is member.plain else member.unstructure(value)
-        return plain
+        try:
+            for member in self.members:
+                if member.attribute in values:
+                    value = values[member.attribute]
+                    plain[member.name] = value if type(value) is member.plain else member.unstructure(value)
+            return msgspec.json.encode(plain)
+        except Exception:
+            self.check(agent)
+            raise
 
     def check(self, agent: Any) -> None:
         """Raise TypeError, naming the place, if a value of a kept field could not be restored."""
         values: Plain = agent.__dict__
         for member in self.members:
             if member.attribute in values:
-                run_check(member.check, values[member.attribute], f"{type(agent).__name__}.{member.name}")
+                value = values[member.attribute]
+                kind = type(value)
+                if kind is member.plain and (kind is str or (kind is not float and LEAST <= value <= MOST)):
+                    continue  # without a call, as most fields are such
+                run_check(member.check, value, f"{type(agent).__name__}.{member.name}")
 
-    def check_attributes(self, agent: Any) -> None:
-        """Raise TypeError for an attribute that is not declared: it would be lost without a word."""
+    def undeclared(self, agent: Any) -> TypeError:
+        """Make the error for an attribute that is not declared: it would be lost without a word."""
         values: Plain = agent.__dict__
-        if self.declared.issuperset(values):
-            return
         name = next(name for name in values if name not in self.declared)
-        raise TypeError(
+        return TypeError(
             f"{type(agent).__name__}.{name} is not declared, and so not kept: declare it in the class, as "
             f"`{name}: {type(values[name]).__name__}`, or by `= ephemeral(...)`, for what may be lost"
         )

@@ -35,6 +35,12 @@ from ..values import record_of
 
 Check: TypeAlias = Callable[[Any], None]
 
+LEAST: Final = -(1 << 63)
+"""The least int that can be kept."""
+
+MOST: Final = (1 << 64) - 1
+"""The greatest int that can be kept."""
+
 _UNION: Final[Any] = Union
 _UNIONS: Final[tuple[Any, ...]] = (_UNION, types.UnionType)
 _SETS: Final[tuple[Any, ...]] = (set, frozenset, AbstractSet)
@@ -140,7 +146,7 @@ def _literal_check(words: tuple[Any, ...]) -> Check:
 def _an_int(value: Any) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise _misfit("int", value)
-    if not -(1 << 63) <= value < 1 << 64:
+    if not LEAST <= value <= MOST:
         raise Misfit(f"is {value!r}, and an int of more than 64 bits cannot be kept")
 
 

@@ -19,7 +19,7 @@ from trio.lowlevel import (
 )
 
 from ..messages._gates import SERIAL
-from ..messages._invocation import check_repeat
+from ..messages._invocation import CURRENT, Run, check_repeat
 from ..messages._mailbox import DONE, Ask, Stashed
 from ..messages._operation import named
 from ..slot._slot import Slot
@@ -119,11 +119,13 @@ class Gathering:
     async def _ask_near(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[int]:
         """Ask the near agents, until one fails; return the places of the far ones."""
         key, values = self._handle.name, self._values
-        for ref in self._refs:
-            link = ref._link  # pyright: ignore[reportPrivateUsage] # as below
-            if not link.turns.durables:
-                break
-            check_repeat(link.turns, link, key)
+        run = CURRENT.get()
+        if isinstance(run, Run) and run.resumption is not None:
+            for ref in self._refs:
+                link = ref._link  # pyright: ignore[reportPrivateUsage] # as below
+                if not link.turns.durables:
+                    break
+                check_repeat(link.turns, link, key)
         far: list[int] = []
         op: Any = None
         bound, shared = args, False  # arguments that cannot change are checked once for all of a class

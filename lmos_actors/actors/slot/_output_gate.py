@@ -192,7 +192,7 @@ class OutputGate:
         self._waiting = 0  # outputs in there
         self._last = 0  # the newest commit
         self._kept = 0  # the newest one that is done
-        self.kept_at: float | None = None  # when it was done, in Unix time
+        self.kept_at: float | None = None  # when it was done, as a stamp
         self.slot.turns.durables += 1
 
     @property
@@ -314,18 +314,16 @@ class OutputGate:
         else:
             output.release()
 
-    def answer(self, envelope: Envelope, value: Any, error: Exception | None) -> None:
-        """Take the answer of a turn, or of a run whose coroutine has ended."""
-        if envelope.is_keyed:
+    def answer(
+        self, envelope: Envelope, value: Any, error: Exception | None, *, is_refusal: bool = False
+    ) -> None:
+        """Take the answer of a turn, or of a run whose coroutine has ended.
+
+        `is_refusal`: the present behaviour, which may rest on state not kept yet, refuses the message.
+        """
+        if envelope.is_keyed and not is_refusal:
             keyed: Any = envelope
             self.state.keep_answer(keyed.key.name, keyed.outcome(value, error))
-        self._hold_answer(envelope, value, error)
-
-    def refuse(self, envelope: Envelope, error: Exception) -> None:
-        """Take the refusal of a message by the present behaviour, which may rest on state not kept yet."""
-        self._hold_answer(envelope, None, error)
-
-    def _hold_answer(self, envelope: Envelope, value: Any, error: Exception | None) -> None:
         envelope.phase = HELD_BACK
         answer = Answer(envelope, value, error)
         if self._turn is not None and self.slot.turns.slot is self.slot:
@@ -408,7 +406,7 @@ class OutputGate:
     def kept(self, number: int) -> None:
         """Take note that the commits up to this number are done."""
         self._kept = number
-        self.kept_at = self.slot.rt.entropy.now().timestamp()
+        self.kept_at = self.slot.rt.entropy.stamp()
         while self._held and self._held[0][0] <= number:
             _, outputs = self._held.pop(0)
             self._waiting -= len(outputs)

@@ -1493,7 +1493,7 @@ class Slot:
             if self.output_gate is None:
                 item.fail(error)
             else:
-                self.output_gate.refuse(item, error)
+                self.output_gate.answer(item, None, error, is_refusal=True)
             self.admit()
         else:
             self.lose(item, str(error), None)
