@@ -42,6 +42,7 @@ class _Call:
 
     work: Callable[[], Any]
     task: trio.lowlevel.Task | None
+    then: Callable[[Any], None] | None = None
     result: Any = None
     error: BaseException | None = None
 
@@ -54,13 +55,14 @@ class StoreThread:
         self._token = trio.lowlevel.current_trio_token()
         threading.Thread(target=self._make_calls, name=name, daemon=True).start()
 
-    async def call(self, work: Callable[[], T]) -> T:
+    async def call(self, work: Callable[[], T], then: Callable[[T], None] | None = None) -> T:
         """Return the result of a call, or raise its error.
 
-        A cancel takes effect at once: a call that has begun goes on, and its result is dropped; one that has
-        not begun is not made.
+        `then` is called with the result before the task goes on, a pass of the event loop earlier. A cancel
+        takes effect at once: a call that has begun goes on, and its result is dropped; one that has not begun
+        is not made.
         """
-        call = _Call(work, trio.lowlevel.current_task())
+        call = _Call(work, trio.lowlevel.current_task(), then)
         self._calls.put(call)
 
         def abort(_: object) -> Abort:
@@ -97,6 +99,8 @@ def _wake(call: _Call) -> None:
     if call.task is not None:
         task, call.task = call.task, None
         trio.lowlevel.reschedule(task)
+        if call.then is not None and call.error is None:
+            call.then(call.result)
 
 
 class StoreInThread:
@@ -141,11 +145,19 @@ class StoreInThread:
             return None
         return await self._call(partial(self._store.matching, space, terms, start=start, stop=stop))
 
-    async def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
-        """Write batches; see `Store`."""
+    async def commit(
+        self,
+        batches: Sequence[Batch],
+        durability: Durability,
+        then: Callable[[list[Conflict | None]], None] | None = None,
+    ) -> list[Conflict | None]:
+        """Write batches; see `Store`. `then` is called with the conflicts; see `StoreThread.call`."""
         if isinstance(self._store, SimulatedStore):  # its commits take virtual time
-            return await self._store.commit_in_time(batches, durability)
-        return await self._call(partial(self._commit_store, batches, durability))
+            conflicts = await self._store.commit_in_time(batches, durability)
+            if then is not None:
+                then(conflicts)
+            return conflicts
+        return await self._call(partial(self._commit_store, batches, durability), then)
 
     def _commit_store(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
         self._is_committing = True
@@ -154,11 +166,14 @@ class StoreInThread:
         finally:
             self._is_committing = False
 
-    async def _call(self, work: Callable[[], T]) -> T:
+    async def _call(self, work: Callable[[], T], then: Callable[[T], None] | None = None) -> T:
         if self._thread is not None:
-            return await self._thread.call(work)
+            return await self._thread.call(work, then)
         await trio.lowlevel.checkpoint()
-        return work()
+        result = work()
+        if then is not None:
+            then(result)
+        return result
 
     # ---- the two ends
 

@@ -5,7 +5,8 @@ What it keeps true:
 - **Submitting never waits.** `submit` returns a ticket, which is settled when its commit has ended. All
   that is submitted while a commit is under way goes into the next one, up to `BATCH` tickets and
   `BATCH_BYTES`: one agent alone has a commit of its own each time, a thousand agents share one.
-- **Tickets are settled in the order in which they were submitted**, each exactly once, in the writer's task.
+- **Tickets are settled in the order in which they were submitted**, each exactly once, in the event loop: as
+  soon as it hears from the thread, without a pass of the loop in which the writer's task would wake first.
 - **A failure takes all that is pending with it**: the commit that failed, and what was submitted after it,
   since later changes of an owner build on the earlier ones. A conflict concerns its own ticket only.
 - **While the store fails nothing is accepted.** `submit` raises, and says when the store is tried again: the
@@ -24,6 +25,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -241,8 +243,8 @@ class StoreWriter:
     ) -> Ticket:
         """Have a batch of writes committed, all or none; return its ticket at once.
 
-        `done` is called with the error, or None, once the ticket is settled: in the writer's task, and before
-        later tickets are; it must not block or raise. Raise StoreFailed while the store is failing or
+        `done` is called with the error, or None, once the ticket is settled: in no task of its owner, and
+        before later tickets are; it must not block or raise. Raise StoreFailed while the store is failing or
         closing, ValueError and TypeError for writes that no store can keep: then nothing is submitted.
         """
         size = 0
@@ -352,12 +354,15 @@ class StoreWriter:
         self._committing = batch
         durability: Durability = "power" if "power" in [each.durability for each in batch] else "process"
         self._began = trio.current_time()
+        store, committed = self._store, partial(self._committed, batch)
+        batches = [each.writes for each in batch]
         try:
-            conflicts = await self._store.commit([each.writes for each in batch], durability)
+            if isinstance(store, StoreInThread):
+                await store.commit(batches, durability, committed)
+            else:
+                committed(await store.commit(batches, durability))
         except StoreFailed as error:
             self._fail(error)
-        else:
-            self._committed(batch, conflicts)
         self._changed.unpark_all()
 
     def _committed(self, batch: list[Ticket], conflicts: Sequence[Conflict | None]) -> None:

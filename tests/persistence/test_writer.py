@@ -238,6 +238,26 @@ async def test_the_event_loop_goes_on_while_the_disk_does_not() -> None:
     assert threading.get_ident() not in store.threads
 
 
+class Passes(trio.abc.Instrument):
+    """Counts the passes of trio's run loop."""
+
+    count = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.count += 1
+
+
+async def test_an_owner_goes_on_without_a_pass_in_which_the_writer_wakes_first() -> None:
+    passes = Passes()
+    async with open_writer(Watched()) as writer:
+        await writer.commit(put("a"))
+        await wait_all_tasks_blocked()
+        trio.lowlevel.add_instrument(passes)
+        await writer.commit(put("b"))
+        trio.lowlevel.remove_instrument(passes)
+    assert passes.count == 3  # the writer begins, its thread is heard, this task goes on
+
+
 async def test_nobody_submits_more_than_there_is_room_for_who_asks() -> None:
     store = Watched()
     async with open_writer(store) as writer:
