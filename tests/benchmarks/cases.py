@@ -269,6 +269,10 @@ def _chat_cases() -> Iterator[Case]:
     yield Case("chat-frames", what, partial(there, chat.frames), 20_000, 20, None, chat.bare_frames)
     what = "chunks of 1,000 sessions at 20 a second each"
     yield Case("chat-1k", what, partial(there, chat.crowd), 1_000, 3, None)
+    for name, pace, how in (("paced", "slowly", "at 20 a second"), ("at-once", "quickly", "at once")):
+        what, ours_ = f"chunks a CPU second, 1,000 sessions {how}", partial(chat.for_a_second, "omnia", pace)
+        bare = partial(chat.for_a_second, "chat-bare", pace)
+        yield Case(f"chat-{name}", what, ours_, 1_000, 3, 0.5, bare)
     what, near = "to the first chunk over a connection, median; near", chat.first_chunk_near
     first = partial(there, chat.first_chunk)
     yield Case("chat-first", what, first, 200, 3, None, near, unit=" ms", less_is_better=True)

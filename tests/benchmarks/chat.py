@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import select
 import socket
 from contextlib import closing
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter as clock
+from time import perf_counter as clock, process_time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -45,7 +47,7 @@ CALLERS = 100
 
 
 class Talker(ChatAgent):
-    """Says as many pieces as it is asked for: at once, or at 20 a second."""
+    """Says as many pieces as it is asked for: at once, or at 20 a second; `cpu` is what its process took."""
 
     async def talk(self, call: VoiceCall) -> None:
         async for frame in call.sound:
@@ -58,7 +60,7 @@ class Talker(ChatAgent):
             if pace == "slowly":
                 at += PACE
                 await trio.sleep_until(at)
-            yield PIECE
+            yield str(process_time()) if pace == "cpu" else PIECE
 
     @action
     def resident(self) -> int:
@@ -162,6 +164,52 @@ def crowd(url: str, n: int) -> float:
         return n * each / (max(done) - began)
 
     return trio.run(main)
+
+
+def for_a_second(kind: str, pace: str, n: int) -> float:
+    """Chunks for a second of the server's processor time: `n` sessions have an answer of 100 chunks each."""
+    raise_descriptor_limit(20_000)
+    each = 100 if n > 10 else 3
+    with other_process(kind) as url:
+        clients, meter = [Client(url) for _ in range(n)], Client(url)
+        for count in (1, each):  # the first warms up
+            used = -_used(meter)
+            for client in clients:
+                client.say(f"{pace} {count}")
+            _hear(clients, count)
+            used += _used(meter)
+        for client in (*clients, meter):
+            client.sock.close()
+    return n * each / used
+
+
+def _used(client: Client) -> float:
+    """Ask for the seconds of processor time that the server has used."""
+    client.say("cpu 1")
+    data = b""
+    while b'"done"' not in data:
+        data += client.sock.recv(65_536)
+    found = re.search(rb'"content":"([0-9.e-]+)"', data)
+    assert found is not None
+    return float(found[1])
+
+
+def _hear(clients: list[Client], each: int) -> None:
+    """Read until all have heard their answer."""
+    poll, socks = select.epoll(), {client.sock.fileno(): client.sock for client in clients}
+    heard, rest = dict.fromkeys(socks, 0), dict.fromkeys(socks, b"")
+    for number in socks:
+        poll.register(number, select.EPOLLIN)
+    while socks:
+        for number, _ in poll.poll():
+            data = rest[number] + socks[number].recv(1 << 18)
+            heard[number] += data.count(b'"chunk"')
+            rest[number] = data[-6:]
+            if b'"done"' in data:
+                assert heard[number] == each
+                poll.unregister(number)
+                del socks[number]
+    poll.close()
 
 
 def first_chunk(url: str, n: int) -> float:

@@ -8,10 +8,11 @@ import sys
 
 import trio
 
-from tests.benchmarks import bulk, chat, limits_wire, models, relay, wire
+from tests.benchmarks import bulk, chat, limits_chat, limits_wire, models, relay, wire
 
 SERVERS = {
     "bulk": bulk.serve,
+    "chat-bare": limits_chat.serve,
     "lines": limits_wire.serve_lines,
     "trio-websocket": limits_wire.serve_trio_websocket,
     "lmos": wire.serve,
