@@ -4,9 +4,10 @@ The task that calls `run` writes; a child task reads. The writer wakes when the 
 heartbeat, and when the reader has noticed something, such as the peer's Close.
 
 While the writer sleeps, nothing is being sent. Then a task that has just queued a message may send it in its
-own step (`flush`): that saves a pass of the event loop, which is most of the cost of a short message. Bytes
-that the stream does not take at once stay in `_rest`, for the writer. So frames keep the order of the
-handler, and a cancellation of that task cannot tear a frame, as nothing is awaited.
+own step (`flush`): that saves a pass of the event loop, which is most of the cost of a short message. What it
+queues further before it waits is left to the writer, which sends it together: many short messages cost few
+system calls. Bytes that the stream does not take at once stay in `_rest`, for the writer. So frames keep the
+order of the handler, and a cancellation of that task cannot tear a frame, as nothing is awaited.
 
 What this file keeps true:
 
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
-from trio.lowlevel import checkpoint
+from trio.lowlevel import checkpoint, current_task
 from wsproto.utilities import LocalProtocolError
 
 from lmos_actors._core import SMALL, SPENT
@@ -131,12 +132,19 @@ class Connection:
     def flush(self) -> None:
         """Note that the handler has frames, and send them in this step if possible.
 
-        Never blocks. While the connection is not quiet it does what `wake` does: the writer sends them,
-        together with what others queue until its turn. Call it from a task of the connection's event loop.
+        Never blocks. While the connection is not quiet, and if the calling task has not waited since it
+        flushed this connection, it does what `wake` does: the writer sends them, together with what others
+        queue until its turn. Call it from a task of the connection's event loop.
         """
         if not self.is_quiet or self._send_now is None:
             self.wake()
             return
+        task = current_task()
+        if task.custom_sleep_data is self:
+            self.wake()
+            return
+        if task.custom_sleep_data is None:
+            task.custom_sleep_data = self  # trio empties it whenever the task is woken
         data = self._rest = self._batch()
         if data:
             try:

@@ -98,9 +98,38 @@ async def test_a_message_is_with_the_peer_when_flush_returns() -> None:
         assert line.connection.is_quiet
         line.flush(b"first")
         assert line.here() == texts(b"first")
+        await trio.testing.wait_all_tasks_blocked()
         line.flush(b"second", b"third")
         assert line.here() == texts(b"first", b"second", b"third")
         assert line.connection.statistics().messages_out == 3
+        await line.finish()
+
+
+async def test_what_a_task_flushes_again_before_it_waits_is_sent_together_by_the_writer() -> None:
+    async with open_line() as line:
+        for step in range(2):
+            before = line.here()
+            for number in range(100):
+                line.flush(b"%d" % number)
+            assert line.here() == [*before, *texts(b"0")]
+            await trio.lowlevel.checkpoint()
+            assert await line.receive(100 * (step + 1)) == texts(*[b"%d" % each for each in range(100)]) * (
+                step + 1
+            )
+            await trio.testing.wait_all_tasks_blocked()
+        await line.finish()
+
+
+async def test_other_tasks_flush_at_once_meanwhile() -> None:
+    async with open_line() as line, trio.open_nursery() as nursery:
+
+        async def flush(message: bytes) -> None:
+            line.flush(message)
+            assert line.here()[-1] == (TEXT, message)
+
+        for message in (b"one", b"two", b"three"):
+            nursery.start_soon(flush, message)
+        await trio.testing.wait_all_tasks_blocked()
         await line.finish()
 
 

@@ -175,7 +175,8 @@ class Run:
         if slot.rt.edge is not None:
             slot.rt.edge.enter(self.envelope)  # of this run's own context
         slot.run_began(self)
-        current_task().custom_sleep_data = self  # until it first waits: then trio empties it
+        if op.kind != STREAM:  # whose message cannot be put aside, see `_stash.py`
+            current_task().custom_sleep_data = self  # until it first waits: then trio empties it
         self.begun = True
         try:
             value = await (self._stream() if op.kind == STREAM else self._call())
