@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from lmos_actors import ActionFailed, Agent, AgentDied, DeadlineExceeded, InvalidInput, action, open_node
+from tests.transport.peer import Steps
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -70,6 +72,22 @@ class Clerk(Agent, behaviours=("open", "closed")):
         return "one"  # type: ignore[return-value]
 
 
+class Ticker(Agent):
+    """Says a number whenever it may."""
+
+    gate: Any
+
+    @action
+    async def tick(self, at_once: int = 1) -> AsyncIterator[int]:
+        """Say some numbers, as often as the gate opens."""
+        number = 0
+        while True:
+            await self.gate.acquire()
+            for _ in range(at_once):
+                yield number
+                number += 1
+
+
 @asynccontextmanager
 async def far_clerk() -> AsyncGenerator[tuple[Node, Ref[Clerk], Ref[Clerk]]]:
     """Give a node, a ref to its clerk, and a ref to it over a socket."""
@@ -79,16 +97,6 @@ async def far_clerk() -> AsyncGenerator[tuple[Node, Ref[Clerk], Ref[Clerk]]]:
         await far.ready()
         await wait_all_tasks_blocked()
         yield node, near, far
-
-
-class Steps(trio.abc.Instrument):
-    """Counts the steps that tasks are given."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.count += 1
 
 
 async def test_a_request_that_is_alone_takes_three_steps() -> None:
@@ -103,6 +111,47 @@ async def test_a_request_that_is_alone_takes_three_steps() -> None:
         trio.lowlevel.remove_instrument(steps)
     # the server's reader, the client's reader, the asker; every ten milliseconds others have a turn, too
     assert min(counts) == 3
+
+
+@asynccontextmanager
+async def far_ticker(gate: trio.Semaphore) -> AsyncGenerator[Ref[Ticker]]:
+    """Give a ref to a ticker over a socket."""
+    async with open_node(listen="ws://127.0.0.1:0") as node, open_node() as client:
+        await node.start(Ticker, gate=gate)
+        url = node.urls[0].replace("ws", "http", 1).rstrip("/")
+        yield await client.consume(Ticker, f"{url}/agents/ticker")
+
+
+async def test_an_item_of_a_stream_that_is_alone_takes_four_steps() -> None:
+    gate, steps, counts = trio.Semaphore(0), Steps(), list[int]()
+    async with far_ticker(gate) as far, far.stream(Ticker.tick) as items:
+        trio.lowlevel.add_instrument(steps)
+        for number in range(20):
+            before = steps.count
+            gate.release()
+            assert await anext(items) == number
+            counts.append(steps.count - before)
+        trio.lowlevel.remove_instrument(steps)
+    assert min(counts) == 4  # the run, the client's reader, and twice the one who iterates
+
+
+async def test_items_of_several_streams_and_many_at_once_come_all_and_in_order() -> None:
+    gate, heard = trio.Semaphore(0), [list[int](), list[int](), list[int]()]
+    async with far_ticker(gate) as far, trio.open_nursery() as nursery:
+
+        async def hear(numbers: list[int]) -> None:
+            async with far.stream(Ticker.tick, 40) as items:
+                async for number in items:
+                    numbers.append(number)
+                    if number == 399:
+                        return
+
+        for numbers in heard:
+            nursery.start_soon(hear, numbers)
+        while any(len(numbers) < 400 for numbers in heard):
+            gate.release()
+            await wait_all_tasks_blocked(0.001)
+    assert heard == [list(range(400))] * 3
 
 
 async def test_each_request_takes_effect_in_order_whichever_way_it_went() -> None:

@@ -280,3 +280,13 @@ def chunks(data: bytes, sizes: Iterable[int]) -> list[bytes]:
         found.append(data[:size])
         data = data[size:]
     return [part for part in (*found, data) if part]
+
+
+class Steps(trio.abc.Instrument):
+    """Counts the steps that tasks are given."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += 1

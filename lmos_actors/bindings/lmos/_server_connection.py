@@ -10,8 +10,9 @@ everything else -> `_post` into the agent's mailbox. Answers return through `ans
 step of the turn that made them.
 
 Odd but meant: where nothing else is open, the turn runs inside `text` (`_is_alone`) and its answer is
-flushed in the same step, which saves a lone request the passes of the event loop in between. And access is
-checked before existence, so that a peer cannot find out what it may not see.
+flushed in the same step, which saves a lone request the passes of the event loop in between. So is an item of
+a lone stream, in the step of its run. And access is checked before existence, so that a peer cannot find out
+what it may not see.
 """
 
 from __future__ import annotations
@@ -477,15 +478,21 @@ class ServerConnection:
         asked = far.asked
         if self._over or not asked.open:
             return False
+        self._is_alone = self.session.open == 1  # else others may send in this pass, and are sent together
         try:
             wanted = self.session.item(asked, plain(item))
         except Exception as error:
             ended(far, error)
             self._broken(asked, error)
             wanted = False
+        finally:
+            self._is_alone = False
         if not wanted:
             self._context.withdraw(asked)
         self.check_end()
+        if self._is_due:
+            self._is_due = False
+            self.connection.flush()
         return wanted
 
     def _fail(self, asked: lmos.IncomingRequest, error: Exception) -> None:
