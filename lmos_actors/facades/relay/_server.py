@@ -19,6 +19,7 @@ from lmos_actors.supervision import ChildSpec
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 
 from ._admission import NAME, HubAdmission, agent_of
+from ._delivery import AT_ONCE
 from ._hub import RESTART, HubPlace, RelayHub
 from ._options import RelayOptions
 
@@ -175,21 +176,30 @@ class RelayConnection:
 
     def _wake(self) -> None:
         if self._is_open:  # a welcome waits before the hub has returned the connection
-            self._charge()
+            if self._charged or self._in.outbox.waiting_bytes >= STEP:
+                self._charge()
             self._delivery.note(self._connection)
 
     def text(self, text: str) -> None:
         """Take a text frame."""
-        self._in.receive(text, trio.current_time())
+        self._take(text)
 
     def binary(self, data: bytes) -> None:
         """Take a binary frame."""
-        self._in.receive(data, trio.current_time())
+        self._take(data)
+
+    def _take(self, data: str | bytes) -> None:
+        self._delivery.left = AT_ONCE if self._connection.is_quiet else 0
+        try:
+            self._in.receive(data, trio.current_time())
+        finally:
+            self._delivery.left = 0
 
     def frames(self, room: int) -> list[bytes]:
         """Return the frames to be sent; if none is left, and the end is due, close."""
         found = self._in.frames(room)
-        self._charge()
+        if self._charged:
+            self._charge()
         if self._in.closing is not None and not found:
             self._connection.close(*self._in.closing)
         return found

@@ -363,11 +363,11 @@ class Hub:
             for extension in self.extensions:
                 extension.check(frame)
         if EVERYBODY in targets:
-            to_itself = sender.agent in targets
+            to_itself, by_all = sender.agent in targets, self.options.broadcasts == "all"
             recipients = [
                 each
                 for each in self._open.values()
-                if (each.hears(sender) if each is not sender else to_itself)
+                if ((by_all or each.hears(sender)) if each is not sender else to_itself)
             ]
             if frame is not None:
                 for extension in self.extensions:

@@ -7,7 +7,7 @@ next ones reports how many. Beyond a second bound the connection must be closed.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,13 +17,8 @@ STEP: Final = 32 << 10
 """Waiting bytes are accounted for in steps of this size: `wake` is called at each step."""
 
 
-class _Waiting:
-    """A frame that waits; None once it has been dropped."""
-
-    __slots__ = ("data",)
-
-    def __init__(self, data: bytes) -> None:
-        self.data: bytes | None = data
+_Waiting: TypeAlias = "list[bytes | None]"
+"""A frame that waits; None once it has been dropped."""
 
 
 class Outbox:
@@ -55,7 +50,7 @@ class Outbox:
             self.dropped += is_broadcast
             return
         is_first, before = not self._frames, self.waiting_bytes
-        waiting = _Waiting(data)
+        waiting: _Waiting = [data]
         self._frames.append(waiting)
         self.waiting_bytes += len(data)
         if is_broadcast:
@@ -67,9 +62,10 @@ class Outbox:
             self._wake()
 
     def _drop(self, waiting: _Waiting) -> None:
-        assert waiting.data is not None
-        self.waiting_bytes -= len(waiting.data)
-        waiting.data = None
+        data = waiting[0]
+        assert data is not None
+        self.waiting_bytes -= len(data)
+        waiting[0] = None
         self.dropped += 1
         self._lost += 1
 
@@ -84,7 +80,7 @@ class Outbox:
             waiting = self._frames.popleft()
             if self._broadcasts and self._broadcasts[0] is waiting:
                 self._broadcasts.popleft()
-            data = waiting.data
+            data = waiting[0]
             if data is None:
                 continue
             self.waiting_bytes -= len(data)

@@ -19,7 +19,7 @@ from lmos_actors.security import Access, Bearer, Security
 from lmos_actors.transport import MemoryNetwork, TcpNetwork, connect
 from tests.persistence.stores import every_place
 from tests.seeded import simulated_disk
-from tests.transport.peer import TEXT, frame, mask
+from tests.transport.peer import TEXT, Steps, frame, mask
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -208,6 +208,24 @@ async def test_many_hear_a_broadcast_over_sockets() -> None:
         for peer in (first, *others[:-1]):
             await peer.over.wait()
             assert peer.ended.code == 1012
+
+
+async def test_a_message_alone_is_sent_in_the_step_that_takes_it() -> None:
+    network, steps, counts = TcpNetwork(), Steps(), list[int]()
+    async with open_node(listen="ws://127.0.0.1:0", relay=True) as node, AsyncExitStack() as stack:
+        url = node.urls[0].removesuffix("/ws")
+        tokens = [(await registered(network, name, url))[1] for name in ("one", "two")]
+        one, two = [await stack.enter_async_context(opened(network, token, url=url)) for token in tokens]
+        await trio.testing.wait_all_tasks_blocked()
+        trio.lowlevel.add_instrument(steps)
+        for number in range(40):
+            before = steps.count
+            one.waiting.append(json.dumps({"to": ["two", "*"][number % 2 :][:1], "payload": number}).encode())
+            one.connection.flush()
+            assert (await two.next())["payload"] == number
+            counts.append(steps.count - before)
+        trio.lowlevel.remove_instrument(steps)
+    assert min(counts[::2]) == min(counts[1::2]) == 3  # the readers of both ends, and this task
 
 
 REGISTRATIONS: list[tuple[Any, int, str]] = [
