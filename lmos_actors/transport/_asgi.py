@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import h11
 import trio
-from trio.lowlevel import ParkingLot, checkpoint, checkpoint_if_cancelled
+from trio.lowlevel import ParkingLot, checkpoint, checkpoint_if_cancelled, current_task
 
 from lmos_actors._core import SMALL, SPENT, weight
 
@@ -288,13 +288,18 @@ class Exchange:
             self._response = h11.Response(status_code=status, headers=own)
             self._empty_answer = self._empty_answer or status in (204, 304)
         elif kind == "http.response.body" and self._response is not None and not self._answered:
-            async with self._writing:
-                more = message.get("more_body", False)
-                await self._send(*self._encoded(self._response, message.get("body", b""), more=more))
-            if more:
-                await checkpoint()  # an application that streams lets others run
-            else:
+            task, more = current_task(), message.get("more_body", False)
+            if more and task.custom_sleep_data is not self and not self._writing.locked():
                 await checkpoint_if_cancelled()
+                self._writing.acquire_nowait()
+            else:
+                await self._writing.acquire()  # lets others run, where this task has not waited meanwhile
+            try:
+                await self._send(*self._encoded(self._response, message.get("body", b""), more=more))
+            finally:
+                self._writing.release()
+            task.custom_sleep_data = self  # trio empties it whenever the task is woken
+            await checkpoint_if_cancelled()
         else:
             raise RuntimeError(f"{kind!r} is not what is to be sent now")
 
@@ -318,7 +323,8 @@ class Exchange:
             self._torn = True
             length = sum(map(len, parts))
             size = length if length > SMALL else 0
-            self._account.charge(size)
+            if size:
+                self._account.charge(size)
             try:
                 for part in parts:
                     if not await write_within(self._stream, part, self._limits.write_seconds):
@@ -327,7 +333,8 @@ class Exchange:
                     self._torn = False
                     return
             finally:
-                self._account.release(size)
+                if size:
+                    self._account.release(size)
         self._gone = True
         self._arrived.unpark_all()
         self._scope.cancel()
@@ -349,9 +356,10 @@ async def received(stream: trio.abc.Stream) -> bytes:
 
 async def write_within(stream: trio.abc.Stream, data: bytes, seconds: float) -> bool:
     """Send data; False if the peer is gone, or does not take a piece of 64 KiB within `seconds`."""
-    view = memoryview(data)
     try:
-        for start in range(0, len(data), _AHEAD):
+        send_now = getattr(stream, "send_now", None) if data else None
+        view = memoryview(data)[0 if send_now is None else send_now(data) :]  # mostly nothing is left
+        for start in range(0, len(view), _AHEAD):
             with trio.move_on_after(seconds) as late:
                 await stream.send_all(view[start : start + _AHEAD])
             if late.cancelled_caught:

@@ -11,6 +11,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from lmos_actors import ActionFailed, Agent, AgentDied, DeadlineExceeded, InvalidInput, action, open_node
+from lmos_actors.transport import endpoint_of
 from tests.transport.peer import Steps
 
 if TYPE_CHECKING:
@@ -133,6 +134,24 @@ async def test_an_item_of_a_stream_that_is_alone_takes_four_steps() -> None:
             counts.append(steps.count - before)
         trio.lowlevel.remove_instrument(steps)
     assert min(counts) == 4  # the run, the client's reader, and twice the one who iterates
+
+
+async def test_an_item_of_a_stream_over_http_takes_three_steps() -> None:
+    gate, steps, counts, came = trio.Semaphore(0), Steps(), list[int](), b""
+    async with open_node(listen="ws://127.0.0.1:0") as node:
+        await node.start(Ticker, gate=gate)
+        async with await trio.open_tcp_stream("127.0.0.1", endpoint_of(node.urls[0]).port) as stream:
+            head = b"Host: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+            await stream.send_all(b"POST /agents/ticker/actions/tick HTTP/1.1\r\n" + head)
+            trio.lowlevel.add_instrument(steps)
+            for number in range(20):
+                before = steps.count
+                gate.release()
+                while b"data: %d\n\n" % number not in came:
+                    came += await stream.receive_some(65_536)
+                counts.append(steps.count - before)
+            trio.lowlevel.remove_instrument(steps)
+    assert min(counts) == 3  # the run, the request, the one who reads
 
 
 async def test_items_of_several_streams_and_many_at_once_come_all_and_in_order() -> None:

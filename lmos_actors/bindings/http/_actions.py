@@ -228,7 +228,7 @@ class _Questions:
 
 async def _items(ask: AgentRequest, questions: _Questions) -> AsyncGenerator[bytes, None]:
     while ask.items or not ask.done:
-        body = b"".join([questions.told(), *(framed(ITEM, written_value(item)) for item in ask.taken())])
+        body = b"".join([questions.told(), *[framed(ITEM, written_value(item)) for item in ask.taken()]])
         yield body or b":\n\n"
         if not (ask.items or ask.done or questions.are_new):
             await _wait(ask, HEARTBEAT)
