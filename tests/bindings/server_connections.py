@@ -61,6 +61,9 @@ class Line:
     def wake(self) -> None:
         self.woken += 1
 
+    def flush(self) -> None:
+        self.wake()
+
     def close(self, code: int = 1000, reason: str = "") -> None:
         if self.closed is None:
             self.closed = (code, reason)
