@@ -163,7 +163,8 @@ class OmniaConnection:
     def frames(self, room: int) -> list[bytes]:
         """Return the frames that are to be sent."""
         found = self.wire.frames(room)
-        self.charge()
+        if self._charged:
+            self.charge()
         if self._is_full and self.wire.waiting_bytes < ROOM:
             self._make_room()
         return found
@@ -398,7 +399,8 @@ class OmniaConnection:
             turn.done(item.text, parts=_parts(item.parts))
         elif isinstance(item, TurnBegan):
             turn.session_id = item.session
-        self.charge()
+        if self._charged or self.wire.waiting_bytes >= STEP:
+            self.charge()
 
     def has_room(self) -> bool:
         """Return whether the client has taken most of the sent data, or has left."""
