@@ -46,7 +46,7 @@ if sys.version_info >= (3, 14):
     from annotationlib import Format, get_annotations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
     from types import FrameType
 
 _AROUND: Final = "__lmos_names__"
@@ -106,14 +106,17 @@ def declared(thing: Any) -> dict[str, Any]:
     return inspect.get_annotations(thing)
 
 
-def types_of_class(cls: type) -> dict[str, Any]:
-    """Return the annotations of a class and its bases as types, `Unknown` where a name means nothing now."""
+def types_of_class(cls: type, without: Container[str] = ()) -> dict[str, Any]:
+    """Return the annotations of a class and its bases as types, `Unknown` where a name means nothing now.
+
+    Attributes whose names are in `without` are left out.
+    """
     found: dict[str, Any] = {}
     for part in reversed(cls.__mro__):
         own = declared(part)
         if own:
             spaces = _spaces_of_class(part)
-            found |= {name: _read(hint, spaces) for name, hint in own.items()}
+            found |= {name: _read(hint, spaces) for name, hint in own.items() if name not in without}
     return found
 
 

@@ -81,6 +81,24 @@ def shown(cls: type) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize("how", HOW)
+def test_a_class_whose_types_are_known_is_not_read_again_when_it_is_used(files: Files, how: str) -> None:
+    module = files.module(
+        """
+        asked = []
+        def number():
+            asked.append(1)
+            return int
+        class Shop(Agent):
+            left: "Property[number()]" = prop(default=1)
+        """,
+        how,
+    )
+    read = len(module.asked)
+    assert shown(module.Shop) == {"left": "integer"}
+    assert len(module.asked) == read > 0
+
+
 # ---- what is known when the class is made, or later
 
 WORKS = {

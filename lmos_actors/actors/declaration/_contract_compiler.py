@@ -87,7 +87,7 @@ def compile_contract(
     compiler.whole_object()
     contract.answers = _answering(cls.__name__, contract)
     # which fields are secret, or may be as their types are unknown
-    types = types_of_class(cls)
+    types = types_of_class(cls, without=reserved)
     contract.unread |= any(unknown_in(hint) is not None for hint in types.values())
     contract.hidden = hidden_fields(cls, types, reserved)
     contract.guarded = any(secrecy != UNREAD for secrecy in contract.hidden.values()) or any(
