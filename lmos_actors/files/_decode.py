@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import operator
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import attrs
 
@@ -24,25 +24,8 @@ from lmos_actors.errors import hint_at, nearest
 
 from ._document import Document, read
 from ._source import FileError, did_you_mean, in_order
-from ._tree import inside, is_list, is_mapping
-from ._types import (
-    Field,
-    branches,
-    describe,
-    description_of,
-    fields_of,
-    has_text_form,
-    is_open,
-    is_quantity,
-    is_struct,
-    later_keys,
-    later_words,
-    limits,
-    split,
-    tag_of,
-    words_of,
-    written_form,
-)
+from ._tree import is_list, is_mapping
+from ._types import describe, description_of, fields_of, form_of, later_keys, tag_of, written_form
 
 if TYPE_CHECKING:
     import os
@@ -52,6 +35,7 @@ if TYPE_CHECKING:
 
     from ._source import DataPath, Kind, Mistake
     from ._tree import Note
+    from ._types import Field, Form
 
 T = TypeVar("T")
 
@@ -113,16 +97,16 @@ def decode(
     struct by its path, also where the whole is invalid.
     """
     walk = _Walk(document, made)
-    value = walk.value(declared, document.data if data is UNKNOWN and not at else data, at)
+    value = walk.value(form_of(declared), document.data if data is UNKNOWN and not at else data, at)
     mistakes = in_order(walk.mistakes if at else [*document.mistakes, *walk.mistakes])
     return (None if mistakes or value is _INVALID else value), mistakes
 
 
-def _key_for_any(takes: Iterable[Any]) -> str | None:
+def _key_for_any(takes: Iterable[Form]) -> str | None:
     """Return the first key of the first struct whose first key takes any data, such as `eq`; else None."""
     for part in takes:
-        first = fields_of(split(part)[0])[:1] if is_struct(part) else ()
-        if first and any(is_open(each) for each in branches(first[0].type)):
+        first = fields_of(part.inner)[:1] if part.is_struct else ()
+        if first and first[0].form.is_open:
             return first[0].key
     return None
 
@@ -139,25 +123,26 @@ class _Walk:
         self.mistakes.append(self.document.mistake(path, message, kind, key=key))
         return _INVALID
 
-    def value(self, declared: Any, data: Any, path: DataPath) -> Any:
+    def value(self, form: Form, data: Any, path: DataPath) -> Any:
         if data is UNKNOWN:
             return _INVALID
         kind: Any = type(data)  # pyright: ignore[reportUnknownVariableType]
-        choice = _choice_of(declared, kind)
-        if not choice.candidates:
-            return self._mismatch(declared, data, path)
-        if data is None and not is_open(choice.candidates[0]):
-            return None
-        if choice.kinds and is_mapping(data):
-            return self._tagged(choice, data, path)
-        return self._one_of(declared, choice, data, path)
-
-    def _one_of(self, declared: Any, choice: _Choice, data: Any, path: DataPath) -> Any:
+        choice: _Choice = form.choices.get(kind) or _choice_of(form, kind)
         candidates = choice.candidates
+        if not candidates:
+            return self._mismatch(form, data, path)
+        if choice.kinds and kind is dict:
+            return self._tagged(choice, data, path)
+        if data is None and not candidates[0].is_open:
+            return None
         if len(candidates) == 1:
             return self._branch(candidates[0], data, path, choice.later)
+        return self._one_of(form, choice, data, path)
+
+    def _one_of(self, form: Form, choice: _Choice, data: Any, path: DataPath) -> Any:
+        candidates = choice.candidates
         for part in candidates:
-            if is_mapping(data) and is_struct(part) and not _layout_of(split(part)[0]).keys.issuperset(data):
+            if is_mapping(data) and part.is_struct and not _layout_of(part.inner).keys.issuperset(data):
                 continue  # what is wrong with it would not be reported
             attempt = _Walk(self.document, self.made)
             value = attempt._branch(part, data, path, frozenset())
@@ -165,52 +150,52 @@ class _Walk:
                 return value
         if isinstance(data, str) and data in choice.later:
             return self.add_mistake(path, f'"{data}" is not available yet', "later")
-        if is_mapping(data) and all(map(is_struct, candidates)):
+        if is_mapping(data) and all(part.is_struct for part in candidates):
             return self._mistakes_of_nearest(candidates, data, path)
-        words = [word for part in candidates for word in words_of(part) or () if isinstance(word, str)]
+        words = [word for part in candidates for word in part.words or () if isinstance(word, str)]
         hint = hint_at(str(data), words, '"')
-        return self.add_mistake(path, f"expected {describe(declared)}, saw {description_of(data)}{hint}")
+        return self.add_mistake(path, f"expected {describe(form)}, saw {description_of(data)}{hint}")
 
-    def _mistakes_of_nearest(self, structs: list[Any], data: dict[str, Any], path: DataPath) -> _Invalid:
+    def _mistakes_of_nearest(self, structs: list[Form], data: dict[str, Any], path: DataPath) -> _Invalid:
         """Record the mistakes of one of several structs without tags: the one with the first known key."""
-        known = {field.key: struct for struct in structs for field in fields_of(split(struct)[0])}
+        known = {field.key: each.inner for each in structs for field in fields_of(each.inner)}
         for key in data:
             if key in known:
-                self._struct(split(known[key])[0], data, path)
+                self._struct(known[key], data, path)
                 return _INVALID
         for key in data:
             return self.add_mistake((*path, key), f'unknown key "{key}"{did_you_mean(key, known)}', key=True)
         return self.add_mistake(path, f"expected one of the keys {', '.join(known)}")
 
-    def _mismatch(self, declared: Any, data: object, path: DataPath) -> _Invalid:
+    def _mismatch(self, form: Form, data: object, path: DataPath) -> _Invalid:
         hint = ""
-        takes = branches(declared)
-        if any(is_quantity(part) for part in takes) and type(data) in (int, float):
+        takes = form.branches
+        if any(part.is_quantity for part in takes) and type(data) in (int, float):
             hint = "; the unit is missing"
-        elif any(split(part)[0] is str for part in takes) and not (is_mapping(data) or is_list(data)):
+        elif any(part.inner is str for part in takes) and not (is_mapping(data) or is_list(data)):
             hint = "; put it in quotes" if data is not None else ""
         elif is_list(data) and (key := _key_for_any(takes)) is not None:
             hint = f"; write {{{key}: [...]}}"
-        return self.add_mistake(path, f"expected {describe(declared)}, saw {description_of(data)}{hint}")
+        return self.add_mistake(path, f"expected {describe(form)}, saw {description_of(data)}{hint}")
 
-    def _branch(self, declared: Any, data: Any, path: DataPath, later: frozenset[str]) -> Any:
-        form = _form_of(declared)
+    def _branch(self, form: Form, data: Any, path: DataPath, later: frozenset[str]) -> Any:
         inner = form.inner
         if form.words is not None:
             return self._word(form.words, data, path, later)
         if form.is_struct:
             return self._struct(inner, data, path)
         if form.has_text_form:
-            return self._written(declared, data, path)
+            return self._written(form, data, path)
         if form.origin is dict:
-            return self._mapping(declared, data, path)
+            return self._mapping(form, data, path)
         if form.origin in (list, tuple):
-            return self._sequence(declared, data, path)
+            return self._sequence(form, data, path)
         if form.is_open:
             return _INVALID if _holds_unknown(data) else data
         if inner is float and abs(data) > _LARGEST_INTEGER:
             return self.add_mistake(path, f"{description_of(data)} is too large")
-        return self._limited(declared, float(data) if inner is float else data, path)
+        value = float(data) if inner is float else data
+        return self._limited(form, value, path) if form.limits else value
 
     def _word(self, words: tuple[Any, ...], data: Any, path: DataPath, later: frozenset[str]) -> Any:
         for word in words:
@@ -222,21 +207,20 @@ class _Walk:
         hint = did_you_mean(written, [written_form(word) for word in words])
         return self.add_mistake(path, f'unknown word "{written}"{hint}')
 
-    def _written(self, declared: Any, data: str, path: DataPath) -> Any:
-        form = split(declared)[0]
+    def _written(self, form: Form, data: str, path: DataPath) -> Any:
         try:
-            value = form.parse(data)
+            value = form.inner.parse(data)
         except ValueError as error:
             return self.add_mistake(path, str(error))
-        for limit in limits(declared):
+        for limit in form.limits:
             for sign, name, holds in _LIMITS:
                 bound = getattr(limit, sign)
                 if bound is not None and not holds(value, bound):
-                    return self.add_mistake(path, f"expected {name} {form(bound)}, saw {value}")
+                    return self.add_mistake(path, f"expected {name} {form.inner(bound)}, saw {value}")
         return value
 
-    def _limited(self, declared: Any, data: Any, path: DataPath) -> Any:
-        for limit in limits(declared):
+    def _limited(self, form: Form, data: Any, path: DataPath) -> Any:
+        for limit in form.limits:
             for sign, name, holds in _LIMITS:
                 bound = getattr(limit, sign)
                 if bound is not None and not holds(data, bound):
@@ -244,7 +228,7 @@ class _Walk:
             least, most = limit.min_length, limit.max_length
             if least is not None and len(data) < least:
                 if least == 1:
-                    return self.add_mistake(path, f"expected {describe(declared)}, not empty")
+                    return self.add_mistake(path, f"expected {describe(form)}, not empty")
                 word = "exactly" if least == most else "at least"
                 return self.add_mistake(path, f"expected {word} {least} of them, saw {len(data)}")
             if most is not None and len(data) > most:
@@ -252,20 +236,19 @@ class _Walk:
                 return self.add_mistake(path, f"expected {word} {most} of them, saw {len(data)}")
         return data
 
-    def _sequence(self, declared: Any, data: list[Any], path: DataPath) -> Any:
-        form = _form_of(declared)
-        item = form.args[0]
+    def _sequence(self, form: Form, data: list[Any], path: DataPath) -> Any:
+        item = form_of(form.args[0])
         found = [self.value(item, value, (*path, index)) for index, value in enumerate(data)]
-        if self._limited(declared, data, path) is _INVALID or any(value is _INVALID for value in found):
+        if (form.limits and self._limited(form, data, path) is _INVALID) or _INVALID in found:
             return _INVALID
         return tuple(found) if form.origin is tuple else found
 
-    def _mapping(self, declared: Any, data: dict[str, Any], path: DataPath) -> Any:
-        inner = _form_of(declared).args[1]
-        found = {key: self.value(inner, value, (*path, key)) for key, value in data.items()}
-        if self._limited(declared, data, path) is _INVALID:
+    def _mapping(self, form: Form, data: dict[str, Any], path: DataPath) -> Any:
+        item = form_of(form.args[1])
+        found = {key: self.value(item, value, (*path, key)) for key, value in data.items()}
+        if (form.limits and self._limited(form, data, path) is _INVALID) or _INVALID in found.values():
             return _INVALID
-        return _INVALID if any(value is _INVALID for value in found.values()) else found
+        return found
 
     def _tagged(self, choice: _Choice, data: dict[str, Any], path: DataPath) -> Any:
         """Decode by the tag, whose key is the same in all members of a union (msgspec demands that)."""
@@ -295,28 +278,25 @@ class _Walk:
         meant_keys = {
             self._unknown_key(struct, key, layout.known, data, path) for key in data if key not in layout.keys
         }
-        found = {
-            field.name: self._member(field, data[key], (*path, key))
-            for key, field in fields.items()
-            if key in data
-        }
+        found: dict[str, Any] = {}
+        for key, field in fields.items():
+            if key not in data:
+                continue
+            if data[key] is None and field.is_left_out:
+                why = f'"{key}" is blank: give it a value, or leave it out'
+                found[field.name] = self.add_mistake((*path, key), why, key=True)
+            else:
+                found[field.name] = self.value(field.form, data[key], (*path, key))
         for key, field in fields.items():
             if field.required and key not in data and key not in meant_keys:
                 self.add_mistake(path, f'missing key "{key}"', key=bool(path))
-        if len(self.mistakes) > before or any(value is _INVALID for value in found.values()):
+        if len(self.mistakes) > before or _INVALID in found.values():
             return _INVALID
         try:
             self.made[path] = struct(**found)
             return self.made[path]
         except (ValueError, TypeError) as error:
             return self.add_mistake(path, str(error))
-
-    def _member(self, field: Field, data: Any, path: DataPath) -> Any:
-        if data is None and field.is_left_out:
-            return self.add_mistake(
-                path, f'"{field.key}" is blank: give it a value, or leave it out', key=True
-            )
-        return self.value(field.type, data, path)
 
     def _unknown_key(
         self,
@@ -338,31 +318,18 @@ class _Walk:
         return near
 
 
-# ---- facts about a type, found together: hashing most types means hashing all that is in them
+# ---- facts about a type, found together
 
 
 @attrs.frozen
 class _Choice:
     """The members of a type that accept data of a Python type."""
 
-    candidates: list[Any]
+    candidates: list[Form]
     kinds: dict[str, Any]
     """The tagged structs among them, by the words of their tags; `tag_field` is the key of the tags."""
     tag_field: str
     later: frozenset[str]
-
-
-@attrs.frozen
-class _Form:
-    """One member of a type."""
-
-    inner: Any
-    origin: Any
-    args: tuple[Any, ...]
-    words: tuple[Any, ...] | None
-    is_struct: bool
-    has_text_form: bool
-    is_open: bool
 
 
 @attrs.frozen
@@ -375,51 +342,33 @@ class _Layout:
 
 
 @cache
-def _form_of(declared: Any) -> _Form:
-    inner = split(declared)[0]
-    return _Form(
-        inner, get_origin(inner), get_args(inner), words_of(declared), is_struct(declared),
-        has_text_form(declared), is_open(declared),
-    )  # fmt: skip
-
-
-@cache
 def _layout_of(struct: type[msgspec.Struct]) -> _Layout:
     fields, tag = {field.key: field for field in fields_of(struct)}, tag_of(struct)
     known = (*([tag.field] if tag else []), *fields)
     return _Layout(fields, known, frozenset(known))
 
 
-@cache
-def _choice_of(declared: Any, kind: type) -> _Choice:
-    """Return the members of a type that accept data of a Python type.
-
-    Only the outermost type is compared, so that the result can be cached.
-    """
-    candidates = [part for part in branches(declared) if _fits(part, kind)]
-    structs = [split(part)[0] for part in candidates if is_struct(part)]
-    tags = {struct: tag for struct in structs if (tag := tag_of(struct)) is not None}
-    field = next((tag.field for tag in tags.values()), "")
-    return _Choice(
-        candidates, {tag.value: struct for struct, tag in tags.items()}, field, later_words(declared)
-    )
-
-
-def _fits(declared: Any, kind: type) -> bool:
-    inner = split(declared)[0]
-    words = words_of(declared)
-    if words is not None:
-        return any(type(word) is kind for word in words)
-    if is_open(declared):
-        return True
-    if is_struct(declared) or get_origin(inner) is dict:
-        return kind is dict
-    if get_origin(inner) in (list, tuple):
-        return kind is list
-    if inner is float:
-        return kind in (int, float)
-    return kind is (str if has_text_form(declared) else type(None) if inner is None else inner)
+def _choice_of(form: Form, kind: type) -> _Choice:
+    """Return the members of a type that accept data of a Python type; the type keeps it."""
+    candidates = [part for part in form.branches if part.takes is None or kind in part.takes]
+    kinds: dict[str, Any] = {}
+    tag_field = ""
+    for part in candidates:
+        if part.is_struct and (tag := tag_of(part.inner)) is not None:
+            kinds[tag.value] = part.inner
+            tag_field = tag_field or tag.field
+    form.choices[kind] = _Choice(candidates, kinds, tag_field, form.later)
+    return form.choices[kind]
 
 
 def _holds_unknown(data: Any) -> bool:
-    return data is UNKNOWN or any(_holds_unknown(value) for _, value in inside(data))
+    rest = [data]
+    while rest:
+        part = rest.pop()
+        if part is UNKNOWN:
+            return True
+        if is_mapping(part):
+            rest += part.values()
+        elif is_list(part):
+            rest += part
+    return False

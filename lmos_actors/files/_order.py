@@ -5,10 +5,10 @@ Nothing is refused here: a mapping that fits no struct keeps the order of the fi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final
 
 from ._tree import is_list, is_mapping
-from ._types import branches, fields_of, is_struct, split, tag_of
+from ._types import Form, fields_of, form_of, tag_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,29 +24,29 @@ def key_orders(declared: Any, data: object, words: Sequence[str]) -> dict[DataPa
     keys, are left out: they keep the order of the file.
     """
     found: dict[DataPath, list[str]] = {}
-    _walk(declared, data, (), {word: place for place, word in enumerate(words)}, found)
+    _walk(form_of(declared), data, (), {word: place for place, word in enumerate(words)}, found)
     return found
 
 
 def _walk(
-    declared: Any, data: object, path: DataPath, words: Mapping[str, int], found: dict[DataPath, list[str]]
+    form: Form, data: object, path: DataPath, words: Mapping[str, int], found: dict[DataPath, list[str]]
 ) -> None:
     if is_mapping(data):
-        struct = _struct(declared, data)
+        struct = _struct(form, data)
         if struct is not None:
             found[path] = _keys(struct, data, words)
-        types = _types(struct, declared)
+        forms = _forms(struct, form)
         for key, value in data.items():
-            _walk(types.get(key, types.get("", object)), value, (*path, key), words, found)
+            _walk(forms.get(key, forms.get("", _OPEN)), value, (*path, key), words, found)
     elif is_list(data):
-        inner = _item(declared)
+        inner = _item(form)
         for index, value in enumerate(data):
             _walk(inner, value, (*path, index), words, found)
 
 
-def _struct(declared: Any, data: Mapping[str, Any]) -> Any:
+def _struct(form: Form, data: Mapping[str, Any]) -> Any:
     """Return the struct of a mapping: by its tag, else the one with most of its keys; None without any."""
-    known = [split(part)[0] for part in branches(declared) if is_struct(part)]
+    known = [part.inner for part in form.branches if part.is_struct]
     tags = [(tag_of(struct), struct) for struct in known]
     for tag, struct in tags:
         if tag is not None and data.get(tag.field) == tag.value:
@@ -64,17 +64,19 @@ def _keys(struct: Any, data: Mapping[str, Any], words: Mapping[str, int]) -> lis
     return [*first, *(key for key in data if key not in known)]
 
 
-def _types(struct: Any, declared: Any) -> dict[str, Any]:
+def _forms(struct: Any, form: Form) -> dict[str, Form]:
     """Return the types of a mapping's values by key; the key "" stands for all others."""
     if struct is not None:
-        return {field.key: field.type for field in fields_of(struct)}
-    of_names = [split(part)[0] for part in branches(declared) if get_origin(split(part)[0]) is dict]
-    return {"": get_args(of_names[0])[1]} if of_names else {}
+        return {field.key: field.form for field in fields_of(struct)}
+    of_names = [part for part in form.branches if part.origin is dict]
+    return {"": form_of(of_names[0].args[1])} if of_names else {}
 
 
-def _item(declared: Any) -> Any:
-    for part in branches(declared):
-        inner = split(part)[0]
-        if get_origin(inner) in (tuple, list):
-            return get_args(inner)[0]
-    return object
+def _item(form: Form) -> Form:
+    for part in form.branches:
+        if part.origin in (tuple, list):
+            return form_of(part.args[0])
+    return _OPEN
+
+
+_OPEN: Final = form_of(object)

@@ -5,19 +5,9 @@ Every value may also be a `$(...)` reference, which is checked after substitutio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
-from ._types import (
-    branches,
-    fields_of,
-    has_text_form,
-    is_open,
-    is_struct,
-    limits,
-    split,
-    tag_of,
-    words_of,
-)
+from ._types import Form, fields_of, form_of, tag_of
 
 if TYPE_CHECKING:
     import msgspec
@@ -30,7 +20,7 @@ _LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "ex
 def schema_of_file(declared: Any, *, title: str = "") -> dict[str, Any]:
     """Return the JSON Schema of a struct, or of a tagged union of structs, in a stable order."""
     parts: dict[str, Any] = {}
-    structs = [split(part)[0] for part in branches(declared)]
+    structs = [part.inner for part in form_of(declared).branches]
     root = _struct(structs[0], parts) if len(structs) == 1 else _choice(structs, parts)
     head: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     if title:
@@ -45,7 +35,7 @@ def _choice(structs: list[Any], parts: dict[str, Any]) -> dict[str, Any]:
     chosen = [
         {
             "if": {"required": [field], "properties": {field: {"const": tag.value}}},
-            "then": _part(struct, parts),
+            "then": _part(form_of(struct), parts),
         }
         for struct, tag in zip(structs, tags, strict=True)
     ]
@@ -57,7 +47,7 @@ def _struct(struct: type[msgspec.Struct], parts: dict[str, Any]) -> dict[str, An
     fields = fields_of(struct)
     tag = tag_of(struct)
     members: dict[str, Any] = {tag.field: {"const": tag.value}} if tag else {}
-    members.update({field.key: _value(field.type, parts, blank=not field.is_left_out) for field in fields})
+    members.update({field.key: _value(field.form, parts, blank=not field.is_left_out) for field in fields})
     required = [*([tag.field] if tag else []), *(field.key for field in fields if field.required)]
     schema: dict[str, Any] = {"type": "object", "properties": members, "additionalProperties": False}
     if struct.__doc__:
@@ -65,13 +55,13 @@ def _struct(struct: type[msgspec.Struct], parts: dict[str, Any]) -> dict[str, An
     return {**schema, "required": required} if required else schema
 
 
-def _value(declared: Any, parts: dict[str, Any], *, blank: bool = True) -> dict[str, Any]:
-    if any(is_open(part) for part in branches(declared)):
+def _value(form: Form, parts: dict[str, Any], *, blank: bool = True) -> dict[str, Any]:
+    if form.is_open:
         return {}
-    members = [part for part in branches(declared) if blank or split(part)[0] not in (None, type(None))]
-    structs = [split(part)[0] for part in members if is_struct(part) and tag_of(split(part)[0]) is not None]
+    members = [part for part in form.branches if blank or not part.is_null]
+    structs = [part.inner for part in members if part.is_struct and tag_of(part.inner) is not None]
     if len(structs) > 1:  # one choice, so that editors complete the tags, then the keys
-        members = [part for part in members if split(part)[0] not in structs]
+        members = [part for part in members if part.inner not in structs]
     found = [_choice(structs, parts)] if len(structs) > 1 else []
     found += [_part(part, parts) for part in members]
     if not any(schema.get("type") == "string" for schema in found):
@@ -79,39 +69,38 @@ def _value(declared: Any, parts: dict[str, Any], *, blank: bool = True) -> dict[
     return found[0] if len(found) == 1 else {"anyOf": found}
 
 
-def _part(declared: Any, parts: dict[str, Any]) -> dict[str, Any]:
-    inner = split(declared)[0]
-    words = words_of(declared)
-    if words is not None:
-        return {"enum": list(words)}
-    if is_struct(declared):
+def _part(form: Form, parts: dict[str, Any]) -> dict[str, Any]:
+    inner = form.inner
+    if form.words is not None:
+        return {"enum": list(form.words)}
+    if form.is_struct:
         if inner.__name__ not in parts:
             parts[inner.__name__] = {}
             parts[inner.__name__] = _struct(inner, parts)
         return {"$ref": f"#/$defs/{inner.__name__}"}
-    if has_text_form(declared):
+    if form.has_text_form:
         return {"type": "string", "pattern": rf"({inner.pattern})|\$\(", "description": inner.described}
-    if get_origin(inner) is dict:
-        members = {"type": "object", "additionalProperties": _value(get_args(inner)[1], parts)}
-        return {**members, **_sizes(declared, "Properties")}
-    if get_origin(inner) in (list, tuple):
-        items = {"type": "array", "items": _value(get_args(inner)[0], parts)}
-        return {**items, **_sizes(declared, "Items")}
+    if form.origin is dict:
+        members = {"type": "object", "additionalProperties": _value(form_of(form.args[1]), parts)}
+        return {**members, **_sizes(form, "Properties")}
+    if form.origin in (list, tuple):
+        items = {"type": "array", "items": _value(form_of(form.args[0]), parts)}
+        return {**items, **_sizes(form, "Items")}
     if inner not in _SCALARS:
         raise TypeError(f"no schema for {inner!r}")
-    return {"type": _SCALARS[inner], **_bounds(declared), **_sizes(declared, "Length")}
+    return {"type": _SCALARS[inner], **_bounds(form), **_sizes(form, "Length")}
 
 
-def _sizes(declared: Any, of: str) -> dict[str, Any]:
-    least = [limit.min_length for limit in limits(declared) if limit.min_length is not None]
-    most = [limit.max_length for limit in limits(declared) if limit.max_length is not None]
+def _sizes(form: Form, of: str) -> dict[str, Any]:
+    least = [limit.min_length for limit in form.limits if limit.min_length is not None]
+    most = [limit.max_length for limit in form.limits if limit.max_length is not None]
     return {**({f"min{of}": max(least)} if least else {}), **({f"max{of}": min(most)} if most else {})}
 
 
-def _bounds(declared: Any) -> dict[str, Any]:
+def _bounds(form: Form) -> dict[str, Any]:
     return {
         name: getattr(limit, sign)
-        for limit in limits(declared)
+        for limit in form.limits
         for sign, name in _LIMITS.items()
         if getattr(limit, sign) is not None
     }

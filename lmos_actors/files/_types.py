@@ -9,7 +9,18 @@ from __future__ import annotations
 
 import types
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Union, get_args, get_origin, runtime_checkable
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    Protocol,
+    Union,
+    get_args,
+    get_origin,
+    runtime_checkable,
+)
 
 import attrs
 import msgspec
@@ -39,6 +50,7 @@ class Later:
 
 
 NO_WORDS = Later()
+_UNIONS: Final = (Union, types.UnionType)
 
 
 @attrs.frozen
@@ -47,7 +59,7 @@ class Field:
 
     name: str
     key: str
-    type: Any
+    form: Form
     required: bool
     is_left_out: bool
     """Whether None means an absent key, and is not a value that a file could hold."""
@@ -61,14 +73,83 @@ class Tag:
     value: str
 
 
+class Form:
+    """A declared type, taken apart once: hashing most types means hashing all that is in them.
+
+    `inner` is the type without `Annotated`. `words` are the members of a `Literal`, None for another type.
+    `limits` are its `msgspec.Meta`. `branches` are the members of a union, flat, without UNSET; of any other
+    type, itself. `is_open`: it takes any plain data, or a branch of it does. `takes` are the Python types of
+    the data that it takes, None for any or a union. `later` has the words of every `Later` on it, and on its
+    branches.
+    """
+
+    __slots__ = (
+        "args", "branches", "choices", "has_text_form", "inner", "is_open", "is_struct", "later", "limits",
+        "origin", "takes", "words",
+    )  # fmt: skip
+
+    def __init__(self, declared: Any) -> None:
+        inner, *notes = get_args(declared) if get_origin(declared) is Annotated else (declared,)
+        self.inner: Any = inner
+        self.origin, self.args = get_origin(inner), get_args(inner)
+        is_class = isinstance(inner, type)
+        self.words = self.args if self.origin is Literal else None
+        self.is_struct = is_class and issubclass(inner, msgspec.Struct)
+        self.has_text_form = is_class and not self.is_struct and isinstance(inner, TextForm)
+        self.is_open = inner in (Any, object)
+        self.takes: tuple[type, ...] | None = None
+        if self.words is not None:
+            self.takes = tuple(map(type, self.words))
+        elif self.is_struct or self.origin is dict:
+            self.takes = (dict,)
+        elif self.origin in (list, tuple):
+            self.takes = (list,)
+        elif inner is float:
+            self.takes = (int, float)
+        elif not self.is_open and self.origin not in _UNIONS:
+            self.takes = (str if self.has_text_form else type(None) if inner is None else self.inner,)
+        limits: list[msgspec.Meta] = []
+        self.later = frozenset[str]()
+        for note in notes:
+            if isinstance(note, msgspec.Meta):
+                limits.append(note)
+            elif isinstance(note, Later):
+                self.later |= note.words
+        self.limits = tuple(limits)
+        self.branches: tuple[Form, ...] = (self,)
+        if self.origin in _UNIONS:
+            self.branches = ()
+            for member in self.args:
+                form = form_of(member)
+                self.later |= form.later
+                self.is_open |= form.is_open
+                self.branches += form.branches if member is not msgspec.UnsetType else ()
+        self.choices: dict[type, Any] = {}
+        """What a reader of data found out about each Python type of data."""
+
+    @property
+    def is_quantity(self) -> bool:
+        """Whether the type is written as a number with a unit."""
+        return self.has_text_form and issubclass(self.inner, (int, float))
+
+    @property
+    def is_null(self) -> bool:
+        """Whether the type is that of null."""
+        return self.inner in (None, type(None))
+
+
+form_of: Final = cache(Form)
+"""Return a declared type, taken apart."""
+
+
 @cache
 def fields_of(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
     """Return the keys of a struct, in order."""
     found: list[Field] = []
     for field in msgspec.structs.fields(struct):
-        holds_null = [part for part in branches(field.type) if is_open(part)]
-        is_left_out = field.default is None and not holds_null
-        found.append(Field(field.name, field.encode_name, field.type, field.required, is_left_out))
+        form = form_of(field.type)
+        is_left_out = field.default is None and not form.is_open
+        found.append(Field(field.name, field.encode_name, form, field.required, is_left_out))
     return tuple(found)
 
 
@@ -85,72 +166,6 @@ def later_keys(struct: type[msgspec.Struct]) -> Later:
     return found if isinstance(found, Later) else NO_WORDS
 
 
-@cache
-def split(declared: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return a type without `Annotated`, and its annotations."""
-    if get_origin(declared) is Annotated:
-        inner, *notes = get_args(declared)
-        return inner, tuple(notes)
-    return declared, ()
-
-
-@cache
-def branches(declared: Any) -> tuple[Any, ...]:
-    """Return the members of a union, flat, without UNSET; of any other type, itself."""
-    inner, notes = split(declared)
-    if get_origin(inner) in (Union, types.UnionType):
-        found = [leaf for member in get_args(inner) for leaf in branches(member)]
-        return tuple([leaf for leaf in found if leaf is not msgspec.UnsetType])
-    return (declared,) if notes else (inner,)
-
-
-@cache
-def later_words(declared: Any) -> frozenset[str]:
-    """Return the words of every `Later` on a type and on the members of a union."""
-    inner, notes = split(declared)
-    words = frozenset[str]().union(*(note.words for note in notes if isinstance(note, Later)))
-    if get_origin(inner) in (Union, types.UnionType):
-        return words.union(*(later_words(member) for member in get_args(inner)))
-    return words
-
-
-@cache
-def limits(declared: Any) -> tuple[msgspec.Meta, ...]:
-    """Return the `msgspec.Meta` limits on a type."""
-    return tuple(note for note in split(declared)[1] if isinstance(note, msgspec.Meta))
-
-
-@cache
-def is_struct(declared: Any) -> bool:
-    """Return whether a type is a msgspec struct."""
-    inner = split(declared)[0]
-    return isinstance(inner, type) and issubclass(inner, msgspec.Struct)
-
-
-@cache
-def has_text_form(declared: Any) -> bool:
-    """Return whether a type is written as text in a special form."""
-    inner = split(declared)[0]
-    return isinstance(inner, type) and isinstance(inner, TextForm)
-
-
-def is_quantity(declared: Any) -> bool:
-    """Return whether a type is written as a number with a unit."""
-    return has_text_form(declared) and issubclass(split(declared)[0], (int, float))
-
-
-def is_open(declared: Any) -> bool:
-    """Return whether a type accepts any plain data."""
-    return split(declared)[0] in (Any, object)
-
-
-@cache
-def words_of(declared: Any) -> tuple[Any, ...] | None:
-    """Return the members of a `Literal`, or None for another type."""
-    inner = split(declared)[0]
-    return get_args(inner) if get_origin(inner) is Literal else None
-
-
 _NAMES = {
     str: "text",
     int: "a whole number",
@@ -161,26 +176,21 @@ _NAMES = {
 }
 
 
-def describe(declared: Any) -> str:
+def describe(form: Form) -> str:
     """Return the description of a type for messages."""
-    parts = [part for part in branches(declared) if part not in (None, type(None))]
-    named = [_describe(part) for part in parts] or ["null"]
+    named = [_describe(part) for part in form.branches if not part.is_null] or ["null"]
     return " or ".join(dict.fromkeys(named))
 
 
-def _describe(declared: Any) -> str:
-    inner = split(declared)[0]
-    words = words_of(declared)
-    if words is not None:
-        return ("one of " if len(words) > 1 else "") + ", ".join(map(written_form, words))
-    if has_text_form(declared):
-        return str(inner.described)
-    if inner in _NAMES:
-        return _NAMES[inner]
-    if get_origin(inner) in (list, tuple):
-        return "a list"
-    if is_struct(declared) or get_origin(inner) is dict:
-        return "a mapping"
+def _describe(form: Form) -> str:
+    if form.words is not None:
+        return ("one of " if len(form.words) > 1 else "") + ", ".join(map(written_form, form.words))
+    if form.has_text_form:
+        return str(form.inner.described)
+    if form.inner in _NAMES:
+        return _NAMES[form.inner]
+    if form.takes is not None:
+        return {list: "a list", dict: "a mapping"}.get(form.takes[0], "a value")
     return "a value"
 
 
