@@ -124,7 +124,11 @@ class _Reader:
             if self.all[start : start + 1] != '"':
                 raise Unreadable(start, "put the key in double quotes")
             name = self._string()
-            inner = self.tree.key((*path, name), start, self.at)
+            inner = (*path, name)
+            if inner in self.tree.keys:
+                inner = self.tree.repeated(inner, start, self.at)
+            else:
+                self.tree.keys[inner] = (start, self.at)
             self.space()
             if self.all[self.at : self.at + 1] != ":":
                 raise Unreadable(self.at, f'expected ":" after the key "{name}"')

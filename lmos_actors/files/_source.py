@@ -76,7 +76,7 @@ class Source:
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.text = text
-        self._starts = [0, *(end.end() for end in _LINE_END.finditer(text))]
+        self._starts = [0, *[end.end() for end in _LINE_END.finditer(text)]]
 
     def line_and_column(self, offset: int) -> tuple[int, int]:
         """Return line and column of an offset, both from 1; an offset beyond the end counts as the end."""

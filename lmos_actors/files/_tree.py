@@ -57,14 +57,11 @@ class Tree:
         """Record a warning at an offset."""
         self.notes.append(Note(self.source.name, *self.source.line_and_column(start), message))
 
-    def key(self, path: DataPath, start: int, end: int) -> DataPath:
-        """Record the place of a key, with a mistake for a repeated one. Return the path for its value."""
-        if path in self.keys:
-            line, _ = self.source.line_and_column(self.keys[path][0])
-            self.add_mistake(start, f'key "{path[-1]}" is given twice, first on line {line}', end)
-            return (*path[:-1], f"{path[-1]} again at {start}")
-        self.keys[path] = (start, end)
-        return path
+    def repeated(self, path: DataPath, start: int, end: int) -> DataPath:
+        """Record a mistake for a key that is in `keys` already. Return another path, for its value."""
+        line, _ = self.source.line_and_column(self.keys[path][0])
+        self.add_mistake(start, f'key "{path[-1]}" is given twice, first on line {line}', end)
+        return (*path[:-1], f"{path[-1]} again at {start}")
 
     def integer(self, text: str, start: int, base: int = 10) -> int:
         """Return an integer; 0, with a mistake, if it has too many digits (`int` takes quadratic time)."""

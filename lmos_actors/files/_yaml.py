@@ -75,13 +75,17 @@ _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 # plain scalars that YAML 1.1 reads as something else than YAML 1.2 does
 _YAML_1_1: Final = (
-    (re.compile(r"(?:yes|no|on|off|y|n)", re.IGNORECASE), "true or false"),
+    (re.compile(r"(?i:yes|no|on|off|y|n)"), "true or false"),
     (re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?", re.ASCII), "a number in base 60"),
     (re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ].*)?", re.ASCII), "a date"),
     (re.compile(r"[-+]?(?=[0-9_]*_)[0-9][0-9_]*(?:\.[0-9_]*)?", re.ASCII), "a number"),
     (re.compile(r"[-+]?0b[01_]+"), "a binary number"),
     (re.compile(r"[-+]?0[0-7]+"), "an octal number"),
 )
+
+_NUMBERS: Final = (_NOT_FINITE, _INTEGER, _OCTAL, _HEX, _FLOAT, *(pattern for pattern, _ in _YAML_1_1))
+_MORE_THAN_TEXT: Final = re.compile("|".join(f"(?:{each.pattern})" for each in _NUMBERS))
+"""Plain scalars that this reader or YAML 1.1 readers do not read as text, beside those of `_PLAIN`."""
 
 
 def read_yaml(source: Source, loader: Any = None) -> Tree:
@@ -100,8 +104,7 @@ def read_yaml(source: Source, loader: Any = None) -> Tree:
 
 def reads_as_text(word: str) -> bool:
     """Return whether a plain scalar is read as text, by this reader and by YAML 1.1 readers."""
-    numbers = (_NOT_FINITE, _INTEGER, _OCTAL, _HEX, _FLOAT, *(pattern for pattern, _ in _YAML_1_1))
-    return word not in _PLAIN and not any(pattern.fullmatch(word) for pattern in numbers)
+    return word not in _PLAIN and _MORE_THAN_TEXT.fullmatch(word) is None
 
 
 class _Reader:
@@ -140,7 +143,12 @@ class _Reader:
             return self._mapping(path)
         if isinstance(event, yaml.SequenceStartEvent):
             return self._sequence(path)
-        return self._scalar(event, start, end)
+        text: str = event.value
+        if event.style == '"':  # only there escapes stand
+            return self.tree.text(text, start)
+        if event.style or (text not in _PLAIN and _MORE_THAN_TEXT.fullmatch(text) is None):
+            return text
+        return self._plain(text, start, end)
 
     def _refuse_anchor_and_tag(self, event: Any, start: int) -> None:
         if event.anchor is not None:
@@ -164,15 +172,16 @@ class _Reader:
                 self._refuse_anchor_and_tag(event, start)
             if event.value == "<<" and event.style in (None, ""):
                 self.tree.add_mistake(start, "merge keys (<<) are not supported, write the keys out", end)
-            name = self.tree.text(event.value, start)
-            inner = self.tree.key((*path, name), start, end)
+            name = event.value if event.style != '"' else self.tree.text(event.value, start)
+            inner = (*path, name)
+            if inner in self.tree.keys:
+                inner = self.tree.repeated(inner, start, end)
+            else:
+                self.tree.keys[inner] = (start, end)
             found.setdefault(name, self._node(next(self.events), inner))
         return found
 
-    def _scalar(self, event: Any, start: int, end: int) -> object:
-        text = event.value
-        if event.style not in (None, ""):
-            return self.tree.text(text, start)
+    def _plain(self, text: str, start: int, end: int) -> object:
         self._warn_of_yaml_1_1(text, start)
         if text in _PLAIN:
             return _PLAIN[text]
@@ -183,7 +192,7 @@ class _Reader:
             return self.tree.integer(text, start)
         if _OCTAL.fullmatch(text) or _HEX.fullmatch(text):
             return self.tree.integer(text[2:], start, 8 if text[1] == "o" else 16)
-        return self.tree.number(text, start) if _FLOAT.fullmatch(text) else self.tree.text(text, start)
+        return self.tree.number(text, start) if _FLOAT.fullmatch(text) else text
 
     def _warn_of_yaml_1_1(self, text: str, start: int) -> None:
         if len(text) > 40 or not text:

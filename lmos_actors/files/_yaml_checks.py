@@ -22,6 +22,8 @@ _LINE_ENDS: Final = re.compile("[\x85\u2028\u2029]")
 """Line ends of YAML 1.1, which are ordinary characters in YAML 1.2."""
 _DIRECTIVE: Final = re.compile(r"(?:[ \t]*(?:#.*)?[\r\n]|%YAML +1\.2 *(?: #.*)?[\r\n])*+(?=%)")
 _SIGN: Final = re.compile(r"#[^\r\n]*|(?<![^\r\n]) *\t|[&!][^\s,\[\]{}]*|[?:,\[\]{}]")
+_NOTED: Final = re.compile(r"[#\t]")
+"""What counts between two scalars outside of brackets."""
 _CLOSED: Final = ('"', "]", "}")
 """Last signs after which a ":" in brackets needs no space behind it."""
 _HEADER: Final = re.compile(r"[|>]([-+0-9]*)(?: +#[^\r\n]*| *)(?=[\r\n]|\Z)")
@@ -57,20 +59,41 @@ class _Checks:
 
     def of(self, events: Iterator[Any]) -> Iterator[Any]:
         for event in events:
-            self._check(event, event.start_mark.index, event.end_mark.index)
+            first, last = event.start_mark, event.end_mark
+            start, end = first.index, last.index
+            if not isinstance(event, (yaml.ScalarEvent, yaml.AliasEvent)):
+                self._structure(event, start, end)
+                yield event
+                continue
+            if self.flow or _NOTED.search(self.text, self.at, start):
+                self._between(start)
+            else:
+                self.last = ""
+            self.at = max(self.at, end)
+            if isinstance(event, yaml.ScalarEvent) and start < end:
+                self.last = '"' if event.style in ("'", '"') else ""
+                if event.style in ("|", ">"):
+                    if self.text[start] == event.style:  # not an anchor or tag, which are refused
+                        self._block(event, start)
+                elif self.last or not self.flow:
+                    if last.line > first.line:
+                        self._lines(start, end)
+                elif event.value == "-":
+                    raise Unreadable(start, 'put "-" in quotes', end)
+                elif (colon := self.text.find(":?", start, end)) >= 0:
+                    raise space_missing(":", colon)
             yield event
 
-    def _check(self, event: Any, start: int, end: int) -> None:
-        mark: Any = event.start_mark  # which the stubs take for optional
+    def _structure(self, event: Any, start: int, end: int) -> None:
+        """Check up to the begin or end of the stream, the document, a list or a mapping."""
         if isinstance(event, yaml.DocumentStartEvent):
             self.at = end
-        elif isinstance(event, yaml.DocumentEndEvent):
-            self._between(start)
         elif isinstance(event, yaml.CollectionStartEvent):
             if event.flow_style:
                 self.root = self.root if self.flow else start
                 self.flow += 1
             else:
+                mark: Any = event.start_mark  # which the stubs take for optional
                 self.columns.append(mark.column)
         elif isinstance(event, yaml.CollectionEndEvent) and not self.flow:
             self.columns.pop()
@@ -81,9 +104,6 @@ class _Checks:
                 self._lines(self.root, end, "#]}")
         else:
             self._between(start)
-            self.at = max(self.at, end)
-            if isinstance(event, yaml.ScalarEvent) and start < end:
-                self._scalar(event, start, end)
 
     def _between(self, end: int) -> None:
         """Check comments and signs up to a scalar or the end of a bracket."""
@@ -100,20 +120,6 @@ class _Checks:
                 raise space_missing(sign, at)
             self.last = self.last if sign in "# \t" else sign
         self.at = max(self.at, end)
-
-    def _scalar(self, event: Any, start: int, end: int) -> None:
-        self.last = '"' if event.style in ("'", '"') else ""
-        if event.style in ("|", ">"):
-            if self.text[start] == event.style:  # not an anchor or tag, which are refused
-                self._block(event, start)
-            return
-        if self.last or not self.flow:
-            if event.end_mark.line > event.start_mark.line:
-                self._lines(start, end)
-        elif event.value == "-":
-            raise Unreadable(start, 'put "-" in quotes', end)
-        elif (colon := self.text.find(":?", start, end)) >= 0:
-            raise space_missing(":", colon)
 
     def _block(self, event: Any, start: int) -> None:
         if event.start_mark.column <= self.columns[-1]:
