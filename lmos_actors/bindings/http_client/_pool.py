@@ -20,7 +20,7 @@ from lmos_actors.errors import ConnectFailed
 from lmos_actors.transport import is_here
 
 from ._redirects import REDIRECTS, redirected
-from ._stream import BadAnswer, HttpStream, Unanswered, WebAnswer, WebRequest, place_at
+from ._stream import LONGEST, BadAnswer, HttpStream, Unanswered, WebAnswer, WebRequest, place_at
 
 if TYPE_CHECKING:
     import ssl
@@ -51,9 +51,6 @@ IDLE_SECONDS: Final = 20.0
 CONNECT_SECONDS: Final = 10.0
 BODY_SECONDS: Final = 60.0
 """Seconds that the body of an answer may take once its head has come."""
-
-LONGEST: Final = 4 << 20
-"""Bytes of the body of an answer."""
 
 _SAFE: Final = ("GET", "HEAD")
 

@@ -9,6 +9,7 @@ breaks HTTP or a bound; then the outcome is unknown too.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -29,6 +30,9 @@ Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 CHUNK: Final = 65_536
 LONGEST_HEAD: Final = 32_768
 """Bytes of the head of an answer, and of everything between chunks."""
+
+LONGEST: Final = 4 << 20
+"""Bytes of the body of an answer, and of what is kept of one while its request is still being sent."""
 
 INTERIM: Final = 16
 """The most answers with a status below 200 before the final one."""
@@ -110,7 +114,9 @@ class WebAnswer:
 class HttpStream:
     """A connection. `used`: it has carried a request; `idle_since`: when it became idle."""
 
-    __slots__ = ("_begun", "_headed", "_http", "_is_untried", "_spoilt", "_stream", "idle_since", "used")
+    __slots__ = (
+        "_begun", "_early", "_headed", "_http", "_is_untried", "_spoilt", "_stream", "idle_since", "used",
+    )  # fmt: skip
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.used = False
@@ -120,6 +126,8 @@ class HttpStream:
         self._begun = False
         self._headed = False
         self._spoilt = False
+        self._early: deque[Any] = deque()
+        """What came of an answer while its request was being sent: events, and the failure that ended it."""
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=LONGEST_HEAD)
 
     @property
@@ -132,7 +140,12 @@ class HttpStream:
         """Whether it can carry one more request: the last answer came whole, and neither side asked to
         close."""
         http = self._http
-        return not self._spoilt and http.our_state is h11.DONE and http.their_state is h11.DONE
+        return (
+            not self._spoilt
+            and not self._early
+            and http.our_state is h11.DONE
+            and http.their_state is h11.DONE
+        )
 
     def is_stale(self, now: float) -> bool:
         """Return whether something arrived while it was idle: its end, or data that nobody asked for."""
@@ -164,16 +177,25 @@ class HttpStream:
         return await self._answered(request.url, _do_nothing)
 
     async def _ask_at_length(self, url: str, data: bytes, sent: Callable[[], None] | None) -> Head:
-        """Send a large body, and look for the answer meanwhile: a server may refuse what it does not read."""
+        """Send a large body, and look for the answer meanwhile: a server may answer what it does not read.
+
+        The request ends once it is refused, or its answer is complete: nobody needs the rest of the body.
+        """
         head: Head | None = None
         failure: Exception | None = None
+        sending = trio.CancelScope()
+
+        async def send() -> None:
+            await self._send(data)
+            sending.cancel()
+
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._send, data)
+            nursery.start_soon(send)
             try:
                 head = await self._answered(url, _do_nothing)
             except (Unanswered, BadAnswer) as error:
                 failure = error
-            if head is None or head.status >= 300:
+            if head is None or head.status >= 300 or await self._ends_early(sending):
                 nursery.cancel_scope.cancel()
         if sent is not None:
             sent()
@@ -181,6 +203,22 @@ class HttpStream:
             raise failure
         assert head is not None
         return head
+
+    async def _ends_early(self, sending: trio.CancelScope) -> bool:
+        """Keep the body of an answer that comes while the request is sent; return whether it ends before."""
+        early: deque[Any] = deque()
+        ends, size = False, 0
+        with sending:
+            while not ends and size <= LONGEST:
+                try:
+                    event = await self._next()
+                except (Unanswered, BadAnswer) as error:
+                    event = error
+                early.append(event)
+                ends = not isinstance(event, h11.Data)
+                size += 0 if ends else len(event.data)
+        self._early = early
+        return ends
 
     async def _send(self, data: bytes) -> None:
         self._spoilt = True  # until all is sent
@@ -257,6 +295,11 @@ class HttpStream:
         return b"".join(parts)
 
     async def _next(self) -> Any:
+        if self._early:
+            event = self._early.popleft()
+            if isinstance(event, Exception):
+                raise event
+            return event
         while True:
             try:
                 event = self._http.next_event()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -402,6 +403,53 @@ async def test_a_large_body_that_is_refused_unread_is_refused_and_not_lost(
         monkeypatch.setattr(site, "_next", answer_early)
         with pytest.raises(InvalidInput, match="413"):
             await thing.write("on", "x" * 1_000_000)
+
+
+@pytest.mark.parametrize(("size", "seconds"), [(0, 0), (1_000, 0), (2_000_000, 0), (5_000_000, 9)])
+async def test_a_complete_answer_ends_a_request_whose_body_nobody_reads(
+    size: int, seconds: int, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its status; of one that is longer than 4 MiB the end is not known before the deadline."""
+    async with lamp() as (site, _, thing):
+
+        async def answer_early(_: Any, stream: Any) -> None:
+            await stream.receive_some(1024)
+            await stream.send_all(say(size and "y" * size))
+            await trio.sleep_forever()  # and reads no more
+
+        began = trio.current_time()
+        with monkeypatch.context() as patch, suppress(DeadlineExceeded):
+            patch.setattr(site, "_next", answer_early)
+            assert await thing.within(9).invoke("fade", {"text": "x" * 1_000_000}) == (size and "y" * size)
+        assert trio.current_time() - began == pytest.approx(seconds, abs=0.1)
+        before = site.connections
+        site.on("GET /on", say(True))
+        assert await thing.read("on") is True
+        assert site.connections == before + 1
+
+
+async def test_an_answer_that_comes_while_the_request_is_read_is_whole(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with lamp() as (site, _, thing):
+
+        async def answer_meanwhile(_: Any, stream: Any) -> None:
+            answer = say("y" * 3_000)
+            await stream.receive_some(1024)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(read_all, stream)
+                for start in range(0, len(answer), 100):
+                    await stream.send_all(answer[start : start + 100])
+                    await trio.sleep(0.1)
+                nursery.cancel_scope.cancel()
+
+        async def read_all(stream: Any) -> None:
+            for _ in range(800_000 // 50_000 + 1):
+                await stream.receive_some(60_000)
+                await trio.sleep(0.1)
+
+        monkeypatch.setattr(site, "_next", answer_meanwhile)
+        assert await thing.invoke("fade", {"text": "x" * 800_000}) == "y" * 3_000
 
 
 # ---- cancelling
