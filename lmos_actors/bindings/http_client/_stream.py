@@ -211,7 +211,7 @@ class HttpStream:
         with sending:
             while not ends and size <= LONGEST:
                 try:
-                    event = await self._next()
+                    event: Any = await self._next()
                 except (Unanswered, BadAnswer) as error:
                     event = error
                 early.append(event)
