@@ -56,6 +56,7 @@ with late(__name__):
         outside_strings as outside_strings,
         read_json as read_json,
     )
+    from ._limits import check_limits as check_limits
     from ._lines import LineReader as LineReader
     from ._numbers import (
         is_number as is_number,

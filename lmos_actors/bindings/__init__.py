@@ -110,7 +110,6 @@ with late(__name__):
     from .lmos._peer_watch import (
         LOOK as LOOK,
         PING as PING,
-        SILENCE as SILENCE,
     )
     from .lmos._remote_calls import (
         RemoteCall as RemoteCall,

@@ -40,13 +40,8 @@ if TYPE_CHECKING:
     from ._readiness import Readiness
     from ._service import OwnAgents, View
 
-GRACE: Final = 5.0
-"""Seconds to wait for peers beyond the time of a connection's own closing handshake."""
-
 NOTICE: Final = 1.0
 """Limit for `before_stop`, in seconds."""
-
-GOODBYE: Final = 5.0 + GRACE
 
 
 class Connections:
@@ -473,7 +468,9 @@ class Connections:
     async def _say_goodbye(self) -> None:
         """Await `before_goodbye`, then peers, within the time for closing."""
         connection = self._options.connection
-        with trio.move_on_after(GOODBYE if connection is None else connection.close_seconds + GRACE):
+        # without options the defaults, whose package a node without connections does not load
+        patience = 10.0 if connection is None else connection.close_seconds + connection.stop_seconds
+        with trio.move_on_after(patience):
             for wait in self.before_goodbye:
                 await wait()
             await self.wait_drained()

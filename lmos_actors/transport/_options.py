@@ -32,6 +32,11 @@ class ConnectionOptions:
     many, pings among them, may also come at once; a peer that sends more is closed with 1008. `fast_frames`:
     whole text frames are coded past wsproto, with the same verdicts. `needs_pongs`: the peer is pinged every
     `heartbeat_seconds`, and only its pongs count as a sign of life.
+
+    A node of ours that owes an answer is pinged every 2 s, and given up after `answer_seconds` without a
+    byte, at least 2, as its caller should not wait for heartbeats. `reconnect_seconds`: the longest pause
+    between two attempts to connect again. `stop_seconds`: how long a node that stops waits for its peers,
+    beyond `close_seconds`.
     """
 
     max_message_bytes: int = 4 << 20
@@ -45,11 +50,17 @@ class ConnectionOptions:
     messages_per_second: int | None = None
     fast_frames: bool = True
     needs_pongs: bool = False
+    answer_seconds: float = 5.0
+    reconnect_seconds: float = 30.0
+    stop_seconds: float = 5.0
 
     def __attrs_post_init__(self) -> None:
         for name, value in attrs.asdict(self).items():
             if value is not None and value is not False and not value > 0:
                 raise ConfigError(f"{name} of a connection must be above 0, not {value!r}")
+        if self.answer_seconds < 2:
+            seconds = self.answer_seconds
+            raise ConfigError(f"answer_seconds of a connection must be at least 2, not {seconds!r}")
 
 
 @attrs.frozen

@@ -54,18 +54,18 @@ _GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 class Connection:
     """One WebSocket connection, after its handshake; `connect` and `accept` make them.
 
-    `account`: what the peer holds in memory; a handler charges to it what it keeps for the peer. `peer`: its
-    address as text. `target`: path and query of the request. `headers`: those that the peer sent, names in
-    lower case. `subprotocol`: the one agreed on; `offered`: those that the client offered.
+    `options`: its limits. `account`: what the peer holds in memory; a handler charges to it what it keeps for
+    the peer. `peer`: its address as text. `target`: path and query of the request. `headers`: those that the
+    peer sent, names in lower case. `subprotocol`: the one agreed on; `offered`: those that a client offered.
     The owner of the connection calls `run`, or else `aclose`.
     """
 
     __slots__ = (
         "_asked_close", "_beat", "_bucket", "_bytes_out", "_codec", "_ended", "_failure", "_flush_by",
         "_handler", "_is_last", "_is_more", "_is_open", "_is_over", "_messages_in", "_messages_out", "_mute",
-        "_news", "_options", "_owes", "_patience", "_ping_due", "_pinged", "_ponged", "_pongs", "_rest",
+        "_news", "_owes", "_patience", "_ping_due", "_pinged", "_ponged", "_pongs", "_rest",
         "_scope", "_send_now", "_sending", "_stream", "_take_binary", "_take_text", "_wire", "account",
-        "headers", "is_direct", "offered", "peer", "subprotocol", "target",
+        "headers", "is_direct", "offered", "options", "peer", "subprotocol", "target",
     )  # fmt: skip
 
     def __init__(self, wire: Wire, peer: str, options: ConnectionOptions, account: Account) -> None:
@@ -82,7 +82,7 @@ class Connection:
         self.is_direct = isinstance(wire.stream, DirectStream)
         """Whether `flush` may send in its caller's step: over TLS and in memory it never may."""
         self._send_now: Callable[[bytes], int] | None = getattr(wire.stream, "send_now", None)
-        self._options = options
+        self.options = options
         self._handler: Handler | None = None
         self._take_text: Callable[[str], None] = drop
         self._take_binary: Callable[[bytes], None] = drop
@@ -193,10 +193,10 @@ class Connection:
         if self._handler is not None or not self._is_open:
             raise RuntimeError("a connection runs once")
         self._handler, self._take_text, self._take_binary = handler, handler.text, handler.binary
-        if self._options.messages_per_second is not None:
-            self._bucket = Bucket(self._options.messages_per_second, trio.current_time())
+        if self.options.messages_per_second is not None:
+            self._bucket = Bucket(self.options.messages_per_second, trio.current_time())
         behind = getattr(handler, "is_behind", bool)
-        self._wire.begin(self, self.account, self._options.message_seconds, behind)
+        self._wire.begin(self, self.account, self.options.message_seconds, behind)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._read)
@@ -274,7 +274,7 @@ class Connection:
     def _may_spend(self, bucket: Bucket) -> bool:
         if bucket.take(trio.current_time()):
             return True
-        self.on_error(1008, f"more than {self._options.messages_per_second} messages a second")
+        self.on_error(1008, f"more than {self.options.messages_per_second} messages a second")
         return False
 
     def on_close(self, code: int, reason: str) -> None:
@@ -330,7 +330,7 @@ class Connection:
 
     def _shorten_patience(self) -> None:
         # what is being sent is waited for no longer than the end is
-        self._patience = min(self._patience, self._options.close_seconds)
+        self._patience = min(self._patience, self.options.close_seconds)
         if self._sending and self._scope is not None:
             self._scope.deadline = min(self._scope.deadline, trio.current_time() + self._patience)
         self.wake()
@@ -375,7 +375,7 @@ class Connection:
                     await checkpoint()
 
     def _look_at_the_clock(self) -> None:
-        options = self._options
+        options = self.options
         if self._sending:
             self._sending = False
             self._break(f"the peer did not take what was sent within {self._patience:g} s")
@@ -458,7 +458,7 @@ class Connection:
     def _is_flushed(self) -> bool:
         """Return whether the handler's time to send more, after we were asked to close, is over."""
         if self._flush_by is None:
-            self._flush_by = trio.current_time() + self._options.write_seconds
+            self._flush_by = trio.current_time() + self.options.write_seconds
         return trio.current_time() >= self._flush_by
 
     def _closing(self) -> bytes:
@@ -474,7 +474,7 @@ class Connection:
 
     async def _see_out(self) -> None:
         """After our Close: wait for the peer's, or for the end of the stream."""
-        seconds = self._options.close_seconds
+        seconds = self.options.close_seconds
         if self._codec.deaf and not await self._half_closed():
             seconds = min(seconds, _NO_HALF)
         with trio.move_on_after(seconds):
@@ -493,7 +493,7 @@ class Connection:
 
     async def _end(self) -> None:
         """Close the stream, whatever has happened; if we were cancelled, say so first."""
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + self._options.close_seconds):
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + self.options.close_seconds):
             if self._ended is None and not self._rest:
                 await self._say_goodbye()
             is_whole = self._ended is not None and self._ended.by != "broken" and not self._rest

@@ -25,7 +25,7 @@ from lmos_actors import (
 )
 from lmos_actors.bindings import Peers, remote_ref
 from lmos_actors.protocol import lmos
-from lmos_actors.transport import Budget, ConnectFailed, Ended, MemoryNetwork
+from lmos_actors.transport import Budget, ConnectFailed, ConnectionOptions, Ended, MemoryNetwork
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -83,6 +83,7 @@ class Wire:
         self, answer: Callable[[Wire, dict[str, Any]], None] | None, headers: Any, kotlin: bool
     ) -> None:
         self.headers = headers
+        self.options = ConnectionOptions()
         self.account = Budget(1 << 30).open(bool)
         self.subprotocol = None if kotlin else "lmosprotocol"
         self.sent: list[dict[str, Any]] = []

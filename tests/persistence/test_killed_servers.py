@@ -20,6 +20,7 @@ import trio
 from lmos_actors import AgentDied, AgentUnavailable, OutcomeUnknown, Ref, open_node
 from lmos_actors.errors import ConnectFailed
 from lmos_actors.facades import open_chat
+from lmos_actors.transport import ConnectionOptions
 from tests.matrix import few_or_all
 from tests.persistence.killed_agents import Batches, Counter, Diary, Intake, JournalIntake
 from tests.persistence.killed_server import AGENTS
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+SOON = ConnectionOptions(reconnect_seconds=0.2)
 KILLS = len(few_or_all(range(5), range(12)))
 
 
@@ -139,13 +141,10 @@ class Batcher:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-async def test_streams_into_agents_end_once_with_a_kill_and_no_row_counts_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lmos_actors.bindings.lmos._peer_backoff.LONGEST", 0.2)
+async def test_streams_into_agents_end_once_with_a_kill_and_no_row_counts_twice(tmp_path: Path) -> None:
     chance, url = random.Random(20), f"ws://127.0.0.1:{free_port()}"
     feeders, batcher = {Intake: Feeder(), JournalIntake: Feeder()}, Batcher()
-    async with open_node() as node, trio.open_nursery() as streams:
+    async with open_node(connection=SOON) as node, trio.open_nursery() as streams:
         for kill in range(KILLS + 1):
             started, last = trio.Event(), kill == KILLS
             commits = 1 << 40 if last else chance.randrange(20, 120)
@@ -244,7 +243,6 @@ async def streams_ended(nursery: trio.Nursery) -> None:
 async def test_a_request_counts_once_however_often_its_server_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmos_actors.bindings.lmos._peer_backoff.LONGEST", 0.2)
     monkeypatch.setattr("lmos_actors.actors.refs._retrying.LONGEST", 0.2)
     chance, url = random.Random(19), f"ws://127.0.0.1:{free_port()}"
     callers = [Caller(i) for i in range(AGENTS)]
@@ -253,7 +251,7 @@ async def test_a_request_counts_once_however_often_its_server_is_killed(
         await live(tmp_path / "counters.db", url, commits, when, started)
 
     async with trio.open_nursery() as nursery:
-        async with open_node() as node, trio.open_nursery() as calls:
+        async with open_node(connection=SOON) as node, trio.open_nursery() as calls:
             for kill in range(KILLS):
                 started = trio.Event()
                 async with trio.open_nursery() as life:

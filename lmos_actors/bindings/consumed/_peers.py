@@ -11,7 +11,7 @@ from trio.lowlevel import enable_ki_protection
 
 from lmos_actors._core import TOTAL, Budget
 from lmos_actors.protocol import lmos
-from lmos_actors.transport import connect, endpoint_of
+from lmos_actors.transport import ConnectionOptions, connect, endpoint_of
 
 from ..exposure._outward_network import OutwardNetwork
 from ..lmos._peer import Habits, Headers, Peer
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import SecretBytes
     from lmos_actors.actors import Runtime
     from lmos_actors.security import Credentials
-    from lmos_actors.transport import Connection, ConnectionOptions, Network
+    from lmos_actors.transport import Connection, Network
 
     from ..http_client._pool import WebPool
     from ..lmos._peer_requests import RemotePeer
@@ -78,7 +78,8 @@ class Peers:
         self.network = OutwardNetwork(network)
         self.rt = rt
         self.session = attrs.evolve(options, max_waiting=most)
-        self.connection = connection
+        self._connection = ConnectionOptions() if connection is None else connection
+        self.reconnect_seconds = self._connection.reconnect_seconds
         self.tls = tls
         self.credentials = credentials
         self.failed = on_failure
@@ -151,7 +152,7 @@ class Peers:
             url,
             headers=own,
             tls=self.tls if place.secure else None,
-            options=self.connection,
+            options=self._connection,
             budget=self.budget,
         )
 

@@ -242,7 +242,7 @@ class WebPeer:
 
     def new_backoff(self) -> Backoff:
         """Return a new backoff that draws from this peer's random stream."""
-        return Backoff(self._random)
+        return Backoff(self._random, self._node.reconnect_seconds)
 
     @property
     def ways(self) -> HttpOperations:

@@ -69,6 +69,11 @@ class PeerEnvironment(Protocol):
         ...
 
     @property
+    def reconnect_seconds(self) -> float:
+        """The longest pause between two attempts to connect."""
+        ...
+
+    @property
     def budget(self) -> Budget:
         """The memory that peers may hold."""
         ...
@@ -133,7 +138,7 @@ class Peer:
         self._learnt: tuple[str, ...] = ()
         self._waiting: list[trio.lowlevel.Task] = []
         self._random = node.rt.entropy.stream(f"peer {self.place}" if chance is None else chance)
-        self._backoff = Backoff(self._random)
+        self._backoff = self.new_backoff()
         self._retry_at: float | None = None
         self._pause: trio.CancelScope | None = None
         self._failures = 0
@@ -153,7 +158,7 @@ class Peer:
 
     def new_backoff(self) -> Backoff:
         """Return a new backoff that draws from this peer's random stream."""
-        return Backoff(self._random)
+        return Backoff(self._random, self._node.reconnect_seconds)
 
     # ---- requests and listenings
 

@@ -10,21 +10,20 @@ if TYPE_CHECKING:
 FIRST: Final = 0.1
 """Upper bound of the first wait, in seconds; each further wait has twice the bound. Waits are random."""
 
-LONGEST: Final = 30.0
-
 
 class Backoff:
-    """The waits of one series of tries; `reset` begins a new one."""
+    """The waits of one series of tries, each of at most `longest` seconds; `reset` begins a new one."""
 
-    __slots__ = ("_random", "_tries")
+    __slots__ = ("_longest", "_random", "_tries")
 
-    def __init__(self, random: RandomStream) -> None:
+    def __init__(self, random: RandomStream, longest: float = 30.0) -> None:
         self._random = random
+        self._longest = longest
         self._tries = 0
 
     def next(self) -> float:
         """Return the seconds to wait now."""
-        most = min(LONGEST, FIRST * 2.0 ** min(self._tries, 32))
+        most = min(self._longest, FIRST * 2.0 ** min(self._tries, 32))
         self._tries += 1
         return round(most * self._random.random(), 6)
 

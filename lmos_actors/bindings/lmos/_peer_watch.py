@@ -3,8 +3,8 @@
 A peer that hangs, because its host is gone or its process stopped, says nothing, and its connection stays
 open. On an idle connection it may take a minute until that is noticed; a caller who waits for an answer
 should not wait that long. So while a request is unanswered the peer is pinged every `PING` seconds. Once
-nothing has come from it for `SILENCE` seconds, the connection is broken off, and the caller gets
-OutcomeUnknown. Whatever comes is a sign of life.
+nothing has come from it for `answer_seconds` (of `ConnectionOptions`), the connection is broken off, and the
+caller gets OutcomeUnknown. Whatever comes is a sign of life.
 
 Only time in which this process ran counts. A look that comes late finds that the event loop was held up, or
 the process stopped. What the peer has sent meanwhile may be unread, so that time is not counted.
@@ -30,9 +30,6 @@ LOOK: Final = 1.0
 PING: Final = 2.0
 """Seconds between two pings; the first comes with the first look, for peers that are far away."""
 
-SILENCE: Final = 5.0
-"""Seconds without a byte after which a peer that owes an answer is given up."""
-
 LATE: Final = 0.5
 """Seconds by which a look may be late; if it is later, the time since the last look is not counted."""
 
@@ -46,6 +43,7 @@ class PeerWatch:
     __slots__ = (
         "_connection",
         "_heard",
+        "_longest",
         "_looked_at",
         "_owes",
         "_pings_in",
@@ -61,6 +59,7 @@ class PeerWatch:
         self.is_on = not is_ours
         self._timers = timers
         self._connection = connection
+        self._longest = connection.options.answer_seconds  # of silence
         self._owes = owes
         self._timer: Timer | None = None
         self._heard = 0
@@ -92,8 +91,8 @@ class PeerWatch:
             self._heard, self._silence = heard, 0.0
         elif trio.current_time() - self._looked_at < LOOK + LATE:
             self._silence += LOOK
-        if self._silence >= SILENCE:
-            self._connection.break_off(f"it owes an answer, and has sent nothing for {SILENCE:g} s")
+        if self._silence >= self._longest:
+            self._connection.break_off(f"it owes an answer, and has sent nothing for {self._longest:g} s")
             return
         self._pings_in -= LOOK
         if self._pings_in <= 0:

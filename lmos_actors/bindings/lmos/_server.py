@@ -104,7 +104,7 @@ class LmosServer:
         self._exposure = exposure
         self._guard = guard
         self._asks_nothing = guard is None or asks_nothing(guard)
-        self._memories = AnswerMemories()
+        self._memories = AnswerMemories(options)
         self._served = ServedConnections[ServerConnection]()
         self._services: list[DrainingService] = []
 

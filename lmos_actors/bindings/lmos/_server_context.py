@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=Exception)
 
-PATIENCE: Final = 60.0
-"""Seconds for which a run goes on without its peer, which may ask for it again."""
-
 KNOWN: Final = 1024
 """The number of actions whose `answers_later` is kept."""
 
@@ -109,7 +106,7 @@ class ServerContext:
         if getattr(asked.message, "key", None) is None:
             self.withdraw(asked, is_cut_off=True)
         else:
-            self.rt.timers.call_at(trio.current_time() + PATIENCE, lambda: self._give_up(asked))
+            self._give_up_later(asked)
 
     def credited(self, run: object) -> None:
         """Resume a run that waited for room: its peer takes more items."""
@@ -145,8 +142,12 @@ class ServerContext:
             return True
         if (asked.message.attempt is None and asked.message.key is None) or not asked.remembered:
             return False
-        self.rt.timers.call_at(trio.current_time() + PATIENCE, lambda: self._give_up(asked))
+        self._give_up_later(asked)
         return True
+
+    def _give_up_later(self, asked: IncomingRequest) -> None:
+        until = trio.current_time() + self.options.repeat_seconds
+        self.rt.timers.call_at(until, lambda: self._give_up(asked))
 
     def _give_up(self, asked: IncomingRequest) -> None:
         """End a run whose peer has not come back."""

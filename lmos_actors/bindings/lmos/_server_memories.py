@@ -20,14 +20,10 @@ from lmos_actors.protocol.lmos import AnswerBound, AnswerMemory
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
+    from lmos_actors.protocol.lmos import SessionOptions
+
 PEER_HEADER: Final = b"lmos-peer"
 """The header by which a client marks connections that belong together: an unguessable value."""
-
-MOST: Final = 256
-"""Memories kept for peers without a connection; the one that was used longest ago is forgotten first."""
-
-MOST_BYTES: Final = 64 << 20
-"""Bytes for all of those memories; and also for all memories together, with the runs that can be queried."""
 
 _Name: TypeAlias = tuple[str | None, bytes]
 _UNGUESSABLE: Final = re.compile(rb"[0-9A-Za-z_-]{32,128}")
@@ -40,14 +36,19 @@ class _Kept:
 
 
 class AnswerMemories:
-    """The memories of a server's peers. A peer without a good name has one for each connection."""
+    """The memories of a server's peers. A peer without a good name has one for each connection.
 
-    __slots__ = ("_most", "_most_bytes", "_named", "_unused", "bound")
+    Of peers without a connection `remembered_peers` are kept; the one that was used longest ago is forgotten
+    first. `remembered_bytes` bounds those memories, and also all together, with the runs that can be queried.
+    """
 
-    def __init__(self, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
-        self._most = most
-        self._most_bytes = most_bytes
-        self.bound = AnswerBound(most_bytes)
+    __slots__ = ("_most", "_most_bytes", "_named", "_seconds", "_unused", "bound")
+
+    def __init__(self, options: SessionOptions) -> None:
+        self._most = options.remembered_peers
+        self._most_bytes = options.remembered_bytes
+        self._seconds = options.repeat_seconds
+        self.bound = AnswerBound(self._most_bytes)
         self._named: dict[_Name, _Kept] = {}
         self._unused: OrderedDict[_Name, None] = OrderedDict()
 
@@ -64,7 +65,7 @@ class AnswerMemories:
         """
         marks = [value for name, value in headers if name.lower() == PEER_HEADER]
         if len(marks) != 1 or not _UNGUESSABLE.fullmatch(marks[0]):  # others could guess it
-            memory = AnswerMemory(bound=self.bound)
+            memory = self._memory()
             try:
                 yield memory
             finally:
@@ -73,7 +74,7 @@ class AnswerMemories:
         name = (principal, marks[0])
         kept = self._named.get(name)
         if kept is None:
-            kept = self._named[name] = _Kept(AnswerMemory(bound=self.bound))
+            kept = self._named[name] = _Kept(self._memory())
         kept.connections += 1
         self._unused.pop(name, None)
         try:
@@ -83,6 +84,9 @@ class AnswerMemories:
             if not kept.connections:
                 self._unused[name] = None
                 self._tidy(trio.current_time())
+
+    def _memory(self) -> AnswerMemory:
+        return AnswerMemory(seconds=self._seconds, bound=self.bound)
 
     def _tidy(self, now: float) -> None:
         """Forget the oldest memories, two at most, if there are too many or they are empty.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
@@ -33,6 +34,11 @@ def _at_least(least: int) -> Any:
     return check
 
 
+def _seconds(_: object, attribute: attrs.Attribute[float], value: object) -> None:
+    if type(value) not in (int, float) or not 0 < cast("float", value) < inf:
+        raise ValueError(f"{attribute.name} is a number of seconds above 0, not {value!r}")
+
+
 def _known_offers(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: object) -> None:
     if not isinstance(value, tuple):
         raise ValueError(f"offers is a tuple of words, not {value!r}")
@@ -54,9 +60,14 @@ class SessionOptions:
     acknowledgements of its subscriptions even unasked; `strict` refuses messages that deviate from the letter
     of the specification; `offers` are the extensions that the session knows, out of `OFFERS`.
 
+    `max_streams` limits the numbered streams that are open on a connection. A server remembers answers, and
+    goes on with the runs of a peer that is cut off, for `repeat_seconds`, as the peer may ask again. It
+    remembers the answers to `remembered_peers` peers without a connection, and `remembered_bytes` of answers
+    over all peers.
+
     Raises:
         ValueError: a limit is not a whole number, or below 1 (0 for `max_open`, `max_listening` and
-            `remembered_runs`); or an offer is not known.
+            `remembered_runs`); seconds are not above 0; or an offer is not known.
     """
 
     max_bytes: int = attrs.field(default=4 << 20, validator=_at_least(1))
@@ -70,6 +81,10 @@ class SessionOptions:
     acks: bool = False
     strict: bool = False
     offers: tuple[str, ...] = attrs.field(default=OFFERS, validator=_known_offers)
+    max_streams: int = attrs.field(default=1024, validator=_at_least(1))
+    repeat_seconds: float = attrs.field(default=60.0, validator=_seconds)
+    remembered_peers: int = attrs.field(default=256, validator=_at_least(1))
+    remembered_bytes: int = attrs.field(default=64 << 20, validator=_at_least(1))
 
 
 @attrs.frozen

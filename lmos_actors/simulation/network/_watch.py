@@ -9,16 +9,20 @@ and the looks and pings that follow do happen.
 from __future__ import annotations
 
 from math import floor
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from lmos_actors.bindings import LOOK, PING, SILENCE
+from lmos_actors.bindings import LOOK, PING
+from lmos_actors.transport import ConnectionOptions
 
 from ._heartbeats import SLACK
 
 if TYPE_CHECKING:
     from lmos_actors._core import Timer, Timers
+
+
+SILENCE: Final = ConnectionOptions().answer_seconds
 
 
 class Watched(Protocol):

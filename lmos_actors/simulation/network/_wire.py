@@ -138,6 +138,7 @@ class PairEnvironment:
         self.lines = lines
         self.rt = peers.rt
         self.session = peers.session
+        self.reconnect_seconds = peers.reconnect_seconds
         self.budget: Budget = peers.budget
         self.failed = peers.failed
         self.release_peer = peers.release_peer

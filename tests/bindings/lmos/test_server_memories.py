@@ -75,7 +75,7 @@ async def test_answers_go_with_their_connection(virtual_clock: Any, late: bool) 
 
 
 async def test_memories_are_few_and_those_in_use_stay(virtual_clock: Any) -> None:
-    memories = AnswerMemories(2)
+    memories = AnswerMemories(lmos.SessionOptions(remembered_peers=2))
     with memories.of(name_of(0)) as used:
         for number in range(1, 10):
             with memories.of(name_of(number)) as memory:
@@ -97,7 +97,7 @@ async def test_memories_are_few_and_those_in_use_stay(virtual_clock: Any) -> Non
 
 
 async def test_memories_of_those_who_left_are_bounded_in_bytes(virtual_clock: Any) -> None:
-    memories = AnswerMemories(100, most_bytes=60_000)
+    memories = AnswerMemories(lmos.SessionOptions(remembered_peers=100, remembered_bytes=60_000))
     for number in range(10):
         with memories.of(name_of(number)) as memory:
             remember(memory, number, 20_000)
@@ -108,7 +108,7 @@ async def test_memories_of_those_who_left_are_bounded_in_bytes(virtual_clock: An
 
 
 async def test_memories_that_are_forgotten_hold_nothing(virtual_clock: Any) -> None:
-    memories = AnswerMemories(2)
+    memories = AnswerMemories(lmos.SessionOptions(remembered_peers=2))
     for number in range(10):
         with memories.of(name_of(number)) as memory:
             remember(memory, number, 200)
@@ -122,7 +122,7 @@ async def test_memories_that_are_forgotten_hold_nothing(virtual_clock: Any) -> N
 
 async def test_whoever_is_answered_most_is_forgotten_first(virtual_clock: Any) -> None:
     """Also while its connection stands: the bound is one over all peers."""
-    memories = AnswerMemories(100, most_bytes=60_000)
+    memories = AnswerMemories(lmos.SessionOptions(remembered_peers=100, remembered_bytes=60_000))
     with memories.of(name_of(1)) as small, memories.of(()) as nameless:
         remember(small, 1, 10_000)
         for number in range(10):

@@ -81,7 +81,11 @@ class ThingConnection:
             max_frame=options.max_bytes,
         )
         self.streams = ThingStreams(
-            encode=self.encode, new_id=new_id, window=options.credit, max_frame=options.max_bytes
+            encode=self.encode,
+            new_id=new_id,
+            window=options.credit,
+            max_frame=options.max_bytes,
+            max_open=options.max_streams,
         )
         self.open: dict[IncomingRequest, str] = {}  # with the correlation of the answer on this connection
         self.open_bytes = self.open_weight = 0
