@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import attrs
 
+from lmos_actors._core import check_limits
 from lmos_actors.errors import ConfigError
 
 
@@ -26,6 +26,10 @@ class McpOptions:
     gets the lines that an agent logs in its request; they may say what was not meant for it. A client that is
     asked something in its request has `answer_seconds` to answer.
 
+    A request has at most `body_bytes`. One that begins a session has to come, and is answered, within
+    `opening_seconds`: until then it cannot be cancelled. An answer that is a stream has at most `items`
+    items, as it is held until its end. Of the lines that wait for a client the last `log_lines` are kept.
+
     Raises ConfigError for a number that is out of range, and for an invalid name.
     """
 
@@ -41,6 +45,10 @@ class McpOptions:
     agent: str = ""
     logs: bool = False
     answer_seconds: float = 600.0
+    body_bytes: int = 4 << 20
+    opening_seconds: float = 30.0
+    items: int = 10_000
+    log_lines: int = 1_000
 
     def __attrs_post_init__(self) -> None:
         agent: Any = self.agent
@@ -48,15 +56,4 @@ class McpOptions:
             raise ConfigError(f"must be the public name of an agent, not {agent!r}", "McpOptions.agent")
         if type(self.logs) is not bool:
             raise ConfigError(f"must be True or False, not {self.logs!r}", "McpOptions.logs")
-        for field in ("sessions", "calls", "page", "result_bytes", "waiting_bytes", "subscriptions"):
-            value = getattr(self, field)
-            if type(value) is not int or value < 1:
-                raise ConfigError(
-                    f"must be a whole number of at least 1, not {value!r}", f"McpOptions.{field}"
-                )
-        for field in ("idle_seconds", "answer_seconds"):
-            seconds = getattr(self, field)
-            if type(seconds) not in (int, float) or not 0 < seconds < math.inf:
-                raise ConfigError(
-                    f"must be a number of seconds above 0, not {seconds!r}", f"McpOptions.{field}"
-                )
+        check_limits(self)

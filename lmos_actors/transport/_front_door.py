@@ -13,7 +13,6 @@ because closing with unread input would reset the connection and lose the answer
 
 from __future__ import annotations
 
-import math
 import ssl
 from collections import Counter
 from functools import partial
@@ -22,8 +21,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 import trio
 
-from lmos_actors._core import Budget
-from lmos_actors.errors import ConfigError, ConnectionLost
+from lmos_actors._core import Budget, check_limits
+from lmos_actors.errors import ConnectionLost
 
 from ._asgi import RETRY, Exchange, HttpLimits, received, scope_of, write_within
 from ._handshake import accept
@@ -83,11 +82,7 @@ class DoorOptions:
     max_half_open: int = 256
 
     def __attrs_post_init__(self) -> None:
-        for name, value in attrs.asdict(self).items():
-            whole = name.startswith("max_")
-            if type(value) not in ((int,) if whole else (int, float)) or not 0 < value < math.inf:
-                kind = "an int of at least 1" if whole else "a finite number above 0"
-                raise ConfigError(f"must be {kind}, not {value!r}", f"DoorOptions.{name}")
+        check_limits(self)
 
 
 @attrs.frozen(kw_only=True)

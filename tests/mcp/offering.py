@@ -35,7 +35,9 @@ class Place(msgspec.Struct):
 class Marks:
     """Where the runs of an agent are."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 0.05) -> None:
+        self.seconds = seconds
+        """For how long `finish` runs."""
         self.began = trio.Event()
         self.ended = trio.Event()
 
@@ -109,7 +111,7 @@ class Weather(Agent):
     @action(on_disconnect="finish")
     async def finish(self) -> None:
         self.marks.began.set()
-        await trio.sleep(0.05)
+        await trio.sleep(self.marks.seconds)
         self.marks.ended.set()
 
 

@@ -104,7 +104,7 @@ where it listens at this machine alone, else closed."""
         try:
             return RelayOptions(**given)
         except ConfigError as error:
-            option = re.fullmatch(r"RelayOptions\((\w+)=\.\.\.\)", error.path)
+            option = re.fullmatch(r"RelayOptions\.(\w+)", error.path)
             path = error.path if option is None else _OPTIONS.get(option[1], error.path)
             raise ConfigError(error.message, path) from None
 

@@ -13,7 +13,7 @@ hung up and left, it has `resume_seconds` to finish.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 import trio
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.omnia import MediaFrame, ServerConnection
 
     from ._context import OmniaContext, SessionKey
-
-BACKLOG: Final = 1 << 20
-"""Maximum bytes of sound that wait for an agent: usually 20 s. Later sound is dropped."""
 
 
 class CallSide(Protocol):
@@ -86,16 +83,20 @@ class SoundStatistics:
 
 
 class _Heard:
-    """The sound that waits for the agent: an async iterator, for the stream of its action."""
+    """The sound that waits for the agent: an async iterator, for the stream of its action.
 
-    def __init__(self) -> None:
+    At most `most` bytes wait, usually those of 20 s; later sound is dropped.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
         self._news = trio.Event()
         self.has_ended = False
 
     def put(self, data: bytes) -> bool:
-        if self._bytes >= BACKLOG:
+        if self._bytes >= self._most:
             return False
         self._waiting.append(data)
         self._bytes += len(data)
@@ -210,7 +211,7 @@ class Call:
         self.key = key
         self.side: CallSide | None = side
         """The connection over which it runs; None while it is parked."""
-        self.heard = _Heard()
+        self.heard = _Heard(calls.context.options.sound_bytes)
         self._calls = calls
         self._link = link
         self._in = CallIn(format)

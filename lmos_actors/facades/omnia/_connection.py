@@ -4,7 +4,7 @@ Messages are taken one after the other, by one task. A turn is a stream of the a
 any client may carry out tools. An item of a near agent becomes a frame in the step in which the agent puts it
 out (`pour`), and is sent in the same step if the connection is quiet. Leaving the connection leaves the
 stream, which cancels the turn at its await; a call by sound goes on for a while (`_calls.py`). A client that
-reads slowly slows its agent: no more than `ROOM` bytes wait for it.
+reads slowly slows its agent: no more than `waiting_bytes` wait for it.
 """
 
 from __future__ import annotations
@@ -67,12 +67,6 @@ if TYPE_CHECKING:
     from ._calls import Call, Calls
     from ._context import OmniaContext, SessionKey
 
-ROOM: Final = 256 << 10
-"""Bytes that may wait for a client before its turn waits."""
-
-FLOOD: Final = 1 << 20
-"""Bytes that may wait for a client that only asks and does not read: beyond it, its messages are not read."""
-
 STEP: Final = 32 << 10
 """Step, in bytes, in which waiting data is charged to the client's account."""
 
@@ -97,6 +91,8 @@ class OmniaConnection:
         self.watches = False
         """Whether it sees all frames of its session, including turns that others have asked for."""
         self._context = context
+        self._room = context.options.waiting_bytes
+        self._flood = context.options.flooded_bytes
         self._connection = connection
         self._calls = calls
         self._link = found.link
@@ -165,13 +161,13 @@ class OmniaConnection:
         found = self.wire.frames(room)
         if self._charged:
             self.charge()
-        if self._is_full and self.wire.waiting_bytes < ROOM:
+        if self._is_full and self.wire.waiting_bytes < self._room:
             self._make_room()
         return found
 
     def is_behind(self) -> bool:
         """Return whether to read no more from the client until the client has read what waits for it."""
-        return self.wire.waiting_bytes >= FLOOD
+        return self.wire.waiting_bytes >= self._flood
 
     def charge(self) -> None:
         """Account for the bytes that wait to be sent."""
@@ -404,7 +400,7 @@ class OmniaConnection:
 
     def has_room(self) -> bool:
         """Return whether the client has taken most of the sent data, or has left."""
-        self._is_full = self.wire.waiting_bytes >= ROOM and not self._has_ended
+        self._is_full = self.wire.waiting_bytes >= self._room and not self._has_ended
         return not self._is_full
 
     async def room(self) -> None:
@@ -446,7 +442,7 @@ class OmniaConnection:
 
     def show(self, message: ServerMessage, session_id: str) -> None:
         """Send a frame of a turn that another connection has asked for."""
-        if self.wire.waiting_bytes < FLOOD:
+        if self.wire.waiting_bytes < self._flood:
             self.wire.send(message, session_id)
             self.charge()
         else:

@@ -200,7 +200,15 @@ class OmniaServer(NodeService):
         admission: Admission | None,
         query: Mapping[str, list[str]],
     ) -> None:
-        options = ServerOptions(max_payload=self.options.max_payload, binary=_is_set(query, "binary"))
+        given = self.options
+        options = ServerOptions(
+            max_payload=given.max_payload,
+            binary=_is_set(query, "binary"),
+            texts=given.texts_per_second,
+            texts_burst=given.texts_burst,
+            media_bytes=given.media_per_second,
+            media_burst=given.media_burst,
+        )
         served = OmniaConnection(self._context, self._calls, connection, found, admission, options)
         served.watches = _is_set(query, "watch")
         resumed = query.get("resume", [""])[0]

@@ -35,12 +35,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SCHEME: Final = "omnia://sessions/"
-ANNOUNCED: Final = 16
-"""Maximum open announcements of one caller."""
-
-FILES: Final = 10_000
-"""Maximum files and announcements of all callers together."""
-
 PIECE: Final = 256 << 10
 """Bytes that are read at a time."""
 
@@ -150,9 +144,9 @@ class Uploads:
             raise UploadRefused(f"a file has at most {options.upload_bytes} bytes")
         if len(order.filename) > 255 or len(order.mime_type) > 255 or not order.mime_type.isprintable():
             raise UploadRefused("the name of a file, and its type, have at most 255 characters")
-        if sum(each.file.owner == owner for each in self._announced.values()) >= ANNOUNCED:
-            raise UploadRefused(f"{ANNOUNCED} uploads are announced and have not come")
-        room, places = options.uploads_bytes, FILES - len(self._files) - len(self._announced)
+        if sum(each.file.owner == owner for each in self._announced.values()) >= options.announced:
+            raise UploadRefused(f"{options.announced} uploads are announced and have not come")
+        room, places = options.uploads_bytes, options.files - len(self._files) - len(self._announced)
         if not places or self._bytes.total() + size > room or self._bytes[owner] + size > room // 2:
             raise UploadRefused("there is no room for more files now")
 

@@ -33,7 +33,7 @@ EXTENSIONS: Final[Mapping[str, Callable[[], HubExtension]]] = {
 }
 """The included extensions, by name."""
 
-ARGUMENT: Final = "RelayOptions(extensions=...)"
+ARGUMENT: Final = "RelayOptions.extensions"
 
 Extension: TypeAlias = "str | Callable[[], HubExtension]"
 """An extension by its name, or a function that makes one, called once for each life of the hub."""

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from lmos_actors._core import check_limits
 from lmos_actors.errors import ConfigError
 from lmos_actors.protocol.relay import HubOptions
 from lmos_actors.security import Reference
@@ -33,6 +34,11 @@ class RelayOptions:
     broadcasts. An agent has `pong_seconds` to answer a ping, and is pinged as often. `extensions` are names,
     such as "voting", or functions that make one.
 
+    A message names at most `max_targets` receivers, as each is a copy. An agent follows at most
+    `max_followed` others. Its follows are kept for `resume_seconds` after it has left, so that a short outage
+    loses nothing; rates and follows of at most `remembered` agents that have left are kept. An agent may
+    exceed its rate for `over_rate_seconds`; then it is cut off.
+
     Raises ConfigError for numbers not above 0, "invite" without invitations, and extensions that do not
     exist.
     """
@@ -53,19 +59,21 @@ class RelayOptions:
     outbox_most: int = 4 << 20
     pong_seconds: float = 30.0
     write_seconds: float = 10.0
+    max_targets: int = 256
+    max_followed: int = 1_024
+    resume_seconds: float = 60.0
+    remembered: int = 100_000
+    over_rate_seconds: float = 60.0
 
     def __attrs_post_init__(self) -> None:
-        for field in attrs.fields(RelayOptions):
-            value = getattr(self, field.name)
-            if isinstance(value, int | float) and not value > 0:
-                raise ConfigError(f"must be above 0, not {value!r}", f"RelayOptions({field.name}=...)")
+        check_limits(self, optional=("registrations_per_minute",))
         if not all(frames > 0 and seconds > 0 for frames, seconds in self.rates):
-            raise ConfigError(f"must be above 0, not {self.rates!r}", "RelayOptions(rates=...)")
+            raise ConfigError(f"must be above 0, not {self.rates!r}", "RelayOptions.rates")
         made(self.extensions)
         if self.invitations is not None:
             Reference.parse(self.invitations)
         elif self.registration == "invite":
-            raise ConfigError("needs invitations, such as file:PATH", "RelayOptions(invitations=...)")
+            raise ConfigError("needs invitations, such as file:PATH", "RelayOptions.invitations")
 
     def hub_options(self) -> HubOptions:
         """Return the limits of the protocol."""
@@ -76,4 +84,9 @@ class RelayOptions:
             broadcasts=self.broadcasts,
             outbox_bytes=self.outbox_bytes,
             outbox_most=self.outbox_most,
+            max_targets=self.max_targets,
+            max_followed=self.max_followed,
+            resume_seconds=self.resume_seconds,
+            remembered=self.remembered,
+            over_rate_seconds=self.over_rate_seconds,
         )

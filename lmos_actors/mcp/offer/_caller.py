@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.approvals import Approval
 
+    from .._options import McpOptions
     from ._exchange import Exchange
     from ._results import Results
     from ._rounds import Round
@@ -59,9 +60,6 @@ LEVELS: Final[tuple[LoggingLevel, ...]] = (
 )  # fmt: skip
 _OF_STRUCTLOG: Final = {"warn": "warning", "exception": "error", "fatal": "critical", "msg": "info"}
 
-MOST_LINES: Final = 1_000
-"""Log lines that may wait for a client."""
-
 LONGEST_LINE: Final = 16_384
 """Maximum characters of a log line; a longer one is cut."""
 
@@ -82,13 +80,13 @@ class Caller:
         ctx: Context,
         exchange: Exchange,
         results: Results,
-        seconds: float,
+        options: McpOptions,
         level: int = -1,
         made: Round | None = None,
     ) -> None:
-        self._lines: deque[tuple[LoggingLevel, Any]] = deque(maxlen=MOST_LINES)
+        self._lines: deque[tuple[LoggingLevel, Any]] = deque(maxlen=options.log_lines)
         self.on_line: Callable[[], None] | None = None
-        self._seconds = seconds
+        self._seconds = options.answer_seconds
         self._level = level
         self._round = made
         self._token = trio.lowlevel.current_trio_token()

@@ -29,14 +29,12 @@ from ._content import result_of
 from ._tools import CONTENT, ITEMS
 
 if TYPE_CHECKING:
+    from .._options import McpOptions
     from ._caller import Caller
     from ._catalogue import OfferedTool
 
 LONGEST_MESSAGE: Final = 65_536
 """Maximum characters of a progress message, or of a failure; longer ones are cut."""
-
-MOST_ITEMS: Final = 10_000
-"""Maximum items of the stream of one call."""
 
 APART: Final = 0.005
 """Minimum seconds between a report and the result."""
@@ -45,14 +43,15 @@ APART: Final = 0.005
 class Call:
     """One call of a tool."""
 
-    def __init__(self, offered: OfferedTool, ask: AgentRequest, caller: Caller, most: int) -> None:
+    def __init__(self, offered: OfferedTool, ask: AgentRequest, caller: Caller, options: McpOptions) -> None:
         self.ends_with_client = False
         """Whether a cancel can only mean that the client is gone."""
         self._offered = offered
         self._tool = offered.tool
         self._ask = ask
         self._caller = caller
-        self._most = most
+        self._most = options.result_bytes
+        self._most_items = options.items
         self._size = 0
         self._items: list[bytes] = []
         self._done: Any = None  # the last item of a chat
@@ -151,8 +150,8 @@ class Call:
             return
         written = written_value(item)
         self._size += len(written)
-        if self._size > self._most or len(self._items) >= MOST_ITEMS:
-            raise ActionCancelled(f"the stream has more than {self._most} bytes or {MOST_ITEMS} items")
+        if self._size > self._most or len(self._items) >= self._most_items:
+            raise ActionCancelled(f"the stream has more than {self._most} bytes or {self._most_items} items")
         self._caller.held.add(len(written))
         self._items.append(written)
         await self._report(self._counted(), None, written.decode()[:LONGEST_MESSAGE])

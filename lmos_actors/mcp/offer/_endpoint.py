@@ -47,12 +47,6 @@ METHODS: Final = ("GET", "POST", "DELETE")
 
 UNAVAILABLE: Final = {"retry-after": "5"}
 
-MOST_BODY: Final = 4 << 20
-"""Maximum bytes of a request."""
-
-OPENING_SECONDS: Final = 30.0
-"""Seconds in which a request that begins a session must be received and answered."""
-
 INVALID_REQUEST: Final = -32600
 PARSE_ERROR: Final = -32700
 
@@ -88,7 +82,7 @@ class McpEndpoint(NodeService):
             self._offer.server,
             session_idle_timeout=options.idle_seconds,
             max_sessions=2 * options.sessions,  # a net: `has_room` counts those that begin, too
-            max_request_body_size=MOST_BODY,
+            max_request_body_size=options.body_bytes,
         )
 
     def routes(self) -> list[Route]:
@@ -132,7 +126,7 @@ class McpEndpoint(NodeService):
             with self._finished(shielded=opens) as limit, _unless_ended():
                 await self._passed_on({**scope, "headers": kept}, receive, answer, headers, exchange)
             if not answer.has_begun and limit.cancelled_caught:
-                text = f"the request was not received and answered within {OPENING_SECONDS:g} s"
+                text = f"the request was not received and answered within {self._options.opening_seconds:g} s"
                 await _refused(503, text, headers=UNAVAILABLE)(scope, receive, send)
             elif not answer.has_begun:  # as where a session ends while a request comes in
                 await _refused(404, "the session has ended")(scope, receive, send)
@@ -150,7 +144,7 @@ class McpEndpoint(NodeService):
         if scope["method"] != "POST":
             await self._manager.handle_request(scope, receive, answer)
             return
-        body, number = await _body(receive), None
+        body, number = await _body(receive, self._options.body_bytes), None
         if body is not None and not body["more_body"]:
             try:
                 number = _id_in(read_json(body["body"]))
@@ -182,7 +176,9 @@ class McpEndpoint(NodeService):
         A client may leave once it has the answer, before its stream has ended. The door would then cancel the
         request, and the SDK would take the session for one that has not begun.
         """
-        with trio.move_on_after(OPENING_SECONDS if shielded else math.inf, shield=shielded) as scope:
+        with trio.move_on_after(
+            self._options.opening_seconds if shielded else math.inf, shield=shielded
+        ) as scope:
             self._shielded[scope] = None
             try:
                 yield scope
@@ -287,8 +283,8 @@ def _id_in(said: Any) -> str | None:
     return str(id) if isinstance(id, int | str) and isinstance(method, str) else None
 
 
-async def _body(receive: Receive) -> Message | None:
-    """Return the body of a request as one message, cut if it is too long; None if its end does not come."""
+async def _body(receive: Receive, most: int) -> Message | None:
+    """Return the body of a request as one message, cut after `most` bytes; None if its end does not come."""
     body = bytearray()
     while True:
         message = await receive()
@@ -296,7 +292,7 @@ async def _body(receive: Receive) -> Message | None:
             return None
         body += message.get("body", b"")
         more = message.get("more_body", False)
-        if not more or len(body) > MOST_BODY:
+        if not more or len(body) > most:
             return {"type": "http.request", "body": bytes(body), "more_body": more}
 
 

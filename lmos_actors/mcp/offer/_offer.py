@@ -320,7 +320,7 @@ class McpOffer:
         ask = self.ask(ctx, caller.exchange)
         ask.client, caller.on_line = caller, ask.wake
         ask.tells_progress = "progress_token" in (ctx.meta or {})
-        call = Call(found, ask, caller, self.options.result_bytes)
+        call = Call(found, ask, caller, self.options)
         call.ends_with_client = ctx.request is not None and is_modern(ctx)
         try:
             return await call.run(params.arguments or {})
@@ -373,7 +373,7 @@ class McpOffer:
         if not _has_room(self._calls, exchange, self.options.calls):
             raise _Full(REFUSED, "too many calls are in progress: try again later")
         made = self._rounds.begun(params, exchange) if is_modern(ctx) and can_answer(ctx) else None
-        caller = Caller(ctx, exchange, self._results, self.options.answer_seconds, self._level(ctx), made)
+        caller = Caller(ctx, exchange, self._results, self.options, self._level(ctx), made)
         if made is None or self._nursery is None:
             with self._counted(exchange):
                 return await done(caller)

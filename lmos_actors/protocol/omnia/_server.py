@@ -94,9 +94,9 @@ class ServerOptions:
     max_payload: int = 4 << 20
     binary: bool = False
     texts: float = 50.0
-    texts_burst: float = 100.0
+    texts_burst: int = 100
     media_bytes: float = 2 << 20
-    media_burst: float = 16 << 20
+    media_burst: int = 16 << 20
 
 
 # ---- what a client wants

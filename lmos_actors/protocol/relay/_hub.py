@@ -65,11 +65,8 @@ NO_TEXT: Final = (1007, "a message is no UTF-8")
 CLOSED: Final = "closed"
 """The code of a fate, not of an error: a frame that came while the connection was being closed."""
 
-PATIENCE: Final = 60.0
-"""Seconds for which an agent may exceed its rate."""
-
 CALM: Final = 10.0
-"""Seconds within its rate after which `PATIENCE` begins anew."""
+"""Seconds within its rate after which the time that an agent may exceed it begins anew."""
 
 CAPABILITIES: Final = ("broadcast", "direct", "subscribe")
 
@@ -98,6 +95,8 @@ class HubOptions:
     resume_seconds: float = 60.0
     remembered: int = 100_000
     """Agents whose rates and follows are remembered after they have left."""
+    over_rate_seconds: float = 60.0
+    """The time that an agent may exceed its rate; then its connection is closed."""
 
 
 @attrs.frozen
@@ -518,7 +517,7 @@ class HubConnection:
         if known.over_since is None or at - known.refused_at > CALM:
             known.over_since = at
         known.refused_at = at
-        if at - known.over_since >= PATIENCE:
+        if at - known.over_since >= self._hub.options.over_rate_seconds:
             self.end(*OVER_RATE)
         elif at - known.warned_at >= 1:
             known.warned_at = at

@@ -457,21 +457,20 @@ async def _vanish(url: str, message: Any, headers: dict[str, str], marks: Marks)
     await trio.aclose_forcefully(stream)
 
 
-async def test_a_call_without_a_session_lasts_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_without_a_session_lasts_as_long_as_it_takes() -> None:
     """The time in which a session begins is not that of a call; nor does one need room for a session."""
-    marks = Marks()
-    async with serving(partial(Weather, marks=marks), mcp=McpOptions(sessions=1)) as (_, url):
+    marks = Marks(seconds=2.1)
+    options = McpOptions(sessions=1, opening_seconds=2.0)
+    async with serving(partial(Weather, marks=marks), mcp=options) as (_, url):
         await session_at(url)  # the only one
-        monkeypatch.setattr("lmos_actors.mcp.offer._endpoint.OPENING_SECONDS", 0.01)
         async with client_at(url, mode="auto") as client:
             with trio.fail_after(10):
                 result = await client.call_tool("weather__finish")
         assert not result.is_error
 
 
-async def test_a_session_that_takes_too_long_to_begin_is_answered_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmos_actors.mcp.offer._endpoint.OPENING_SECONDS", 0.01)
-    async with serving() as (_, url):
+async def test_a_session_that_takes_too_long_to_begin_is_answered_so() -> None:
+    async with serving(mcp=McpOptions(opening_seconds=0.01)) as (_, url):
         place = httpx2.URL(url)
         stream = await trio.open_tcp_stream(place.host, place.port or 0)
         fields = "".join(f"{name}: {value}\r\n" for name, value in BOTH.items())
