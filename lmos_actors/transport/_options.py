@@ -6,7 +6,7 @@ from typing import Final, Literal, Protocol
 
 import attrs
 
-from lmos_actors._core import TOTAL
+from lmos_actors._core import TOTAL, check_limits
 from lmos_actors.errors import ConfigError
 
 _UNSAYABLE: Final = (1004, 1005, 1006, 1015)
@@ -55,12 +55,13 @@ class ConnectionOptions:
     stop_seconds: float = 5.0
 
     def __attrs_post_init__(self) -> None:
-        for name, value in attrs.asdict(self).items():
-            if value is not None and value is not False and not value > 0:
-                raise ConfigError(f"{name} of a connection must be above 0, not {value!r}")
+        check_limits(self)
+        if self.messages_per_second is not None and not self.messages_per_second > 0:
+            text = f"must be above 0, not {self.messages_per_second!r}"
+            raise ConfigError(text, "ConnectionOptions.messages_per_second")
         if self.answer_seconds < 2:
-            seconds = self.answer_seconds
-            raise ConfigError(f"answer_seconds of a connection must be at least 2, not {seconds!r}")
+            text = f"must be at least 2, not {self.answer_seconds!r}"
+            raise ConfigError(text, "ConnectionOptions.answer_seconds")
 
 
 @attrs.frozen

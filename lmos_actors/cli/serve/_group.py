@@ -18,7 +18,7 @@ import attrs
 from msgspec import UNSET
 
 from lmos_actors.deployment.agents import GroupAgents, enter_group, group_for
-from lmos_actors.deployment.files import load_deployment
+from lmos_actors.deployment.files import load_deployment, node_limits, with_limits
 from lmos_actors.deployment.model import filled_for, texts_of
 from lmos_actors.errors import BROKEN_CODE, ConfigError
 from lmos_actors.files import did_you_mean
@@ -102,7 +102,8 @@ def _served(file: str, settings: Mapping[str, str], given: GroupOptions, listeni
         token = None if secret is None else _token(loaded.deployment, group, given, secret)
         options = _serve_options(loaded.deployment, group, given, listening)
         more = _node_options(loaded.deployment, group, given, token, options.discovery)
-        return serve_tree(options, agents.root, start, ending, **more, store=store)
+        limited = partial(with_limits, limits=node_limits(group))
+        return serve_tree(options, agents.root, start, ending, limited, **more, store=store)
     except (MemoryError, RuntimeError) as error:
         memory = group.limits.memory
         if memory is UNSET or not (isinstance(error, MemoryError) or str(error) == NO_THREAD):

@@ -106,26 +106,29 @@ def serve_tree(
     tree: SupervisorSpec,
     start: Callable[[Node], Awaitable[None]],
     ending: Ending = SIGNALS_ALONE,
+    limited: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     **more: Any,
 ) -> int:
     """Serve a tree, and what `start` adds once it runs, until a signal comes. Returns the exit code.
 
-    For `more` see `serve_targets`. Raises ConfigError.
+    For `more` see `serve_targets`. `limited` returns the arguments of `open_node` with the limits of a file.
+    Raises ConfigError.
     """
     listening = options.listening
     addresses = listening.addresses()
     given = options.node_options(addresses)
     members = options.bridges.members(insecure=listening.security.insecure)
     door = door_options(raise_descriptor_limit(DESCRIPTORS), len(addresses))
-    opened = partial(
-        open_node,
-        tree,
-        listen=addresses,
-        public_url=listening.public_url,
-        door=door,
-        metrics=listening.metrics,
-        **{"store": options.store, **given, **more},
-    )
+    arguments = {
+        "listen": addresses,
+        "public_url": listening.public_url,
+        "door": door,
+        "metrics": listening.metrics,
+        "store": options.store,
+        **given,
+        **more,
+    }
+    opened = partial(open_node, tree, **limited(arguments))
     serving = Serving(
         Announcer(json=listening.json),
         listening.public_url,

@@ -11,3 +11,7 @@ with late(__name__):
     from ._launch_plan import (
         launch_plan as launch_plan,
     )
+    from ._node_limits import (
+        node_limits as node_limits,
+        with_limits as with_limits,
+    )

@@ -18,6 +18,7 @@ from lmos_actors.transport import endpoint_of
 from ..model import Group, LauncherPage, filled_for, needs_of, texts_of
 from ._group_refs import GroupRefs
 from ._launch_plan import owned_by
+from ._node_limits import limit_mistakes
 from ._start_validator import StartValidator
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class GroupValidator:
                 self._check_directories(name, group, key, here)
             self._check_addresses(group, here)
             self._check_store(group, here)
+            for path, why, key_is_wrong in limit_mistakes(group):
+                self._report((*here, *path), why, key=key_is_wrong)
             self._check_protection(group, here)
             self._check_update(group, here)
         page = self.names.made.get(PAGE)

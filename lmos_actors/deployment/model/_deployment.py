@@ -41,6 +41,9 @@ Need: TypeAlias = Literal["ready", "started", "listening"]
 Texts: TypeAlias = Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
 """One text, or several."""
 
+Numbers: TypeAlias = dict[str, int | float]
+"""Limits by name: the fields of a record of options."""
+
 
 class Drain(Closed, frozen=True, kw_only=True):
     """The orderly end of a process: runs may go on for `timeout`; then they are stopped hard.
@@ -53,12 +56,24 @@ class Drain(Closed, frozen=True, kw_only=True):
 
 
 class Limits(Closed, frozen=True, kw_only=True):
-    """Limits of each process: open files and connections, bytes of memory, processors it may run on."""
+    """Limits of each process: open files and connections, bytes of memory, processors it may run on.
+
+    The others are limits of its node: numbers for the fields of the record that `open_node` takes under that
+    name.
+    """
 
     descriptors: Annotated[int, Meta(ge=64, le=1 << 20)] | UnsetType = UNSET
     # Any process needs so much memory to start, whatever its agents: most of it is only reserved.
     memory: Annotated[Size, Meta(ge=160 << 20)] | UnsetType = UNSET
     processors: Annotated[int, Meta(ge=1, le=1024)] | UnsetType = UNSET
+    session: Numbers = {}
+    connection: Numbers = {}
+    door: Numbers = {}
+    omnia: Numbers = {}
+    relay: Numbers = {}
+    mcp: Numbers = {}
+    directory: Numbers = {}
+    metrics: Numbers = {}
 
 
 class Update(Closed, frozen=True, kw_only=True):

@@ -588,9 +588,7 @@ def test_the_receipt_of_a_vote_comes_once_it_is_kept() -> None:
 
 
 def test_bad_options() -> None:
-    with pytest.raises(
-        ConfigError, match=r"RelayOptions\.connections: must be a whole number"
-    ):
+    with pytest.raises(ConfigError, match=r"RelayOptions\.connections: must be a whole number"):
         RelayOptions(connections=0)
     with pytest.raises(ConfigError, match="no extension 'votin', did you mean 'voting'"):
         RelayOptions(extensions=("votin",))

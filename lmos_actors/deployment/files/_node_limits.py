@@ -1,0 +1,117 @@
+"""Limits of the node of a group: the numbers of a file for the records of options that `open_node` takes.
+
+No field is named here: the fields of a record are its schema, and its own checks say what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lmos_actors.errors import ConfigError
+from lmos_actors.files import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lmos_actors.files import DataPath
+
+    from ..model import Group
+
+RECORDS: Final = ("session", "connection", "door", "omnia", "relay", "mcp", "directory", "metrics")
+"""Arguments of `open_node` whose records have limits."""
+
+SERVICES: Final = RECORDS[3:]
+"""Those that a group has only if its key of that name asks for it."""
+
+_NUMBERS: Final = ("int", "float", "int | None", "float | None")
+
+
+def node_limits(group: Group) -> dict[str, dict[str, int | float]]:
+    """Return the limits of the node of a group, by argument of `open_node` and field of its record."""
+    return {key: numbers for key in RECORDS if (numbers := getattr(group.limits, key))}
+
+
+def with_limits(arguments: dict[str, Any], limits: Mapping[str, Mapping[str, int | float]]) -> dict[str, Any]:
+    """Return arguments of `open_node` whose records have these limits. Raises ConfigError."""
+    found = dict(arguments)
+    for key, numbers in limits.items():
+        given = arguments.get(key)
+        record = _record_class(key)() if given is None or given is True else given
+        found[key] = attrs.evolve(record, **numbers)
+    return found
+
+
+def limit_mistakes(group: Group) -> Iterator[tuple[DataPath, str, bool]]:
+    """Yield the mistakes in the limits of a group's node: a path below the group, why, whether of the key."""
+    for key, numbers in node_limits(group).items():
+        here: DataPath = ("limits", key)
+        if key in SERVICES and not getattr(group, key):
+            yield here, f'the group has no "{key}"', True
+            continue
+        cls = _record_class(key)
+        known = [field.name for field in attrs.fields(cls) if field.type in _NUMBERS]
+        mistakes = [
+            ((*here, name), f'{cls.__name__} has no limit "{name}"{did_you_mean(name, known)}', True)
+            for name in numbers
+            if name not in known
+        ]
+        if not mistakes:
+            mistakes = [
+                ((*here, name), why, False)
+                for name, value in numbers.items()
+                if (why := _why_not(cls, {name: value}))
+            ]
+        if not mistakes and (why := _why_not(cls, numbers)):
+            mistakes = [(here, why, False)]
+        yield from mistakes
+
+
+def _why_not(cls: Any, numbers: Mapping[str, int | float]) -> str:
+    try:
+        cls(**numbers)
+    except ConfigError as error:
+        return error.message
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _record_class(key: str) -> Any:
+    """Return the class of a record; only the packages that a group uses are imported."""
+    cls: Any
+    match key:
+        case "session":
+            from lmos_actors.protocol.lmos import SessionOptions
+
+            cls = SessionOptions
+        case "connection":
+            from lmos_actors.transport import ConnectionOptions
+
+            cls = ConnectionOptions
+        case "door":
+            from lmos_actors.transport import DoorOptions
+
+            cls = DoorOptions
+        case "omnia":
+            from lmos_actors.facades import OmniaOptions
+
+            cls = OmniaOptions
+        case "relay":
+            from lmos_actors.facades import RelayOptions
+
+            cls = RelayOptions
+        case "mcp":
+            from lmos_actors.mcp import McpOptions
+
+            cls = McpOptions
+        case "directory":
+            from lmos_actors.directory import DirectoryOptions
+
+            cls = DirectoryOptions
+        case _:
+            from lmos_actors.observe import MetricsOptions
+
+            cls = MetricsOptions
+    return cls
