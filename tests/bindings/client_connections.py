@@ -80,10 +80,14 @@ class Wire:
     """A connection as its client sees it, answered by the test: `sent` is what the client has said."""
 
     def __init__(
-        self, answer: Callable[[Wire, dict[str, Any]], None] | None, headers: Any, kotlin: bool
+        self,
+        answer: Callable[[Wire, dict[str, Any]], None] | None,
+        headers: Any,
+        kotlin: bool,
+        options: ConnectionOptions,
     ) -> None:
         self.headers = headers
-        self.options = ConnectionOptions()
+        self.options = options
         self.account = Budget(1 << 30).open(bool)
         self.subprotocol = None if kotlin else "lmosprotocol"
         self.sent: list[dict[str, Any]] = []
@@ -217,7 +221,7 @@ class Scripted(Peers):
             raise ConnectFailed(url, "refused")
         answer, offers, kotlin = self._script
         told = () if offers is None else ((b"LMOS-Extensions", ", ".join(offers).encode()),)
-        wire = Wire(answer, told, kotlin)
+        wire = Wire(answer, told, kotlin, self._connection)
         self.wires.append(wire)
         return wire
 
@@ -234,6 +238,7 @@ async def scripted(
     offers: tuple[str, ...] | None = OFFERS,
     kotlin: bool = False,
     session: lmos.SessionOptions | None = None,
+    connection: ConnectionOptions | None = None,
     failures: bool = False,
     up: bool = True,
     network: MemoryNetwork | None = None,
@@ -244,7 +249,12 @@ async def scripted(
         rt: Any = node._rt  # pyright: ignore[reportPrivateUsage]
         found: list[BaseException] = []
         peers = Scripted(
-            network or MemoryNetwork(), rt, nursery.start_soon, session=session, on_failure=found.append
+            network or MemoryNetwork(),
+            rt,
+            nursery.start_soon,
+            session=session,
+            connection=connection,
+            on_failure=found.append,
         )
         peers.script(answer, offers, kotlin=kotlin)
         peers.failures = found

@@ -437,6 +437,18 @@ def test_turns_are_not_reached_from_outside() -> None:
     simulate(main)
 
 
+def test_how_much_a_client_may_say_is_an_option() -> None:
+    async def main() -> None:
+        options = OmniaOptions(texts_burst=2, texts_per_second=0.5)
+        async with opened_desk(omnia=options) as (_, network), opened_raw(network) as raw:
+            for pause, kind in ((0, "done"), (0, "done"), (0, "error"), (2, "done"), (0, "error")):
+                await trio.sleep(pause)
+                raw.ask("hello")
+                assert (await raw.next("done", "error"))["type"] == kind
+
+    simulate(main)
+
+
 def test_too_many_connections() -> None:
     async def main() -> None:
         async with opened_desk(omnia=OmniaOptions(connections=1)) as (_, network), opened_raw(network):

@@ -82,6 +82,15 @@ async def announced(raw: Raw, size: int = 3, name: str = "a.txt", **more: Any) -
     return await raw.next("upload_ready", "error")
 
 
+@pytest.mark.parametrize("limit", ["announced", "files"])
+def test_how_many_files_may_come_is_an_option(tmp_path: Path, limit: str) -> None:
+    async def main(network: MemoryNetwork) -> list[str]:
+        async with raw_at(network) as raw:
+            return [(await announced(raw))["type"] for _ in range(3)]
+
+    assert told(main, tmp_path, **{limit: 2}) == ["upload_ready", "upload_ready", "error"]
+
+
 def test_a_file_is_uploaded_and_read_by_the_agent(tmp_path: Path) -> None:
     async def main(network: MemoryNetwork) -> list[Any]:
         async with chat_at(network) as chat:

@@ -39,7 +39,7 @@ from lmos_actors.bindings import LmosServer
 from lmos_actors.errors import IdTaken
 from lmos_actors.supervision import RESERVED
 from lmos_actors.testing import run_test
-from lmos_actors.transport import ConnectFailed, MemoryNetwork, endpoint_of
+from lmos_actors.transport import ConnectFailed, ConnectionOptions, MemoryNetwork, endpoint_of
 from tests.networks import default_network
 
 if TYPE_CHECKING:
@@ -530,6 +530,21 @@ def test_a_peer_that_does_not_read_is_not_waited_for_long() -> None:
             await trio.sleep(1.0)
             begun = trio.current_time()
         assert trio.current_time() - begun == pytest.approx(GOODBYE)
+
+    run(main)
+
+
+def test_how_long_a_stopping_node_waits_is_an_option() -> None:
+    async def main() -> None:
+        network = MemoryNetwork(buffer=256)
+        limits = ConnectionOptions(close_seconds=0.5, stop_seconds=0.25)
+        async with open_node(listen="ws://here:80", network=network, connection=limits) as node:
+            await node.start(Slow)
+            stream = await network.connect(endpoint_of("ws://here"), None)
+            await stream.send_all(b"GET /agents/slow HTTP/1.1\r\nHost: here\r\n\r\n")
+            await trio.sleep(1.0)
+            begun = trio.current_time()
+        assert trio.current_time() - begun == pytest.approx(0.75)
 
     run(main)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import trio
 
 from lmos_actors import OutcomeUnknown
+from lmos_actors.transport import ConnectionOptions
 from tests.bindings.client_connections import OFFERS, Weather, quiet, scripted, weather
 
 
@@ -27,6 +29,26 @@ async def test_a_peer_that_hangs_is_given_up_after_five_seconds(autojump_clock: 
         answered = [ping for ping in wire.pings if ping < asked + before]
         assert 5 <= trio.current_time() - max([asked, *answered]) <= 6  # without a byte
         assert wire.pings == [asked + 1 + 2 * n for n in range(len(wire.pings))]
+
+
+@pytest.mark.parametrize("seconds", [2.0, 9.0])
+async def test_how_long_a_peer_may_owe_an_answer_is_an_option(autojump_clock: Any, seconds: float) -> None:
+    async with scripted(connection=ConnectionOptions(answer_seconds=seconds)) as (peers, _):
+        found = await weather(peers)
+        peers.wire.hangs = True
+        began = trio.current_time()
+        with pytest.raises(OutcomeUnknown):
+            await found.invoke(Weather.turn, "Bonn")
+        assert seconds <= trio.current_time() - began <= seconds + 1
+
+
+@pytest.mark.parametrize("seconds", [0.2, 30.0])
+async def test_the_longest_pause_between_attempts_is_an_option(autojump_clock: Any, seconds: float) -> None:
+    async with scripted(connection=ConnectionOptions(reconnect_seconds=seconds), up=False) as (peers, _):
+        await weather(peers, ready=False)
+        await trio.sleep(600)
+        pauses = [after - before for before, after in pairwise(peers.tries)]
+        assert seconds * 0.8 < max(pauses) <= seconds
 
 
 async def test_a_peer_that_shows_signs_of_life_is_waited_for(autojump_clock: Any) -> None:

@@ -35,6 +35,31 @@ class Large(Agent):
         await trio.sleep(10)
 
 
+class Counter(Agent):
+    count: int = 0
+
+    @action
+    def more(self) -> int:
+        self.count += 1
+        return self.count
+
+
+@pytest.mark.parametrize(("seconds", "wait", "count"), [(5.0, 4.0, 1), (5.0, 6.0, 2), (60.0, 6.0, 1)])
+async def test_how_long_an_answer_is_remembered_is_an_option(
+    virtual_clock: Any, seconds: float, wait: float, count: int
+) -> None:
+    options = lmos.SessionOptions(repeat_seconds=seconds)
+    async with open_test_node() as node, serving(node, options=options) as served:
+        await node.start_child(ChildSpec("counter", Counter))
+        counts: list[int] = []
+        for pause in (0.0, 0.0, wait):
+            await trio.sleep(pause)
+            line = await served.line(headers=NAMED)
+            counts.append((await line.ask("invokeAction", thingID="counter", action="more"))["output"])
+            line.leave()
+        assert counts == [1, 1, count]
+
+
 async def filled(served: Serving, *, headers: Any = (), late: bool = False) -> Line:
     """Connect somebody who has asked for large texts, and taken some of them."""
     line = await served.line(headers=headers)

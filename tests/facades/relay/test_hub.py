@@ -164,6 +164,22 @@ def test_agents_register_meet_and_talk() -> None:
     told(body)
 
 
+@pytest.mark.parametrize(("limit", "most"), [("max_targets", 1), ("max_followed", 1)])
+def test_how_many_one_reaches_is_an_option(limit: str, most: int) -> None:
+    async def body(node: Node, network: MemoryNetwork) -> None:
+        tokens = [(await registered(network, name))[1] for name in ("one", "two", "three")]
+        async with opened(network, tokens[0]) as one:
+            for to in (["two"], ["two", "three"]):
+                if limit == "max_targets":
+                    one.say(to=to, type="thought", payload=1)
+                else:
+                    one.say(to=["relay"], type="subscribe", payload={"agents": to})
+            error = await one.of_type("error")
+            assert str(most) in str(error["payload"])
+
+    told(body, **{limit: most})
+
+
 @every_place
 async def test_the_same_over_sockets(place: Place, tmp_path: Path) -> None:
     store = place(tmp_path)

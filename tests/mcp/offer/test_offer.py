@@ -120,6 +120,13 @@ async def test_failures_are_results_without_internals(
         assert text_of(result) == text
 
 
+async def test_how_many_items_a_stream_has_is_an_option() -> None:
+    async with offered() as node, client_of(node, McpOptions(items=3)) as client:
+        results = [await client.call_tool("weather__hours", {"most": most}) for most in (3, 4)]
+        assert [result.is_error for result in results] == [False, True]
+        assert text_of(results[1]).endswith("or 3 items")
+
+
 async def test_half_a_character_in_a_failure_is_replaced() -> None:
     class Odd(Agent):
         @action
