@@ -34,10 +34,10 @@ GC_THRESHOLD = 10_000
 
 
 MATRIX_SECONDS = 900
-"""The time limit of a test with `--matrix`: thousands of examples take minutes where others use the processors.
+"""The time limit of a test with `--matrix`: thousands of examples take minutes on a busy machine.
 
-It is meant for tests that hang. A limit that passes is raised wherever the main thread is: within a callback of
-trio's entry queue it ends trio's run, while the thread that waits for that callback waits for ever.
+It is meant for tests that hang. A limit that passes is raised wherever the main thread is: within a
+callback of trio's entry queue it ends trio's run, and a thread that waits for that callback waits for ever.
 """
 
 

@@ -30,6 +30,7 @@ from lmos_actors import (
     NotFound,
     conformance,
 )
+from lmos_actors.bindings import HttpOptions
 from lmos_actors.cli import _dispatch as cli, main
 from lmos_actors.deployment.model import _deployment as _model_deployment
 from lmos_actors.errors import ActionCancelled, Forbidden, KeyReused, RateLimited, Unauthorized, WouldDeadlock
@@ -377,7 +378,7 @@ def test_the_defaults_of_a_session_are_told(cls: Any) -> None:
     assert [row[:2] for row in table_of(f"`{cls.__name__}`")] == defaults
 
 
-@pytest.mark.parametrize("cls", [ConnectionOptions, DoorOptions], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", [ConnectionOptions, DoorOptions, HttpOptions], ids=lambda cls: cls.__name__)
 def test_the_defaults_of_connections_are_told(cls: Any) -> None:
     page = (REFERENCE / "connections.md").read_text(encoding="utf-8")
     defaults = [[f"`{field.name}`", f"`{field.default!r}`"] for field in attrs.fields(cls)]

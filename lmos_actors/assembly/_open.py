@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from lmos_actors._core import Instrument
+    from lmos_actors.bindings import HttpOptions
     from lmos_actors.directory import DirectoryOptions
     from lmos_actors.discovery import Registration
     from lmos_actors.facades import OmniaOptions, RelayBridge, RelayOptions
@@ -56,6 +57,7 @@ async def open_node(
     session: SessionOptions | None = None,
     connection: ConnectionOptions | None = None,
     door: DoorOptions | None = None,
+    http: HttpOptions | None = None,
     security: Security | None = None,
     origins: Sequence[str] = (),
     insecure: bool = False,
@@ -87,8 +89,8 @@ async def open_node(
     `listen` is the URL at which its agents are reached, such as `"ws://127.0.0.1:8080"`, or several; port 0
     takes a free port, see `node.urls`. `wss` needs `tls`, a context with a certificate. `public_url`
     replaces these addresses in descriptions if a proxy is in front. `client_tls` is the TLS context of its
-    own refs, by default the system's. `session`, `connection` and `door` set limits. `network` makes and
-    takes connections: on virtual time the default is one in memory that all nodes of the trio run share,
+    own refs, by default the system's. `session`, `connection`, `door` and `http` set limits. `network` makes
+    and takes connections: on virtual time the default is one in memory that all nodes of the trio run share,
     else the operating system's.
 
     `security` decides which clients are let in and what they may use; without it all clients are let in.

@@ -76,6 +76,9 @@ with late(__name__):
     from .http._agent_request import (
         AgentRequest as AgentRequest,
     )
+    from .http._options import (
+        HttpOptions as HttpOptions,
+    )
     from .http._values import (
         valued as valued,
         written_value as written_value,

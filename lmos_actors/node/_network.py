@@ -210,6 +210,7 @@ class Connections:
             ],
             guard=guard,
             apart=tuple(path for service in self.services for path in service.apart),
+            options=options.http,
         )
         for service in self.services:
             app = service.wrap(app)
@@ -391,6 +392,7 @@ class Connections:
             self.start_soon,
             session=self._options.session if session is None else session,
             connection=self._options.connection,
+            http=self._options.http,
             tls=tls,
             credentials=credentials,
             on_failure=self.note_failure,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from lmos_actors._core import Instrument
+    from lmos_actors.bindings import HttpOptions
     from lmos_actors.discovery import Registration
     from lmos_actors.observe import MetricsOptions
     from lmos_actors.persistence import AsyncStore, Store
@@ -68,6 +69,7 @@ class RuntimeOptions:
     session: SessionOptions | None = None
     connection: ConnectionOptions | None = None
     door: DoorOptions | None = None
+    http: HttpOptions | None = None
     security: Security | None = None
     origins: Sequence[str] = ()
     insecure: bool = False

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
+from lmos_actors.bindings import HttpOptions
 from lmos_actors.directory import DirectoryOptions
 from lmos_actors.errors import ConfigError
 from lmos_actors.facades import OmniaOptions, RelayOptions
@@ -17,8 +18,8 @@ from lmos_actors.transport import ConnectionOptions, DoorOptions
 from tests.rows import each_row
 
 RECORDS: list[Any] = [
-    ConnectionOptions, DirectoryOptions, DoorOptions, McpOptions, MetricsOptions, OmniaOptions, RelayOptions,
-    SessionOptions,
+    ConnectionOptions, DirectoryOptions, DoorOptions, HttpOptions, McpOptions, MetricsOptions, OmniaOptions,
+    RelayOptions, SessionOptions,
 ]  # fmt: skip
 LIMITS = [
     (record, field.name)

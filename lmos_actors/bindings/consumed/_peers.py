@@ -14,6 +14,7 @@ from lmos_actors.protocol import lmos
 from lmos_actors.transport import ConnectionOptions, connect, endpoint_of
 
 from ..exposure._outward_network import OutwardNetwork
+from ..http._options import HttpOptions
 from ..lmos._peer import Habits, Headers, Peer
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Peers:
         *,
         session: lmos.SessionOptions | None = None,
         connection: ConnectionOptions | None = None,
+        http: HttpOptions | None = None,
         tls: ssl.SSLContext | None = None,
         credentials: Credentials | None = None,
         on_failure: Callable[[BaseException], None],
@@ -80,6 +82,7 @@ class Peers:
         self.session = attrs.evolve(options, max_waiting=most)
         self._connection = ConnectionOptions() if connection is None else connection
         self.reconnect_seconds = self._connection.reconnect_seconds
+        self._http = HttpOptions() if http is None else http
         self.tls = tls
         self.credentials = credentials
         self.failed = on_failure
@@ -113,7 +116,11 @@ class Peers:
             from ..http_client._pool import WebPool  # a node that connects by addresses alone needs no HTTP
 
             self._web = WebPool(
-                lambda: self.network, self._start_soon, tls=self.tls, headers_for=self.headers_for
+                lambda: self.network,
+                self._start_soon,
+                tls=self.tls,
+                headers_for=self.headers_for,
+                options=self._http,
             )
         return self._web
 

@@ -25,7 +25,7 @@ from lmos_actors.supervision import class_at
 from ..exposure._exposure import public_name
 from ..exposure._problem_details import problem_data
 from ..lmos._server_requests import operation_named, representative
-from ._events import END, HEARTBEAT, framed
+from ._events import END, framed
 from ._input_bodies import InputBody, input_beside
 from ._requests import check_content_type, negotiate
 from ._responses import EVENTS, JSON, UNSTORED, UNSTORED_VARIANT, JsonResponse, no_content
@@ -92,7 +92,7 @@ async def _invoke_with_body(
     tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool, op: Operation, kind: str
 ) -> Response | None:
     """Invoke an action whose input stream is the body, which is read while the run goes on."""
-    body = InputBody(tracker.rt.timers, request, op)
+    body = InputBody(tracker.rt.timers, request, op, tracker.options.line_bytes)
     data = with_parameters(op, input_beside(request), request.scope["query_string"])
     ask = tracker.ask(request)
     ask.key = _key(tracker, request, link)
@@ -193,13 +193,15 @@ async def _send_items(
     or the client leaves, it withdraws the request.
     """
     questions = _Questions(ask, tells=ASKS in request.preferences())
+    heartbeat = tracker.options.heartbeat_seconds
     try:
         if not (ask.done or ask.items):
-            await _wait(ask, HEARTBEAT)
+            await _wait(ask, heartbeat)
         if ask.done and not ask.items:
             ask.outcome()
         if kind == EVENTS:
-            await request.send_events(_items(ask, questions), lambda: framed(END, _end(tracker, ask)))
+            items = _items(ask, questions, heartbeat)
+            await request.send_events(items, lambda: framed(END, _end(tracker, ask)))
         else:
             await request.send_events(_lines(ask), lambda: _last_line(tracker, ask), kind)
     except BaseException:
@@ -226,12 +228,12 @@ class _Questions:
         return framed(WAITS, _encode(self._ask.question)) if are_new else b""
 
 
-async def _items(ask: AgentRequest, questions: _Questions) -> AsyncGenerator[bytes, None]:
+async def _items(ask: AgentRequest, questions: _Questions, heartbeat: float) -> AsyncGenerator[bytes, None]:
     while ask.items or not ask.done:
         body = b"".join([questions.told(), *[framed(ITEM, written_value(item)) for item in ask.taken()]])
         yield body or b":\n\n"
         if not (ask.items or ask.done or questions.are_new):
-            await _wait(ask, HEARTBEAT)
+            await _wait(ask, heartbeat)
 
 
 async def _lines(ask: AgentRequest) -> AsyncGenerator[bytes, None]:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ..exposure._descriptions import Descriptions
     from ..lmos._server import LmosServer
     from ..lmos._server_requests import AgentOrPool
+    from ._options import HttpOptions
 
 NAMES_COMPARED: Final = 1_000
 LONGEST: Final = 200
@@ -88,8 +89,8 @@ ROUTES: Final[Mapping[tuple[str, int], Methods]] = {
 class AgentsOverHttp:
     """A node's agents as an ASGI application, for paths that begin with `/agents/`."""
 
-    def __init__(self, descriptions: Descriptions, server: LmosServer) -> None:
-        self._tracker = HttpRequestTracker(descriptions, server)
+    def __init__(self, descriptions: Descriptions, server: LmosServer, options: HttpOptions) -> None:
+        self._tracker = HttpRequestTracker(descriptions, server, options)
         self._descriptions = descriptions
         self._context = server.context
 

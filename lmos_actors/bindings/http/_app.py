@@ -21,6 +21,7 @@ from ..exposure._descriptions import LINKS, TD_JSON
 from ..exposure._exposure import AGENTS, public_name
 from ._agents import HTML, AgentsOverHttp
 from ._openapi import OpenApi
+from ._options import HttpOptions
 from ._requests import PREFIX, asked_at, best_of, has_tag
 from ._responses import JSON, NO_CACHE, NOSNIFF, VARY, only_head, problem_response
 
@@ -55,15 +56,18 @@ def http_app(
     extra: Sequence[BaseRoute] = (),
     guard: Guard | None = None,
     apart: Collection[str] = (),
+    options: HttpOptions | None = None,
 ) -> App:
     """Return the application that serves a node's agents and their descriptions over HTTP.
 
     Below `/agents/NAME` are the descriptions and the forms of single agents; `/` has all descriptions,
     `/.well-known/wot` the only agent's or else the node's own; `/NAME` leads to `/agents/NAME`. The routes
     `extra` go before the routes of the pages. `guard` decides which clients are let in, before all
-    else; None lets all in. The paths `apart` belong to routes with a guard of their own.
+    else; None lets all in. The paths `apart` belong to routes with a guard of their own. `options` has the
+    limits of runs and listeners.
     """
-    agents, pages = AgentsOverHttp(descriptions, server), _pages_of(descriptions, extra)
+    agents = AgentsOverHttp(descriptions, server, options or HttpOptions())
+    pages = _pages_of(descriptions, extra)
 
     def app(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return (agents if scope["raw_path"].startswith(PREFIX) else pages)(scope, receive, send)

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ._request_tracker import HttpRequestTracker, Listening
     from ._requests import HttpRequest
 
-HEARTBEAT: Final = 15.0
 """Seconds of silence after which a stream of events sends a heartbeat."""
 
 AT_ONCE: Final = 64
@@ -197,7 +196,7 @@ class EventStream:
     async def _next(self) -> bytes | None:
         """Wait for the next events, or for the time of a heartbeat; None at the end."""
         feed, found = self._listening.feed, list[Any]()
-        with trio.move_on_after(HEARTBEAT):
+        with trio.move_on_after(self._tracker.options.heartbeat_seconds):
             try:
                 found.append(await feed.receive())
             except trio.EndOfChannel:

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-LONGEST: Final = 4 << 20
-"""Bytes of one line."""
-
 PIECE: Final = 65_536
 """Bytes of an item at most where a body is octets."""
 
@@ -75,13 +72,13 @@ def input_beside(request: HttpRequest) -> Any:
 
 
 class InputBody:
-    """The body of one request, on its way into the input stream `items`.
+    """The body of one request, on its way into the input stream `items`; a line has `longest` bytes at most.
 
     Raises NotAllowed if the action takes several streams, HttpError 415 for a media type that such a body
     cannot have.
     """
 
-    def __init__(self, timers: Timers, request: HttpRequest, op: Operation) -> None:
+    def __init__(self, timers: Timers, request: HttpRequest, op: Operation, longest: int) -> None:
         place, *others = op.streams
         if others:
             raise NotAllowed(
@@ -95,7 +92,8 @@ class InputBody:
         self._request = request
         self._is_octets = self._kind_is_octets()
         self._exchange: Exchange | None = request.scope["state"].get("exchange")
-        self._lines = LineReader(LONGEST)
+        self._lines = LineReader(longest)
+        self._longest = longest
         self._line = self._count = 0
         self._begun = False
         self._sizes: deque[int] = deque()  # sizes of the items that wait for the handler
@@ -207,7 +205,7 @@ class InputBody:
             yield from self._item_of(line)
         if self._lines.is_beyond:
             self._line += 1
-            raise self._wrong(f"longer than {LONGEST} bytes")
+            raise self._wrong(f"longer than {self._longest} bytes")
         if not more:
             yield from self._item_of(self._lines.rest())
 

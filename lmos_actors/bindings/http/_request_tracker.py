@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..exposure._shared_values import SharedValues
     from ..lmos._server import LmosServer
     from ..lmos._server_requests import AgentOrPool
+    from ._options import HttpOptions
     from ._requests import HttpRequest
 
 LEAVING: Final = "the node is shutting down"
@@ -109,12 +110,13 @@ class Listening:
 class HttpRequestTracker:
     """The `RequestTracker` of one node, and a `DrainingService`: it drains with the LMOS server."""
 
-    def __init__(self, descriptions: Descriptions, server: LmosServer) -> None:
+    def __init__(self, descriptions: Descriptions, server: LmosServer, options: HttpOptions) -> None:
         self.descriptions = descriptions
+        self.options = options
         context = self.context = server.context
         self.rt: Runtime = context.rt
         self.open: dict[AgentRequest, None] = {}
-        self.runs = Runs(self.rt, context.failed, context.budget, context.shown_question)
+        self.runs = Runs(self.rt, context.failed, context.budget, context.shown_question, options)
         self.prefix = urlsplit(http_of(descriptions.bases[0])).path if descriptions.bases else ""
         """The path prefix under which this node is reached, as behind a proxy."""
         self._listening: dict[Listening, None] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import msgspec
@@ -25,20 +25,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
 
     from ._agent_request import AgentRequest
-
-SECONDS: Final = 600.0
-"""Seconds for which a run that has ended can be queried."""
-
-MOST: Final = 1_024
-"""Runs kept in all; `MOST_OF_ONE` of one owner. To make room the oldest that have ended are forgotten."""
-
-MOST_OF_ONE: Final = 64
-
-LONGEST_OUTPUT: Final = 1 << 20
-"""Bytes of a result that is kept."""
-
-LONGEST_KEPT: Final = 32 << 20
-"""Bytes of all results that are kept; the oldest give way."""
+    from ._options import HttpOptions
 
 
 @attrs.define(eq=False)
@@ -95,8 +82,8 @@ class KeptRun:
 
 
 class Runs:
-    """The runs that are kept. `failed` takes exceptions that are bugs; `shown` returns a question as clients
-    see it.
+    """The runs that are kept, within `options`. `failed` takes exceptions that are bugs; `shown` returns a
+    question as clients see it.
 
     The inputs of runs that have not ended are charged to `budget`.
     """
@@ -107,8 +94,10 @@ class Runs:
         failed: Callable[[BaseException], object],
         budget: Budget,
         shown: Callable[[dict[str, Any]], dict[str, Any]],
+        options: HttpOptions,
     ) -> None:
         self._rt = rt
+        self._options = options
         self._budget = budget
         self._failed = failed
         self._shown = shown
@@ -133,15 +122,16 @@ class Runs:
     def _make_room(self, owner: str, agent: str) -> None:
         """Forget a run if there is no room for one more. Raises MailboxFull if none can be forgotten."""
         self._forget_old()
+        most, most_of_one = self._options.runs, self._options.runs_each
         of_owner = [run for run in self._runs.values() if run.owner == owner]
-        if len(of_owner) + self._coming[owner] >= MOST_OF_ONE:
+        if len(of_owner) + self._coming[owner] >= most_of_one:
             ended = next((run for run in self._ended.values() if run.owner == owner), None)
             if ended is None:
-                raise MailboxFull(agent, MOST_OF_ONE)
+                raise MailboxFull(agent, most_of_one)
             self._forget(ended)
-        elif len(self._runs) + self._coming.total() >= MOST:
+        elif len(self._runs) + self._coming.total() >= most:
             if not self._ended:
-                raise MailboxFull(agent, MOST)
+                raise MailboxFull(agent, most)
             self._forget(next(iter(self._ended.values())))
 
     def keep(
@@ -175,13 +165,14 @@ class Runs:
             except Exception as bug:
                 self._failed(bug)
                 error = LocalProtocolError("the answer could not be made")
-            if run.output is not None and len(run.output) > LONGEST_OUTPUT:
+            longest = self._options.output_bytes
+            if run.output is not None and len(run.output) > longest:
                 run.output = None
-                error = LocalProtocolError(f"the result is over {LONGEST_OUTPUT} bytes, which are not kept")
+                error = LocalProtocolError(f"the result is over {longest} bytes, which are not kept")
         if error is not None:
             run.error = problem_data(problem_of(error), self._rt.entropy.new_id())
         ask.value = ask.error = ask.on_done = ask.progress = None
-        run.until = trio.current_time() + SECONDS
+        run.until = trio.current_time() + self._options.run_seconds
         self._ended[run.id] = run
         self._size += len(run.output or b"")
         self._forget_old()
@@ -190,7 +181,7 @@ class Runs:
         now = trio.current_time()
         while self._ended:
             oldest = next(iter(self._ended.values()))
-            if oldest.until > now and self._size <= LONGEST_KEPT:
+            if oldest.until > now and self._size <= self._options.outputs_bytes:
                 return
             self._forget(oldest)
 

@@ -46,7 +46,7 @@ from ._answers import ended_as, error_from, refusal, retry_after, run_at, standi
 from ._api_keys import with_keys
 from ._bodies import essence, from_json, taken, written
 from ._grace import with_grace
-from ._pool import LISTENING, TooManyListeners, whole_answer
+from ._pool import TooManyListeners
 from ._request_body import RequestBody
 from ._sse import EventReader
 from ._stream import BadAnswer, Unanswered, Unsendable, WebAnswer, WebRequest
@@ -149,7 +149,7 @@ def as_agent_error(error: Exception, path: str) -> Exception:
     if isinstance(error, Unanswered):
         return OutcomeUnknown(path, str(error))
     if isinstance(error, TooManyListeners):
-        return MailboxFull(path, LISTENING)
+        return MailboxFull(path, error.most)
     if isinstance(error, Unsendable):
         return InvalidInput(f"the request cannot be written as HTTP: {error}")
     return wrong(path, str(error))
@@ -477,7 +477,7 @@ class HttpInvocation:
                 if head.kind == SSE:
                     body.begin()
                 return await self._items_in(way, head, stream, observer)
-            return self._value_in(way, await whole_answer(stream, head))
+            return self._value_in(way, await self.server.pool.whole(stream, head))
 
         return await self.server.pool.converse(request, self.server.own, body, take)
 

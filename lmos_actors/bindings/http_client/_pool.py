@@ -20,7 +20,7 @@ from lmos_actors.errors import ConnectFailed
 from lmos_actors.transport import is_here
 
 from ._redirects import REDIRECTS, redirected
-from ._stream import LONGEST, BadAnswer, HttpStream, Unanswered, WebAnswer, WebRequest, place_at
+from ._stream import BadAnswer, HttpStream, Unanswered, WebAnswer, WebRequest, place_at
 
 if TYPE_CHECKING:
     import ssl
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.transport import Endpoint, Network
 
+    from ..http._options import HttpOptions
     from ._request_body import RequestBody
     from ._stream import Head, Headers
 
@@ -35,36 +36,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-OPEN: Final = 128
-"""Requests that are open at one server at a time; more wait in line."""
-
-LISTENING: Final = 256
-"""Answers that are listened to, or waited for by long polls, at one server at a time."""
-
 PLACES: Final = 64
 """Servers of which something is kept although no request to them is open."""
-
-IDLE: Final = 16
-"""Idle connections to one server that are kept."""
-
-IDLE_SECONDS: Final = 20.0
-CONNECT_SECONDS: Final = 10.0
-BODY_SECONDS: Final = 60.0
-"""Seconds that the body of an answer may take once its head has come."""
 
 _SAFE: Final = ("GET", "HEAD")
 
 
 class TooManyListeners(Exception):
-    """One server already has the most answers that may be listened to."""
+    """One server already has the most answers that may be listened to, which is `most`."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.most = most
 
 
 class _Place:
     """One server: its idle connections, the longest idle first, and the room for busy ones."""
 
-    def __init__(self) -> None:
-        self.seats = trio.Semaphore(OPEN, max_value=OPEN)
+    def __init__(self, options: HttpOptions) -> None:
+        self.seats = trio.Semaphore(options.requests, max_value=options.requests)
         self.idle: list[HttpStream] = []
+        self._most_listening = options.listening
         self._listening = 0
 
     @property
@@ -75,8 +67,8 @@ class _Place:
     @contextmanager
     def listened(self) -> Generator[None]:
         """Count one more answer that is listened to. Raises TooManyListeners."""
-        if self._listening >= LISTENING:
-            raise TooManyListeners
+        if self._listening >= self._most_listening:
+            raise TooManyListeners(self._most_listening)
         self._listening += 1
         try:
             yield
@@ -98,7 +90,9 @@ class WebPool:
         *,
         tls: ssl.SSLContext | None,
         headers_for: Callable[[str, Headers], Headers],
+        options: HttpOptions,
     ) -> None:
+        self._options = options
         self._network = network
         self._tls = tls
         self.headers_for = headers_for
@@ -149,7 +143,7 @@ class WebPool:
                     raise lost from None  # what was sent before may have been carried out
                 raise
             try:
-                answer = await whole_answer(stream, await stream.ask(route.request, headers, sent))
+                answer = await self.whole(stream, await stream.ask(route.request, headers, sent))
             except Unanswered as error:
                 await stream.aclose()
                 if kept is not None and route.request.again and not stream.begun:
@@ -161,6 +155,14 @@ class WebPool:
                 raise
             await self._keep(place, stream)
             return answer
+
+    async def whole(self, stream: HttpStream, head: Head) -> WebAnswer:
+        """Return an answer with all of its body. Raises Unanswered, BadAnswer."""
+        check_encoding(head)
+        seconds = self._options.answer_seconds
+        with trio.move_on_after(seconds):
+            return WebAnswer(head, await stream.body(self._options.answer_bytes))
+        raise BadAnswer(f"its body was not there after {seconds:g} s")
 
     # ---- an answer that is read as it comes
 
@@ -228,7 +230,7 @@ class WebPool:
         if found is None:
             if len(self._places) >= PLACES:
                 self._places = {each: place for each, place in self._places.items() if place.is_used}
-            found = self._places[key] = _Place()
+            found = self._places[key] = _Place(self._options)
         return found
 
     async def _idle(self, place: _Place) -> HttpStream | None:
@@ -236,19 +238,20 @@ class WebPool:
         now = trio.current_time()
         while place.idle:
             stream = place.idle.pop()
-            if stream.idle_since + IDLE_SECONDS > now and not stream.is_stale(now):
+            if stream.idle_since + self._options.idle_seconds > now and not stream.is_stale(now):
                 return stream
             await stream.aclose()
         return None
 
     async def _connected(self, endpoint: Endpoint) -> HttpStream:
         place = f"{'https' if endpoint.secure else 'http'}://{endpoint.authority}"
-        with trio.move_on_after(CONNECT_SECONDS):
+        seconds = self._options.connect_seconds
+        with trio.move_on_after(seconds):
             try:
                 return HttpStream(await self._network().connect(endpoint, self._tls))
             except ConnectFailed as error:
                 raise error.at(place) from error
-        raise ConnectFailed(place, f"no connection within {CONNECT_SECONDS:g} s")
+        raise ConnectFailed(place, f"no connection within {seconds:g} s")
 
     async def warm(self, url: str) -> None:
         """Connect for the next request to a URL, unless a connection is idle. Raises ConnectFailed."""
@@ -258,7 +261,8 @@ class WebPool:
             await self._keep(place, await self._idle(place) or await self._connected(endpoint))
 
     async def _keep(self, place: _Place, stream: HttpStream) -> None:
-        if (stream.used and not stream.is_reusable) or len(place.idle) >= IDLE or not self._kept:
+        is_full = len(place.idle) >= self._options.idle
+        if (stream.used and not stream.is_reusable) or is_full or not self._kept:
             await stream.aclose()
             return
         stream.idle_since = trio.current_time()
@@ -281,11 +285,11 @@ class WebPool:
 
     def _next_due(self) -> float:
         since = [place.idle[0].idle_since for place in self._places.values() if place.idle]
-        return min(since, default=trio.current_time()) + IDLE_SECONDS
+        return min(since, default=trio.current_time()) + self._options.idle_seconds
 
     async def _close_idle(self, now: float) -> None:
         for place in tuple(self._places.values()):
-            while place.idle and place.idle[0].idle_since + IDLE_SECONDS <= now:
+            while place.idle and place.idle[0].idle_since + self._options.idle_seconds <= now:
                 await place.idle.pop(0).aclose()
 
 
@@ -328,14 +332,6 @@ class _Route:
         self._at_home = self._at_home and same
         self.request, self.endpoint = attrs.evolve(request, url=url), endpoint
         return True
-
-
-async def whole_answer(stream: HttpStream, head: Head) -> WebAnswer:
-    """Return an answer with all of its body. Raises Unanswered, BadAnswer."""
-    check_encoding(head)
-    with trio.move_on_after(BODY_SECONDS):
-        return WebAnswer(head, await stream.body(LONGEST))
-    raise BadAnswer(f"its body was not there after {BODY_SECONDS:g} s")
 
 
 def check_encoding(head: Head) -> None:

@@ -32,7 +32,7 @@ LONGEST_HEAD: Final = 32_768
 """Bytes of the head of an answer, and of everything between chunks."""
 
 LONGEST: Final = 4 << 20
-"""Bytes of the body of an answer, and of what is kept of one while its request is still being sent."""
+"""Bytes of the body of an answer that are kept while its request is still being sent."""
 
 INTERIM: Final = 16
 """The most answers with a status below 200 before the final one."""

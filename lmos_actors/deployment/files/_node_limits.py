@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from ..model import Group
 
-RECORDS: Final = ("session", "connection", "door", "omnia", "relay", "mcp", "directory", "metrics")
+RECORDS: Final = ("session", "connection", "door", "http", "omnia", "relay", "mcp", "directory", "metrics")
 """Arguments of `open_node` whose records have limits."""
 
-SERVICES: Final = RECORDS[3:]
+SERVICES: Final = RECORDS[4:]
 """Those that a group has only if its key of that name asks for it."""
 
 _NUMBERS: Final = ("int", "float", "int | None", "float | None")
@@ -94,6 +94,10 @@ def _record_class(key: str) -> Any:
             from lmos_actors.transport import DoorOptions
 
             cls = DoorOptions
+        case "http":
+            from lmos_actors.bindings import HttpOptions
+
+            cls = HttpOptions
         case "omnia":
             from lmos_actors.facades import OmniaOptions
 

@@ -69,6 +69,7 @@ class Limits(Closed, frozen=True, kw_only=True):
     session: Numbers = {}
     connection: Numbers = {}
     door: Numbers = {}
+    http: Numbers = {}
     omnia: Numbers = {}
     relay: Numbers = {}
     mcp: Numbers = {}

@@ -11,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from lmos_actors import ChildSpec, Pool, SupervisorSpec
 from lmos_actors.actors import slot_of
+from lmos_actors.bindings import HttpOptions
 from tests.bindings.web import Heard, Weather, Web, World, run, served, world
 
 
@@ -96,16 +97,17 @@ def test_who_comes_back_is_told_that_something_may_be_missing() -> None:
     served(main)
 
 
-def test_a_quiet_stream_says_that_it_is_there() -> None:
+@pytest.mark.parametrize("options", [HttpOptions(), HttpOptions(heartbeat_seconds=4)])
+def test_a_quiet_stream_says_that_it_is_there(options: HttpOptions) -> None:
     async def main(there: World) -> None:
         web = await there.client()
         await web.listen("events/asked")
         assert await web.line() == b": listening"
         began = trio.current_time()
         assert [await web.line() for _ in range(3)] == [b":", b":", b":"]
-        assert trio.current_time() - began == pytest.approx(3 * 15)
+        assert trio.current_time() - began == pytest.approx(3 * options.heartbeat_seconds)
 
-    served(main)
+    served(main, http=options)
 
 
 def test_a_stream_ends_when_its_agent_is_gone_for_good() -> None:

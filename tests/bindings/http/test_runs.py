@@ -10,7 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from lmos_actors import ChildSpec, Pool, SupervisorSpec
 from lmos_actors.actors import hold
-from lmos_actors.bindings.http import _runs as _web_runs
+from lmos_actors.bindings import HttpOptions
 from tests.bindings.web import Weather, World, run, served, world
 
 if TYPE_CHECKING:
@@ -151,23 +151,22 @@ def test_a_run_is_found_by_its_own_place_alone(path: str) -> None:
     served(main)
 
 
-def test_runs_are_kept_for_a_while() -> None:
+@pytest.mark.parametrize("options", [HttpOptions(), HttpOptions(run_seconds=20)])
+def test_runs_are_kept_for_a_while(options: HttpOptions) -> None:
     async def main(there: World) -> None:
         web = await there.client()
         place = await begin(web)
-        await trio.sleep(_web_runs.SECONDS - 1)
+        await trio.sleep(options.run_seconds - 1)
         await web.leave()
         assert (await there.ask("GET", place)).status == 200
         await trio.sleep(5)
         assert (await there.ask("GET", place)).status == 404
         assert (await there.ask("GET", "actions")).data == {}
 
-    served(main)
+    served(main, http=options)
 
 
-def test_runs_are_bounded_and_the_oldest_that_have_ended_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_web_runs, "MOST_OF_ONE", 3)
-
+def test_runs_are_bounded_and_the_oldest_that_have_ended_give_way() -> None:
     async def main(there: World) -> None:
         web = await there.client()
         done = [await begin(web, "who") for _ in range(3)]
@@ -181,14 +180,10 @@ def test_runs_are_bounded_and_the_oldest_that_have_ended_give_way(monkeypatch: p
         assert full.headers["retry-after"] == "1"
         assert there.ref.statistics().running == 1
 
-    served(main)
+    served(main, http=HttpOptions(runs_each=3))
 
 
-def test_runs_that_somebody_waits_for_are_among_those_that_are_bounded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(_web_runs, "MOST_OF_ONE", 2)
-
+def test_runs_that_somebody_waits_for_are_among_those_that_are_bounded() -> None:
     async def main(there: World) -> None:
         webs = [await there.client() for _ in range(3)]
         for web in webs:
@@ -199,12 +194,10 @@ def test_runs_that_somebody_waits_for_are_among_those_that_are_bounded(
             assert (await web.answer()).data == "ordered"
         assert (await webs[2].ask("POST", "actions/order", None, prefer="wait=10")).status == 200
 
-    served(main)
+    served(main, http=HttpOptions(runs_each=2))
 
 
-def test_what_is_kept_in_all_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_web_runs, "MOST", 2)
-
+def test_what_is_kept_in_all_is_bounded_too() -> None:
     async def main(there: World) -> None:
         web = await there.client()
         first = await begin(web, "who")
@@ -213,24 +206,20 @@ def test_what_is_kept_in_all_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> 
         assert (await web.ask("GET", first)).status == 404
         assert (await web.ask("POST", "actions/forecast", {"city": "x"}, **ASYNC)).status == 503
 
-    served(main)
+    served(main, http=HttpOptions(runs=2))
 
 
-def test_results_that_are_kept_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_web_runs, "LONGEST_KEPT", 250)
-
+def test_results_that_are_kept_are_bounded_in_all() -> None:
     async def main(there: World) -> None:
         web = await there.client()
         places = [await begin(web, "whole", f"{n}" * 98, prefer="respond-async") for n in range(4)]
         found = [(await web.ask("GET", place)).status for place in places]
         assert found == [404, 404, 200, 200]
 
-    served(main)
+    served(main, http=HttpOptions(outputs_bytes=250))
 
 
-def test_a_result_that_is_too_long_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_web_runs, "LONGEST_OUTPUT", 10)
-
+def test_a_result_that_is_too_long_is_not_kept() -> None:
     async def main(there: World) -> None:
         web = await there.client()
         place = await begin(web, "whole", "x" * 20)
@@ -238,7 +227,7 @@ def test_a_result_that_is_too_long_is_not_kept(monkeypatch: pytest.MonkeyPatch) 
         assert told["status"] == "failed"
         assert "output" not in told
 
-    served(main)
+    served(main, http=HttpOptions(output_bytes=10))
 
 
 def test_a_run_goes_on_when_whoever_asked_for_it_leaves() -> None:

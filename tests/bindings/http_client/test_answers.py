@@ -23,6 +23,7 @@ from lmos_actors import (
     NotFound,
     OutcomeUnknown,
 )
+from lmos_actors.bindings import HttpOptions
 from lmos_actors.bindings.http_client._pool import _Route
 from lmos_actors.bindings.http_client._stream import BadAnswer, Head, WebRequest
 from lmos_actors.errors import Forbidden, RateLimited, RemoteProtocolError, Unauthorized
@@ -364,15 +365,13 @@ async def test_what_may_be_repeated_is_when_an_idle_connection_ends_under_it(
 
 
 async def test_as_many_requests_as_there_is_room_for_are_open_and_the_others_wait(
-    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: object,
 ) -> None:
-    monkeypatch.setattr("lmos_actors.bindings.http_client._pool.OPEN", 3)
-
     async def second(stream: Any) -> None:
         await trio.sleep(1)
         await stream.send_all(say(site.open))
 
-    async with lamp() as (site, _, thing), trio.open_nursery() as nursery:
+    async with lamp(http=HttpOptions(requests=3)) as (site, _, thing), trio.open_nursery() as nursery:
         site.on("POST /fade", talk(second))
         found: list[int] = []
 

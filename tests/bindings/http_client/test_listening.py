@@ -21,6 +21,7 @@ from lmos_actors import (
     event,
     prop,
 )
+from lmos_actors.bindings import HttpOptions
 from lmos_actors.bindings.http_client._sse import EventReader, SentEvent
 from lmos_actors.bindings.http_client._stream import BadAnswer
 from lmos_actors.errors import Forbidden, RemoteProtocolError, Unauthorized
@@ -252,11 +253,8 @@ async def test_a_listener_may_be_cancelled_at_every_step(autojump_clock: object)
         assert site.open <= 1
 
 
-async def test_as_many_listen_at_one_server_as_may(
-    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lmos_actors.bindings.http_client._pool.LISTENING", 1)
-    async with lamp() as (site, _, thing):
+async def test_as_many_listen_at_one_server_as_may(autojump_clock: object) -> None:
+    async with lamp(http=HttpOptions(listening=1)) as (site, _, thing):
         site.on("GET /burnt", events())
         site.on("GET /on", say(True))
         async with thing.subscribe("burnt"):

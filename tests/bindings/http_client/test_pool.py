@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from lmos_actors import Gap, MailboxFull, OutcomeUnknown
+from lmos_actors.bindings import HttpOptions
 from lmos_actors.bindings.http_client import HttpStream, _invocations as _web_link_errands
 from tests.bindings.http_client.test_invocations import STREAMS
 from tests.bindings.web_things import (
@@ -76,11 +77,9 @@ TWO = described(
 
 
 async def test_those_who_poll_take_no_room_from_those_who_ask(
-    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: object,
 ) -> None:
-    monkeypatch.setattr("lmos_actors.bindings.http_client._pool.OPEN", 1)
-    monkeypatch.setattr("lmos_actors.bindings.http_client._pool.LISTENING", 1)
-    async with lamp() as (site, _, thing):
+    async with lamp(http=HttpOptions(requests=1, listening=1)) as (site, _, thing):
         site.on("GET /hot", talk(never))
         site.on("GET /level", say(1))
         site.on("GET /level/poll", talk(never))
@@ -93,10 +92,9 @@ async def test_those_who_poll_take_no_room_from_those_who_ask(
 
 
 async def test_streams_beyond_those_that_may_be_heard_are_refused(
-    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: object,
 ) -> None:
-    monkeypatch.setattr("lmos_actors.bindings.http_client._pool.LISTENING", 1)
-    async with lamp(STREAMS) as (site, _, thing):
+    async with lamp(STREAMS, http=HttpOptions(listening=1)) as (site, _, thing):
         site.on("POST /count", events(sent(1)))
         async with thing.stream("count") as items:
             assert await anext(items) == 1

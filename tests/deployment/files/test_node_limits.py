@@ -57,6 +57,7 @@ def group_with(folder: Path, limits: str, text: str = FILE) -> Group:
         ("connection: {needs_pongs: 1}", '13:20: ConnectionOptions has no limit "needs_pongs"'),
         ("connection: {answer_seconds: 1}", "13:36: must be at least 2, not 1"),
         ("door: {head_seconds: 0}", "13:28: must be a number of seconds above 0, not 0"),
+        ("http: {runs: 0}", "13:20: must be a whole number of at least 1, not 0"),
         ("omnia: {texts_burst: 0}", "13:28: must be a whole number of at least 1, not 0"),
         ("mcp: {items: 0}", "13:20: must be a whole number of at least 1, not 0"),
         ("metrics: {classes: 0}", "13:26: must be an int of at least 1, not 0"),
