@@ -34,6 +34,7 @@ from lmos_actors.bindings import HttpOptions
 from lmos_actors.cli import _dispatch as cli, main
 from lmos_actors.deployment.model import _deployment as _model_deployment
 from lmos_actors.errors import ActionCancelled, Forbidden, KeyReused, RateLimited, Unauthorized, WouldDeadlock
+from lmos_actors.live import PageOptions
 from lmos_actors.protocol import lmos, td
 from lmos_actors.protocol.lmos import _problems
 from lmos_actors.protocol.lmos.thing._requests import VERBS
@@ -378,9 +379,12 @@ def test_the_defaults_of_a_session_are_told(cls: Any) -> None:
     assert [row[:2] for row in table_of(f"`{cls.__name__}`")] == defaults
 
 
-@pytest.mark.parametrize("cls", [ConnectionOptions, DoorOptions, HttpOptions], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize(
+    "cls", [ConnectionOptions, DoorOptions, HttpOptions, PageOptions], ids=lambda cls: cls.__name__
+)
 def test_the_defaults_of_connections_are_told(cls: Any) -> None:
-    page = (REFERENCE / "connections.md").read_text(encoding="utf-8")
+    name = "live.md" if cls is PageOptions else "connections.md"
+    page = (REFERENCE / name).read_text(encoding="utf-8")
     defaults = [[f"`{field.name}`", f"`{field.default!r}`"] for field in attrs.fields(cls)]
     assert [row[:2] for row in table_of(f"`{cls.__name__}`", page)] == defaults
 

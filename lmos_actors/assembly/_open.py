@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lmos_actors.directory import DirectoryOptions
     from lmos_actors.discovery import Registration
     from lmos_actors.facades import OmniaOptions, RelayBridge, RelayOptions
+    from lmos_actors.live import PageOptions
     from lmos_actors.mcp import McpOptions
     from lmos_actors.node import NodeService, NodeThread
     from lmos_actors.observe import MetricsOptions
@@ -74,7 +75,7 @@ async def open_node(
     approvals: bool = False,
     approval_seconds: float = 86_400.0,
     allow_operations: bool = False,
-    page: bool | None = None,
+    page: bool | PageOptions | None = None,
     omnia: bool | OmniaOptions = False,
     mcp: bool | McpOptions = False,
     relay: bool | RelayOptions = False,
@@ -124,8 +125,8 @@ async def open_node(
     another node asks a person, time limits of tools and turns here stand still, for at most
     `approval_seconds` in one request, if this node names the other one or has credentials for it.
 
-    `page` says whether the node serves its page, at `/`: by default it does, unless `insecure` opens the
-    node to other machines.
+    `page` says whether the node serves its page, at `/`, or has its `PageOptions`: by default it does,
+    unless `insecure` opens the node to other machines.
 
     `omnia` serves its chat agents to clients of Omnia's chat protocol too, at the addresses of `listen`:
     True, or `OmniaOptions`. `mcp` offers its agents to MCP clients there, at `/mcp`: True, or `McpOptions`;

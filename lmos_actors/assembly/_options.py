@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from lmos_actors.directory import DirectoryOptions
     from lmos_actors.facades import OmniaOptions, RelayBridge, RelayOptions
+    from lmos_actors.live import PageOptions
     from lmos_actors.mcp import McpOptions
 
 SERVED: Final = ("omnia", "mcp", "relay", "bridges", "page")
@@ -47,7 +48,7 @@ class NodeOptions(RuntimeOptions):
     directory: DirectoryOptions | str | PathLike[str] | bool | None = None
     approvals: bool = False
     approval_seconds: float = attrs.field(default=86_400.0, validator=_seconds)
-    page: bool | None = None
+    page: bool | PageOptions | None = None
     omnia: bool | OmniaOptions = False
     mcp: bool | McpOptions = False
     relay: bool | RelayOptions = False
@@ -104,7 +105,7 @@ class NodeOptions(RuntimeOptions):
             if self.page or not is_away(missing):
                 raise
             return
-        yield LiveServer
+        yield partial(LiveServer, options=None if isinstance(self.page, bool) else self.page)
 
     def _relay(self) -> NodeService:
         from lmos_actors.facades.relay import RelayServer

@@ -11,4 +11,5 @@ with late(__name__):
     from ._flow_records import FlowRecords as FlowRecords
     from ._messages import Do as Do, Refused as Refused, Wrong as Wrong
     from ._operations import Operation as Operation, OwnOperations as OwnOperations
+    from ._options import PageOptions as PageOptions
     from ._server import LiveServer as LiveServer

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ._trouble_views import NoArguments
 
 SPACE: Final = "live-audit"
-ENTRIES: Final = 1_000
 REFUSALS: Final = 100
 SHOWN: Final = 200
 CHARACTERS: Final = 500
@@ -60,12 +59,11 @@ class AuditEntry(msgspec.Struct, kw_only=True):
 class Audit:
     """The audit log of one node; `node` is its name among those that share its store.
 
-    `noted` is called with each operation that has ended; it must not block.
+    The last `most` entries are kept. `noted` is called with each operation that has ended; it must not block.
     """
 
-    def __init__(
-        self, rt: Runtime, node: str, noted: Callable[[AuditEntry], None] = lambda entry: None
-    ) -> None:
+    def __init__(self, rt: Runtime, node: str, noted: Callable[[AuditEntry], None], most: int) -> None:
+        self._most = most
         self._rt = rt
         self.node = node
         self._noted = noted
@@ -147,7 +145,7 @@ class Audit:
             del self._unkept[key]
 
     def _prune(self) -> None:
-        while len(self._entries) > ENTRIES:
+        while len(self._entries) > self._most:
             key, _ = self._entries.popitem(last=False)
             self._unkept.pop(key, None)
             if self._rt.keeping is not None:

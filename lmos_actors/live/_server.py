@@ -26,6 +26,7 @@ from lmos_actors.transport import Accept, ConnectionOptions, Refuse
 from ._audit import Audit
 from ._messages import SUBPROTOCOL, Do, FromNode, Hello, Refused, Wrong
 from ._operations import NODE_WIDE, Operations
+from ._options import PageOptions
 from ._page import Page, software
 from ._sight import Sight
 from ._survey import Survey
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 PATH: Final = "/live"
 """The path of the WebSocket."""
 
-MOST_VIEWERS: Final = 64
-FULL: Final = f"{MOST_VIEWERS} viewers look already"
 
 NOT_OWN: Final = "the live view is for the node's own page, and for programs that are no page"
 
@@ -65,7 +64,7 @@ OPTIONS: Final = ConnectionOptions(
 
 
 class LiveServer(NodeService):
-    """Serves the live view of a node, and its page.
+    """Serves the live view of a node, and its page, within `options`.
 
     `own` are operations in place of those on agents, and `noted` is called with each operation that has
     ended.
@@ -75,11 +74,16 @@ class LiveServer(NodeService):
     logs_people_in = True
 
     def __init__(
-        self, own: OwnOperations | None = None, noted: Callable[[AuditEntry], None] = lambda entry: None
+        self,
+        own: OwnOperations | None = None,
+        noted: Callable[[AuditEntry], None] = lambda entry: None,
+        options: PageOptions | None = None,
     ) -> None:
+        self._options = PageOptions() if options is None else options
+        self._full = full_of(self._options)
         self._own, self._noted = own, noted
         self._serves_agents = own is None
-        self._viewers = ServedConnections[Viewer](MOST_VIEWERS, full=FULL)
+        self._viewers = ServedConnections[Viewer](self._options.viewers, full=self._full)
         self._crowded_out: dict[Viewer, None] = {}
         """The viewers whose connection is being closed to make room for others."""
         self._pace = Pace()
@@ -91,7 +95,7 @@ class LiveServer(NodeService):
         self._root, self._start_soon = home.root, home.start_soon
         self._started = home.rt.entropy.now().timestamp()
         self._survey = Survey(home.root, home.start_soon)
-        self._audit = Audit(home.rt, home.url, self._noted)
+        self._audit = Audit(home.rt, home.url, self._noted, self._options.audit_entries)
         self._operations = Operations(home.root, self._audit, home.start_soon, home.drain, self._own)
         self.page_url = f"{home.url}/"
 
@@ -121,7 +125,7 @@ class LiveServer(NodeService):
         if not self._may_look(admission):
             return Refuse(403, "this takes the right inspect, operate or approve for some agent")
         if not self._has_room(principal_of(admission)):
-            return Refuse(503, FULL)
+            return Refuse(503, self._full)
         return Accept(SUBPROTOCOL, partial(self._serve, admission=admission), options=OPTIONS)
 
     def _has_room(self, principal: str | None) -> bool:
@@ -131,7 +135,7 @@ class LiveServer(NodeService):
         staying = [viewer for viewer in self._viewers if viewer not in self._crowded_out]
         counts = Counter(viewer.principal for viewer in staying)
         crowd, most = counts.most_common(1)[0]
-        if most <= counts[principal] + 1 or len(self._crowded_out) >= MOST_VIEWERS // 2:
+        if most <= counts[principal] + 1 or len(self._crowded_out) >= self._options.viewers // 2:
             return False
         oldest = next(viewer for viewer in staying if viewer.principal == crowd)
         self._crowded_out[oldest] = None
@@ -157,9 +161,8 @@ class LiveServer(NodeService):
             views=self._views(admission),
         )
         do = partial(self._do, admission)
-        viewer = Viewer(
-            connection, hello, partial(self._open, admission), admission, do, self._pace, self._failed
-        )
+        opens = partial(self._open, admission)
+        viewer = Viewer(connection, hello, opens, admission, do, self._pace, self._failed, self._options)
         with self._viewers.served(viewer):
             self._survey.begin()
             self._start_soon(self._load_audit, name="audit log of the live view")
@@ -269,6 +272,11 @@ class _WithoutReasons:
         if isinstance(message, Wrong) and message.code == "FAILED":
             message = Wrong("FAILED", "it has failed; to see why takes the right inspect", message.id)
         self.reply(message)
+
+
+def full_of(options: PageOptions) -> str:
+    """Return why nobody more may look."""
+    return f"{options.viewers} viewers look already"
 
 
 def admitted(guard: Guard, upgrade: Upgrade) -> Admission | Refuse:

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Connection
 
     from ._merge_patch import State
-
-INTERVAL: Final = 0.25
-"""Seconds between two changes, at least."""
+    from ._options import PageOptions
 
 SOON: Final = 0.03
 """Seconds until a view that a viewer has just asked for is sent, and between the steps of a search."""
@@ -42,11 +40,6 @@ SHARE: Final = 0.02
 
 REST: Final = 4
 """The rest after making a view, for all viewers, in multiples of its cost: so all together take a fifth."""
-
-MOST_LOOKS: Final = 16
-
-MOST_BYTES: Final = 1 << 20
-"""Bytes of the changes that are sent at once: a view that has more is closed."""
 
 BEHIND: Final = 64 << 10
 """Bytes waiting to be sent to a viewer, from which on nothing more is read from it."""
@@ -149,7 +142,9 @@ class Viewer:
         do: Callable[[Do, Callable[[FromNode], None]], None],
         pace: Pace,
         failed: Callable[[BaseException], object],
+        options: PageOptions,
     ) -> None:
+        self._options = options
         self._connection = connection
         self._failed = failed
         self._pace = pace
@@ -222,8 +217,8 @@ class Viewer:
 
     def _look(self, message: Look) -> None:
         known = self._looks.get(message.id)
-        if known is None and len(self._looks) >= MOST_LOOKS:
-            text = f"at most {MOST_LOOKS} views are open at once"
+        if known is None and len(self._looks) >= self._options.views:
+            text = f"at most {self._options.views} views are open at once"
             self._send(Wrong("TOO_MANY", text, message.id))
             return
         try:
@@ -256,7 +251,7 @@ class Viewer:
                 self._send(Changes(self._number, trio.current_time(), patches))
             await trio.sleep(SOON)
             if not any(look.view.is_busy for look in self._looks.values()):
-                with trio.move_on_after(max(INTERVAL, cost / SHARE)):
+                with trio.move_on_after(max(self._options.interval_seconds, cost / SHARE)):
                     await self._asked.wait()
 
     async def _wait_for_viewer(self) -> bool:
@@ -301,9 +296,10 @@ class Viewer:
             self._send(Wrong("FAILED", text, id))
             self._failed(error)
             return {}
-        if size > MOST_BYTES:
+        most = self._options.view_bytes
+        if size > most:
             del self._looks[id]
-            self._send(Wrong("TOO_LARGE", f"the view has more than {MOST_BYTES} bytes", id))
+            self._send(Wrong("TOO_LARGE", f"the view has more than {most} bytes", id))
             return {}
         look.sent = state
         return patch

@@ -11,6 +11,7 @@ from lmos_actors.bindings import HttpOptions
 from lmos_actors.directory import DirectoryOptions
 from lmos_actors.errors import ConfigError
 from lmos_actors.facades import OmniaOptions, RelayOptions
+from lmos_actors.live import PageOptions
 from lmos_actors.mcp import McpOptions
 from lmos_actors.observe import MetricsOptions
 from lmos_actors.protocol.lmos import SessionOptions
@@ -19,7 +20,7 @@ from tests.rows import each_row
 
 RECORDS: list[Any] = [
     ConnectionOptions, DirectoryOptions, DoorOptions, HttpOptions, McpOptions, MetricsOptions, OmniaOptions,
-    RelayOptions, SessionOptions,
+    PageOptions, RelayOptions, SessionOptions,
 ]  # fmt: skip
 LIMITS = [
     (record, field.name)

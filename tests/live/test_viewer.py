@@ -6,6 +6,7 @@ import gc
 import json
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import trio
 from lmos_actors import Agent, AgentError, ChildSpec, Pool, SupervisorSpec, action, open_node
 from lmos_actors.actors import Slot, TracedSlot, slot_of
 from lmos_actors.errors import ConnectFailed
+from lmos_actors.live import PageOptions
 from lmos_actors.simulation import TraceLog
 from lmos_actors.supervision import BulkSpec
 from lmos_actors.transport import MemoryNetwork
@@ -307,3 +309,29 @@ async def test_a_node_that_ends_while_somebody_looks(virtual_clock: MockClock, s
                 await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()
     assert live_tasks() == []
+
+
+async def test_how_much_may_be_looked_at_is_an_option(autojump_clock: MockClock) -> None:
+    network = MemoryNetwork()
+    limits = PageOptions(viewers=2, views=1, view_bytes=10_000, interval_seconds=5)
+    async with (
+        open_node(TREE, listen=PLACE, network=network, page=limits) as node,
+        watching(PLACE, network) as one,
+        watching(PLACE, network),
+    ):
+        with pytest.raises(ConnectFailed, match="2 viewers look already"):
+            async with watching(PLACE, network):
+                pass
+        one.look("tree", id="small")
+        one.look("tree", id="more")
+        await one.until(lambda: one.errors)
+        assert one.errors.pop()["code"] == "TOO_MANY"
+        times: list[float] = []
+        for number in range(3):
+            await node.start_child(ChildSpec(f"new-{number}", Echo))
+            await one.until(lambda: f"new-{number}" in str(one.views))  # noqa: B023
+            times.append(trio.current_time())
+        assert all(after - before >= 5 for before, after in pairwise(times))
+        one.look("tree", id="small", open=["many"])
+        await one.until(lambda: one.errors)
+        assert one.errors.pop()["code"] == "TOO_LARGE"

@@ -22,8 +22,9 @@ from lmos_actors.security import Guard, Security
 from lmos_actors.transport import Accept, FrontDoor, Refuse, TcpNetwork, endpoint_of
 
 from .._messages import SUBPROTOCOL, Do, Done, Hello, Wrong
+from .._options import PageOptions
 from .._page import Page, software
-from .._server import FULL, MOST_VIEWERS, OPTIONS, admitted
+from .._server import OPTIONS, admitted, full_of
 from .._viewer import Pace as ViewPace, Viewer, arguments_of, kind_and_arguments
 from ._board import OPERATIONS
 from ._run_views import KINDS, RunArguments
@@ -52,7 +53,9 @@ class RunsServer:
         self._network: Network = TcpNetwork() if network is None else network
         self._guard = Guard(Security(), wall=time, operations=True)
         self._pace = ViewPace()
-        self._viewers = ServedConnections[Viewer](MOST_VIEWERS, full=FULL)
+        self._options = PageOptions()
+        self._full = full_of(self._options)
+        self._viewers = ServedConnections[Viewer](self._options.viewers, full=self._full)
         self._started = time()
         self._scope = trio.CancelScope()
         self._listener: Listener | None = None
@@ -103,7 +106,8 @@ class RunsServer:
             operations=list(OPERATIONS),
             views=sorted(KINDS),
         )
-        viewer = Viewer(connection, hello, self._open, admission, self._do, self._pace, self.failures.append)
+        failed = self.failures.append
+        viewer = Viewer(connection, hello, self._open, admission, self._do, self._pace, failed, self._options)
         with self._viewers.served(viewer):
             self._board.looked_at.set()
             await viewer.run()
