@@ -152,7 +152,7 @@ class _Walk:
             return self.add_mistake(path, f'"{data}" is not available yet', "later")
         if is_mapping(data) and all(part.is_struct for part in candidates):
             return self._mistakes_of_nearest(candidates, data, path)
-        words = [word for part in candidates for word in part.words or () if isinstance(word, str)]
+        words = [word for part in candidates for word in part.literals or () if isinstance(word, str)]
         hint = hint_at(str(data), words, '"')
         return self.add_mistake(path, f"expected {describe(form)}, saw {description_of(data)}{hint}")
 
@@ -180,8 +180,8 @@ class _Walk:
 
     def _branch(self, form: Form, data: Any, path: DataPath, later: frozenset[str]) -> Any:
         inner = form.inner
-        if form.words is not None:
-            return self._word(form.words, data, path, later)
+        if form.literals is not None:
+            return self._word(form.literals, data, path, later)
         if form.is_struct:
             return self._struct(inner, data, path)
         if form.has_text_form:
@@ -357,8 +357,8 @@ def _choice_of(form: Form, kind: type) -> _Choice:
         if part.is_struct and (tag := tag_of(part.inner)) is not None:
             kinds[tag.value] = part.inner
             tag_field = tag_field or tag.field
-    form.choices[kind] = _Choice(candidates, kinds, tag_field, form.later)
-    return form.choices[kind]
+    choice = form.choices[kind] = _Choice(candidates, kinds, tag_field, form.later)
+    return choice
 
 
 def _holds_unknown(data: Any) -> bool:

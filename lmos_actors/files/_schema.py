@@ -71,8 +71,8 @@ def _value(form: Form, parts: dict[str, Any], *, blank: bool = True) -> dict[str
 
 def _part(form: Form, parts: dict[str, Any]) -> dict[str, Any]:
     inner = form.inner
-    if form.words is not None:
-        return {"enum": list(form.words)}
+    if form.literals is not None:
+        return {"enum": list(form.literals)}
     if form.is_struct:
         if inner.__name__ not in parts:
             parts[inner.__name__] = {}

@@ -76,7 +76,7 @@ class Tag:
 class Form:
     """A declared type, taken apart once: hashing most types means hashing all that is in them.
 
-    `inner` is the type without `Annotated`. `words` are the members of a `Literal`, None for another type.
+    `inner` is the type without `Annotated`. `literals` are the members of a `Literal`, None for another type.
     `limits` are its `msgspec.Meta`. `branches` are the members of a union, flat, without UNSET; of any other
     type, itself. `is_open`: it takes any plain data, or a branch of it does. `takes` are the Python types of
     the data that it takes, None for any or a union. `later` has the words of every `Later` on it, and on its
@@ -85,7 +85,7 @@ class Form:
 
     __slots__ = (
         "args", "branches", "choices", "has_text_form", "inner", "is_open", "is_struct", "later", "limits",
-        "origin", "takes", "words",
+        "literals", "origin", "takes",
     )  # fmt: skip
 
     def __init__(self, declared: Any) -> None:
@@ -93,13 +93,13 @@ class Form:
         self.inner: Any = inner
         self.origin, self.args = get_origin(inner), get_args(inner)
         is_class = isinstance(inner, type)
-        self.words = self.args if self.origin is Literal else None
+        self.literals = self.args if self.origin is Literal else None
         self.is_struct = is_class and issubclass(inner, msgspec.Struct)
         self.has_text_form = is_class and not self.is_struct and isinstance(inner, TextForm)
         self.is_open = inner in (Any, object)
         self.takes: tuple[type, ...] | None = None
-        if self.words is not None:
-            self.takes = tuple(map(type, self.words))
+        if self.literals is not None:
+            self.takes = tuple(map(type, self.literals))
         elif self.is_struct or self.origin is dict:
             self.takes = (dict,)
         elif self.origin in (list, tuple):
@@ -183,14 +183,14 @@ def describe(form: Form) -> str:
 
 
 def _describe(form: Form) -> str:
-    if form.words is not None:
-        return ("one of " if len(form.words) > 1 else "") + ", ".join(map(written_form, form.words))
+    if form.literals is not None:
+        return ("one of " if len(form.literals) > 1 else "") + ", ".join(map(written_form, form.literals))
     if form.has_text_form:
         return str(form.inner.described)
     if form.inner in _NAMES:
         return _NAMES[form.inner]
     if form.takes is not None:
-        return {list: "a list", dict: "a mapping"}.get(form.takes[0], "a value")
+        return "a list" if form.takes == (list,) else "a mapping" if form.takes == (dict,) else "a value"
     return "a value"
 
 
