@@ -281,7 +281,7 @@ class Agent:
             ) from None
         if not seconds >= 0:
             raise ValueError(f"send_after() needs a number of seconds of at least 0, not {seconds!r}")
-        return send_after(self._place(), seconds, link, key, args, kwargs)
+        return send_after(self._slot or self._place(), seconds, link, key, args, kwargs)
 
     # ---- topics and groups
 

@@ -125,8 +125,8 @@ class TraceLog:
             elif kind == "answered":
                 if len(fields) == 3:
                     value = fields["value"]
-                    if value is not None:
-                        value = _lasting(value)
+                    if type(value) not in _SIMPLE:  # it can change
+                        value = msgspec.Raw(PLAIN_JSON(value))
                     line = _Answered(n, self._t, kind, agent, fields["affordance"], fields["id"], value)
             elif kind == "sent" and len(fields) == 6:
                 line = _Sent(
@@ -137,7 +137,7 @@ class TraceLog:
                     fields["affordance"],
                     fields["from"],
                     fields["id"],
-                    _lasting(fields["input"]),
+                    msgspec.Raw(PLAIN_JSON(fields["input"])),
                     fields["trace"],
                     fields["verb"],
                 )
@@ -196,11 +196,6 @@ class TraceLog:
     def __len__(self) -> int:
         """Return the number of records so far, the first line not counted."""
         return self._n
-
-
-def _lasting(value: Any) -> object:
-    """Return a value as it is if it cannot change, else the JSON that is to be written for it."""
-    return value if type(value) in _SIMPLE else msgspec.Raw(PLAIN_JSON(value))
 
 
 def _written(n: int, t: msgspec.Raw, kind: str, agent: str, fields: dict[str, Any]) -> msgspec.Raw:

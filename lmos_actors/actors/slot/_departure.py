@@ -54,14 +54,18 @@ class Departure:
 
         Raises InvalidInput, NotFound, NotAllowed.
         """
-        if isinstance(link, Retrying):
-            link.check_no_key("send")
-        found = found_link(link)
-        op = _operation(found, key)
+        found = link
+        op: Operation | None = link.table.get(key) if hasattr(link, "output_gate") else None
+        if op is None:  # no agent of this node, or none with that operation
+            if isinstance(link, Retrying):
+                link.check_no_key("send")
+            found = found_link(link)
+            op = _operation(found, key)
         if op is not None:
-            op.check_one_way()
+            if op.streams:
+                op.check_one_way()
             bound = op.bind(args, kwargs)
-            if hasattr(found, "output_gate"):  # one agent of this node
+            if hasattr(found, "output_gate"):
                 return cls(sender, found, key, bound, CHECKED, op)
         return cls(sender, link, key, *deepcopy((args, dict(kwargs))))
 

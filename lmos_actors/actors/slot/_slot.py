@@ -1664,7 +1664,8 @@ class Slot:
         if self.state >= ENDING:
             timer.cancel()
             return
-        timer.join(self.ensure_extra())
+        extra = self.extra
+        timer.join(self.ensure_extra() if extra is None else extra)
 
     # ---- waiting for a state
 

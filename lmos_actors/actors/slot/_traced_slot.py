@@ -134,7 +134,8 @@ class TracedSlot(Slot):
             return
         if mark is None:  # else it came over a wire
             rt.messages = number = rt.messages + 1
-            mark = envelope.trace = mark_within(rt, handed_mark(rt), number)
+            outer = current_mark(rt) if rt.edge is None else handed_mark(rt)
+            mark = envelope.trace = mark_within(rt, outer, number)
         number, trace, _, sender_name = mark
         op, sender = envelope.op, envelope.sender
         verb = "tell" if not op.internal and isinstance(envelope, Tell) else op.verb
