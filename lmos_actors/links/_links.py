@@ -156,13 +156,14 @@ class Links:
 
     def update(self, line: Line) -> None:
         """Bring a line up to date with the present faults."""
-        found = [each for each in self._faults.values() if each[0].selects(line.source, line.target)]
-        faults = tuple(each for each, _ in found)
-        line.version, line.faults = self.version, faults
-        line.cut_since = min((began for each, began in found if each.cuts), default=None)
+        line.version, line.faults, line.cut_since = self.version, (), None
         kept = 1.0 - line.rules.loss
-        for each in faults:
-            kept *= 1.0 - each.loss
+        for each, began in self._faults.values():
+            if each.selects(line.source, line.target):
+                line.faults += (each,)
+                kept *= 1.0 - each.loss
+                if each.cuts:
+                    line.cut_since = began if line.cut_since is None else min(began, line.cut_since)
         line.loss = 1.0 - kept
 
     # ---- faults

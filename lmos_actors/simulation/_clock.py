@@ -136,7 +136,12 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
             if len(heap) > _MANY_TIMERS and self._heap_horizon == math.inf:
                 self._heap_horizon = (int(self._now * _PAGES_PER_SECOND) + 1) / _PAGES_PER_SECOND
         else:
-            self._put_in_page((when, sequence, timer))
+            page = self._pages.get(int(when * _PAGES_PER_SECOND))
+            if page is None:
+                self._begin_page((when, sequence, timer))
+            else:
+                page.append((when, sequence, timer))
+                self._put_off += 1
         return timer
 
     def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
@@ -155,20 +160,17 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         else:
             page = self._pages.get(int(when * _PAGES_PER_SECOND))
             if page is None:
-                self._put_in_page((when, sequence, timer))
+                self._begin_page((when, sequence, timer))
             else:
                 page.append((when, sequence, timer))
                 self._put_off += 1
         return timer
 
-    def _put_in_page(self, entry: tuple[float, int, Timer]) -> None:
+    def _begin_page(self, entry: tuple[float, int, Timer]) -> None:
+        """Begin a page with the first timer of its time."""
         number = int(entry[0] * _PAGES_PER_SECOND)
-        page = self._pages.get(number)
-        if page is None:
-            self._pages[number] = [entry]
-            heappush(self._numbers, number)
-        else:
-            page.append(entry)
+        self._pages[number] = [entry]
+        heappush(self._numbers, number)
         self._put_off += 1
 
     def _turn_page(self) -> None:

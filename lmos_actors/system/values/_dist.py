@@ -51,18 +51,22 @@ def sampler(given: Drawn) -> Callable[[RandomStream], float]:
     if isinstance(given, Duration):
         seconds = float(given)
         return lambda _: seconds
-    drawn = _lognormal(given) if isinstance(given, Lognormal) else partial(_draw, given)
-    if not is_time(given):
-        return drawn
-    return lambda stream: _seconds(drawn(stream))
+    if isinstance(given, Lognormal):
+        return _lognormal(given)
+    drawn = partial(_draw, given)
+    return (lambda stream: _seconds(drawn(stream))) if is_time(given) else drawn
 
 
 def _lognormal(given: Lognormal) -> Callable[[RandomStream], float]:
     middle, spread = _of_logarithm(given)
+    are_times = is_time(given)
 
     def drawn(stream: RandomStream) -> float:
         exponent = middle + spread * stream.gauss()
-        return math.exp(exponent if exponent < _LARGEST_EXPONENT else _LARGEST_EXPONENT)
+        value = math.exp(exponent if exponent < _LARGEST_EXPONENT else _LARGEST_EXPONENT)
+        if not are_times:
+            return value
+        return round((value if value < LONGEST else LONGEST) * 1_000_000) / 1_000_000  # as `_seconds`
 
     return drawn
 
