@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import OrderedDict
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
 import trio
@@ -77,7 +78,7 @@ class TraceContext:
         self._traces = self._random.getrandbits(64)
         self._spans = self._random.getrandbits(64) | _HALF  # numbers are below it, so that no id is zero
         self._numbers: Bounded[str, int] = Bounded(_KEPT)
-        self._sent: Bounded[int, tuple[Any, int]] = Bounded(_KEPT)
+        self._sent: OrderedDict[int, tuple[Any, int]] = OrderedDict()
         self._named: Bounded[str, int] = Bounded(_KEPT)
         self.noticed: Callable[[int], None] | None = None
         """Called with the number of each message that is sent over a wire, in the step of its sender."""
@@ -114,6 +115,8 @@ class TraceContext:
     def under_way(self, number: int, sender: Any, trace: int) -> None:
         """Note that a message leaves this node: it may arrive at this node."""
         self._sent[number] = sender, trace
+        if len(self._sent) > _KEPT:  # as `Bounded`, whose calls would cost as much as the rest
+            self._sent.popitem(last=False)
         if self.noticed is not None:
             self.noticed(number)
 
@@ -237,7 +240,7 @@ def outgoing_trace(rt: Runtime) -> TraceMembers:
     return _members(rt, mark, number)
 
 
-def outgoing_mark(rt: Runtime) -> TraceMembers:
+def outgoing_mark(rt: Runtime) -> Any:
     """Do as `outgoing_trace` for a request to an agent of this node; `incoming_mark` takes the result.
 
     A trace of others is a text here too: what they have added to it has to be handed on.
@@ -246,9 +249,10 @@ def outgoing_mark(rt: Runtime) -> TraceMembers:
     if rt.instrument is None or (outer is not None and (outer[2] is not None or not outer[1])):
         return outgoing_trace(rt)
     rt.messages = number = rt.messages + 1
-    trace, sender = number if outer is None else outer[1], _sender(rt)
-    trace_context(rt).under_way(number, sender, trace)
-    return cast("TraceMembers", {"mark": (number, trace, sender)})
+    run, trace = CURRENT.get(), number if outer is None else outer[1]
+    sender = rt.turns.slot if run is None else run.slot  # as `_sender`, without the call
+    (rt.trace_context or trace_context(rt)).under_way(number, sender, trace)
+    return {"mark": (number, trace, sender)}
 
 
 def sent_numbers(rt: Runtime, said: TraceMembers) -> tuple[int, int] | None:
@@ -343,7 +347,7 @@ def incoming_mark(rt: Runtime, envelope: Envelope, said: TraceMembers) -> None:
         incoming_trace(rt, envelope, said.get("traceparent"), said.get("tracestate"))
         return
     number, trace, sender = mark
-    if not trace_context(rt).has_come(number):
+    if not (rt.trace_context or trace_context(rt)).has_come(number):
         envelope.sender = sender
         envelope.trace = (number, trace, None, None)
         return
