@@ -70,6 +70,21 @@ class Counter(Agent):
         return self.begun
 
 
+class Shelf(Agent):
+    """Keeps what it is told."""
+
+    kept: list[Any]
+
+    @action
+    def keep(self, text: str, number: float, count: int, sure: bool | None = None) -> None:
+        self.kept.append((text, number, count, sure))
+
+    @action
+    def keep_list(self, items: list[int]) -> None:
+        items.append(0)
+        self.kept.append(items)
+
+
 class Asker(Agent):
     """Does what a test has it do, as an agent of its own node."""
 
@@ -326,6 +341,42 @@ def test_datagrams_get_lost_and_come_twice() -> None:
     log = run(body, delivery="datagram", loss=0.25, duplicate=0.4)
     assert sum('"what":"lost"' in line for line in log.lines()) > 50
     assert sum('"what":"doubled"' in line for line in log.lines()) > 50
+
+
+@pytest.mark.parametrize(("delivery", "times"), [("datagram", 2), ("stream", 1)])
+def test_each_one_way_message_has_values_of_its_own(delivery: Delivery, times: int) -> None:
+    async def body(world: World) -> None:
+        kept: list[Any] = []
+        shelf = world.network.ref(await world.node.start(Shelf, kept=kept))
+
+        async def tell(_: object) -> None:
+            items = [1, 2]
+            await shelf.tell(Shelf.keep, "ü\u2028", 3, 10**40)
+            await shelf.tell(Shelf.keep, "", -0.0, -1, True)
+            await shelf.tell(Shelf.keep_list, items)
+            items.append(3)
+
+        await world.as_asker(tell)
+        await trio.sleep(1)
+        told = ("ü\u2028", 3.0, 10**40, None), ("", -0.0, -1, True), [1, 2, 0]
+        assert repr(kept) == repr([each for each in told for _ in range(times)])
+
+    run(body, delivery=delivery, duplicate=1.0)
+
+
+def test_a_datagram_meets_the_line_as_it_is_when_it_is_sent() -> None:
+    async def body(world: World) -> None:
+        async def tell(counter: Ref[Counter]) -> None:
+            await counter.tell(Counter.add, 1)
+            async with world.cut():
+                await counter.tell(Counter.add, 10)
+            await counter.tell(Counter.add, 100)
+
+        await world.as_asker(tell)
+        await trio.sleep(1)
+        assert await world.counter.read(Counter.value) == 101
+
+    run(body, delivery="datagram")
 
 
 def test_a_doubled_request_runs_once() -> None:

@@ -353,13 +353,15 @@ class RemoteLink:
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`: a message without room holds back the next turn of the sending agent."""
         op, args, payload, _ = self._bound(key, args, kwargs)
-        op.check_one_way()
-        going, trace = self._instrumented(op)
+        if op.streams:
+            op.check_one_way()
+        going, trace = (None, self._outgoing(self.rt)) if self.rt.edge is None else self._instrumented(op)
         sent = SentTell(self, op, args, sender)
         held: Any = TurnTell(self.far, op.verb, op.name, payload, None, trace, sent=sent)
         if going is not None:
             going.ended(None)  # the message is measured no further: no task waits for it
-        peer, out = self.far.peer, sender.ensure_extra().out
+        peer, extra = self.far.peer, sender.extra
+        out = () if extra is None else extra.out
         if peer.is_connected and len(out) >= OUT_SEATS and peer.holds_up(self.far):
             raise MailboxFull(self.far.path, OUT_SEATS)
         try:

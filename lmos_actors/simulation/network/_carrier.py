@@ -57,13 +57,15 @@ class Carrier:
     ) -> float | None:
         """Call `arrive` at the other end when a message of `size` bytes arrives there.
 
-        `request` is the request that the bytes belong to, if known. Return the arrival time, None while it is
-        not known.
+        `request` is the request that the bytes belong to, if known. Return the seconds until then, None while
+        they are not known.
         """
         if self.is_instant:
             arrive()
             return None
-        line, now, links = self.line(back=back), self.network.now(), self.network.links
+        line, now, links = self._lines[back], self.network.now(), self.network.links
+        if line.version != links.version:  # as `line`, without the call
+            links.update(line)
         on_sent = self.network.on_sent
         if line.cut_since is not None:
             self._held.append((line, now, size, arrive))
@@ -77,7 +79,7 @@ class Carrier:
         if on_sent is not None:
             on_sent(line, _what(request, size), now, (arrives,), False)
         self._at(arrives, arrive)
-        return arrives
+        return arrives - now
 
     def hold(self, size: int, sent_at: float, arrive: Callable[[], object], *, back: bool = False) -> None:
         """Hold a message as if it had been sent at `sent_at`, while the line was cut."""

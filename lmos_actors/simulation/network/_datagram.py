@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         UnsentMessage,
     )
     from lmos_actors.bindings import PendingRequest, SentTell, SharedListening
+    from lmos_actors.links import Line
     from lmos_actors.protocol.lmos import RunStatus
 
 
@@ -51,33 +52,38 @@ class DatagramPeer(NodePeer):
     is_connected = True
     failure: ConnectFailed | None = None
 
-    __slots__ = ("_open", "_serving")
+    __slots__ = ("_line", "_open", "_serving")
 
     def __init__(self, network: NetworkParts, source: str, target: str) -> None:
         super().__init__(network, source, target)
         self._open: dict[PendingRequest, Served] = {}
         self._serving: Serving | None = None
+        self._line: Line | None = None  # to the other node, once something has been sent
 
     def look_at_lines(self) -> None:
         """Do nothing: later messages meet the lines as they are then."""
 
     def _go(self, served: Served, size: int, arrive: Callable[[], None], *, back: bool = False) -> None:
-        ends = (self.target_node, self.source) if back else (self.source, self.target_node)
-        line, links = self.network.links.line(*ends), self.network.links
-        if line.source in self.network.away:
+        network, links, line = self.network, self.network.links, self._line
+        if back:
+            line = links.line(self.target_node, self.source)
+        elif line is None or line.version != links.version:
+            line = self._line = links.line(self.source, self.target_node)
+        if line.source in network.away:
             return  # what a node does that has ended reaches nobody
-        arrivals = links.send_alone(line, size, self.network.now())
-        if self.network.on_sent is not None:
-            self.network.on_sent(line, served.name, self.network.now(), arrivals, False)
+        now = network.now()
+        arrivals = links.send_alone(line, size, now)
+        if network.on_sent is not None:
+            network.on_sent(line, served.name, now, arrivals, False)
         if not arrivals:
-            self.network.note("lost", line, served)
+            network.note("lost", line, served)
             return
         if len(arrivals) > 1:
-            self.network.note("doubled", line, served)
+            network.note("doubled", line, served)
         if line.is_overtaken:
-            self.network.note("overtaken", line, served)
+            network.note("overtaken", line, served)
         for when in arrivals:
-            self.network.rt.timers.call_at(when, arrive)
+            network.rt.timers.call_at(when, arrive)
 
     # ---- a node that ends; see `Pair`
 
@@ -125,7 +131,7 @@ class DatagramPeer(NodePeer):
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
         """Send a one-way message."""
         served = self.served_tell(sent, name, payload, trace)
-        self._go(served, served.weight, partial(self._arrived, served))
+        self._go(served, HEAD + len(served.text), partial(self._arrived, served))
         return True
 
     def withdraw(self, request: PendingRequest) -> None:

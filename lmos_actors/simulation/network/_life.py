@@ -92,9 +92,8 @@ class Life:
             self._hear(0 if back else 1)
             arrive()
 
-        arrives = self.carrier.send(size, arrived, request, back=back)
-        if arrives is not None:
-            takes = arrives - self.carrier.network.now()
+        takes = self.carrier.send(size, arrived, request, back=back)
+        if takes is not None:
             self._is_slow = takes >= 0.5
             if takes > BEAT:
                 self._look_again()

@@ -58,7 +58,8 @@ class NodeNetwork(ABC):
         """Whether messages that no agent sends are near to all nodes."""
         self._parts = NetworkParts(rt, links)
         self._label = label
-        self._labels: dict[Any, str] = {}
+        self.nodes: dict[Any, str] = {}
+        """The nodes of the agents that have been asked for."""
         self._interfaces: dict[type[Any], ClassInterface] = {}
         self._lines: list[tuple[str, str, LineNetwork]] = []
 
@@ -79,9 +80,9 @@ class NodeNetwork(ABC):
         """Return the node of an agent, `USER` for None."""
         if slot is None:
             return USER
-        found = self._labels.get(slot)
+        found = self.nodes.get(slot)
         if found is None:
-            found = self._labels[slot] = self._label(slot.path)
+            found = self.nodes[slot] = self._label(slot.path)
         return found
 
     @abstractmethod
@@ -220,7 +221,9 @@ class NetworkLink(ForwardingLink):
 
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
-        self.choose(sender=sender).send_from(sender, key, args, kwargs)
+        ways = self._ways
+        known = None if ways is None else ways.get(self._network.nodes.get(sender, ""))
+        (known or self.choose(sender=sender)).send_from(sender, key, args, kwargs)
 
     def sinks(self) -> Any:
         """Return the listeners of the agent for the user of the ref."""

@@ -61,7 +61,7 @@ class SimulatedNetwork(NodeNetwork):
         cls = class_at(link)
         if cls is None:
             raise AgentUnavailable(link.path, "it has not started yet")
-        peer = self.peer(source, self._label(link.path))
+        peer = self.peer(source, self.nodes.get(link) or self._label(link.path))
         return RemoteLink(peer.thing_of(link), self._interface(cls), outgoing_mark)
 
     def peer(self, source: str, target: str) -> StreamPeer | DatagramPeer:

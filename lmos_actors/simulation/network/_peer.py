@@ -110,20 +110,16 @@ class NodePeer:
     tried = True
     ended = False
 
-    __slots__ = ("_chance", "_random", "_things", "network", "source", "target_node")
+    __slots__ = ("_random", "_things", "network", "rt", "source", "target_node")
 
     def __init__(self, network: NetworkParts, source: str, target: str) -> None:
         self.network = network
+        self.rt = network.rt
+        """The machinery of the node's agents."""
         self.source = source
         self.target_node = target
-        self._chance = network.chance(source, target)
         self._random: RandomStream | None = None  # made when there is something to draw: few pairs break
         self._things: dict[str, tuple[RemoteThing, Any]] = {}  # and the slot or the pool that each is
-
-    @property
-    def rt(self) -> Runtime:
-        """The machinery of the node's agents."""
-        return self.network.rt
 
     @property
     def budget(self) -> Budget:
@@ -157,20 +153,18 @@ class NodePeer:
         """Return the thing with an id, for which a ref has been made."""
         return self._things[thing_id][0]
 
-    def served(
-        self, request: PendingRequest | SentTell, verb: str, name: str, payload: Any, trace: TraceMembers
-    ) -> Served:
+    def served(self, thing_id: str, verb: str, name: str, payload: Any, trace: TraceMembers) -> Served:
         """Return a request as it goes over the line. Raise InvalidInput if it cannot be written."""
         try:
             text = b"" if payload is UNSET else written(payload)
         except LocalProtocolError as error:
             raise InvalidInput(str(error)) from None
-        return Served(self._things[request.far.thing_id][1], KINDS[verb], name, text, trace)
+        return Served(self._things[thing_id][1], KINDS[verb], name, text, trace)
 
     def served_tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> Served:
         """Return a one-way message as it goes over the line. Raise InvalidInput as `served` does."""
-        served = self.served(sent, "invoke", name, payload, trace)
-        served.tell = 0
+        served = self.served(sent.link.far.thing_id, "invoke", name, payload, trace)
+        served.tell, served.told = 0, sent
         return served
 
     def follow(
@@ -191,13 +185,15 @@ class NodePeer:
     def new_backoff(self) -> Backoff:
         """Return a new backoff that draws from this pair's random stream."""
         if self._random is None:
-            self._random = self.rt.entropy.stream(self._chance)
+            chance = self.network.chance(self.source, self.target_node)
+            self._random = self.rt.entropy.stream(chance)
         return Backoff(self._random)
 
 
 def requested(peer: NodePeer, request: PendingRequest) -> Served:
     """Return a request that has an answer, in the form that goes over the line."""
-    served = peer.served(request, request.verb, request.name, request.payload, request.trace_context)
+    thing, payload = request.far.thing_id, request.payload
+    served = peer.served(thing, request.verb, request.name, payload, request.trace_context)
     request.simulated = served
     if request.deadline is not None:
         served.remaining = max(0.001, request.deadline - trio.current_time())

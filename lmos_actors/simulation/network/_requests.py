@@ -69,6 +69,7 @@ class Served(msgspec.Struct, eq=False):
     host: Any = None  # the request of the caller that it carries
     data: Any = UNSET
     input: Any = UNSET
+    told: SentTell | None = None  # what its sender has checked, where it is a one-way message
 
     @property
     def message(self) -> Served:

@@ -54,6 +54,9 @@ UNBEGUN: Final = (AgentUnavailable, MailboxFull)
 GOES_ON: Final = 60.0
 """Seconds for which a repeatable request keeps running without its caller, and its answer is remembered."""
 
+_LASTING: Final = frozenset({str, int, float, bool, type(None)})
+"""The types of values that come out of JSON as they went in: an operation that took them takes them again."""
+
 
 class _Alone(OneWay):
     """A one-way message that comes alone, without waiting for a seat; any number of them may come."""
@@ -150,6 +153,16 @@ class Serving:
         self.back.go_back(HEAD + len(text), partial(self.back.answered, served, text), served)
 
     def _take(self, served: Served, link: Slot | PoolLink) -> None:
+        told = served.told
+        if (
+            told is not None
+            and told.op.fill is None
+            and isinstance(link, Slot)
+            and link.table.get(served.name) is told.op
+            and _LASTING.issuperset(map(type, told.args))
+        ):
+            self._post(served, link, told.op, told.args)
+            return
         data = msgspec.json.decode(served.text) if served.text else UNSET
         served.data = served.input = data
         if served.verb.word == "invoke" and isinstance(link, Slot) and served.key is None:
@@ -189,9 +202,10 @@ class Serving:
             slot.post(alone)
             return alone
         if served.tell is not None:
-            tell = OneWay(slot, op, args, self._teller(), served)
+            teller = self._teller()
+            tell = OneWay(slot, op, args, teller, served)
             incoming_mark(self._rt, tell, served.trace)
-            self._teller().post(tell)
+            teller.post(tell)
             return tell
         far = served.far = Far(slot, op, args, self, served)
         incoming_mark(self._rt, far, served.trace)

@@ -140,7 +140,7 @@ class StreamPeer(NodePeer):
         if self.is_connected:
             return
         self._stop_connecting()
-        self._chance, self._random = self.network.chance(self.source, self.target_node), None
+        self._random = None  # each life has one of its own
         if self.target_node in self.network.away:
             # it may begin again in the same instant; whichever of two nodes is the first, they connect
             self.rt.timers.call_at(trio.current_time(), self._begin_first)
@@ -320,8 +320,9 @@ class StreamPeer(NodePeer):
     def _send_tell(self, told: Told, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> None:
         served = self.served_tell(sent, name, payload, trace)
         told.open[served] = sent
-        told.size += served.weight
-        self._go(served.weight, partial(self._arrived, self._life, served), served)
+        size = HEAD + len(served.text)
+        told.size += size
+        self._go(size, partial(self._arrived, self._life, served), served)
 
     def withdraw(self, request: PendingRequest) -> None:
         """Take a request out of the line, or cancel its run, without waiting: its caller is gone."""
