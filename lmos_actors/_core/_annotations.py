@@ -115,7 +115,7 @@ def types_of_class(cls: type, without: Container[str] = ()) -> dict[str, Any]:
     for part in reversed(cls.__mro__):
         own = declared(part)
         if own:
-            spaces = _spaces_of_class(part)
+            spaces = _spaces_of_class(part, own)
             found |= {name: _read(hint, spaces) for name, hint in own.items() if name not in without}
     return found
 
@@ -125,7 +125,7 @@ def type_of_field(cls: type, name: str) -> Any:
     for part in cls.__mro__:
         own = declared(part)
         if name in own:
-            return _read(own[name], _spaces_of_class(part))
+            return _read(own[name], _spaces_of_class(part, own))
     return None
 
 
@@ -136,7 +136,7 @@ def types_of_function(fn: Any, owner: type | None = None) -> dict[str, Any]:
     """
     own, inner = declared(fn), inspect.unwrap(fn)
     known: Mapping[str, Any] = getattr(inner, "__globals__", {})
-    around = _spaces_of_class(owner)[:-1] if owner is not None else []
+    around = _spaces_of_class(owner, declared(owner))[:-1] if owner is not None else []
     spaces = [_type_parameters(inner), _cells(fn), *around, known, vars(builtins)]
     return {name: NoneType if hint is None else _read(hint, spaces) for name, hint in own.items()}
 
@@ -211,9 +211,9 @@ def _texts(hint: Any) -> Iterator[str]:
         yield from _texts(part)
 
 
-def _spaces_of_class(cls: type) -> list[Mapping[str, Any]]:
-    """Return the names that the annotations of a class see, the nearest first."""
-    body, fields = vars(cls), declared(cls)
+def _spaces_of_class(cls: type, fields: Container[str]) -> list[Mapping[str, Any]]:
+    """Return the names that the annotations of a class see, the nearest first; `fields` have annotations."""
+    body = vars(cls)
     types = {
         name: value
         for name, value in body.items()
@@ -267,7 +267,10 @@ def _undefined(name: str) -> str:
 
 
 def _read(hint: Any, spaces: list[Mapping[str, Any]], inside: tuple[str, ...] = ()) -> Any:
-    """Return a type without texts in it. `inside` are the texts around it: a type may name itself."""
+    """Return a type without texts in it; the very same type where there is nothing to read in it.
+
+    `inside` are the texts around it: a type may name itself.
+    """
     if isinstance(hint, ForwardRef | str):
         text = hint if isinstance(hint, str) else hint.__forward_arg__
         extra: Mapping[str, Any] = getattr(hint, "__extra_names__", None) or {}
@@ -276,12 +279,19 @@ def _read(hint: Any, spaces: list[Mapping[str, Any]], inside: tuple[str, ...] = 
         return _read(_evaluated(text, [extra, *spaces]), spaces, (*inside, text))
     if isinstance(hint, list):
         return [_read(part, spaces, inside) for part in _parts(hint)]
-    if type(get_origin(hint) or hint).__name__ == "TypeAliasType":  # made by `type X = ...`, from 3.12 on
+    origin, parts = get_origin(hint), get_args(hint)
+    if type(origin or hint).__name__ == "TypeAliasType":  # made by `type X = ...`, from 3.12 on
         try:
-            (get_origin(hint) or hint).__value__  # noqa: B018 -- it is made when it is asked for
+            (origin or hint).__value__  # noqa: B018 -- it is made when it is asked for
         except NameError as error:
             return Unknown(str(hint), str(error))
-    return _with_parts_read(hint, spaces, inside)
+    if origin is None or origin is Literal:
+        return hint
+    if origin is Annotated:
+        read = _read(parts[0], spaces, inside)
+        return hint if read is parts[0] else Annotated[(read, *parts[1:])]
+    read_parts = tuple([_read(part, spaces, inside) for part in parts])
+    return hint if read_parts == parts else _with_parts(hint, origin, read_parts)
 
 
 def _evaluated(text: str, spaces: list[Mapping[str, Any]]) -> Any:
@@ -295,23 +305,14 @@ def _evaluated(text: str, spaces: list[Mapping[str, Any]]) -> Any:
         return Unknown(text, str(error), for_good=not isinstance(error, AttributeError))
 
 
-def _with_parts_read(hint: Any, spaces: list[Mapping[str, Any]], inside: tuple[str, ...]) -> Any:
-    """Return a type with its parts read; the very same type where there is nothing to read in it."""
-    origin, parts = get_origin(hint), get_args(hint)
-    if origin is None or origin is Literal:
-        return hint
-    if origin is Annotated:
-        read = _read(parts[0], spaces, inside)
-        return hint if read is parts[0] else Annotated[(read, *parts[1:])]
-    read_parts = [_read(part, spaces, inside) for part in parts]
-    if all(read is part or read == part for read, part in zip(read_parts, parts, strict=True)):
-        return hint
+def _with_parts(hint: Any, origin: Any, parts: tuple[Any, ...]) -> Any:
+    """Return a type with other parts."""
     if origin is Union or type(hint).__name__ == "UnionType":
-        return _UNION[tuple(read_parts)]
+        return _UNION[parts]
     try:
-        if isinstance(read_parts[0], list):
-            return _CALLABLE[read_parts[0], read_parts[1]]
-        return origin[tuple(read_parts)]
+        if isinstance(parts[0], list):
+            return _CALLABLE[parts[0], parts[1]]
+        return origin[parts]
     except TypeError:  # a form that takes no such parts
         return hint
 

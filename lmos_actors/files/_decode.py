@@ -367,8 +367,9 @@ def _holds_unknown(data: Any) -> bool:
         part = rest.pop()
         if part is UNKNOWN:
             return True
-        if is_mapping(part):
+        kind: Any = type(part)  # pyright: ignore[reportUnknownVariableType]
+        if kind is dict:
             rest += part.values()
-        elif is_list(part):
+        elif kind is list:
             rest += part
     return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 import attrs
 
@@ -97,17 +97,19 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
 
 def mapped(value: object) -> dict[str, Any]:
     """Return a mapping as it is, an empty one for anything else."""
-    return value if is_mapping(value) else {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def listed(value: object) -> list[Any]:
     """Return a list as it is, an empty one for anything else."""
-    return value if is_list(value) else []
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def inside(value: object) -> list[tuple[str | int, Any]]:
     """Return the parts of plain data, each with its key or index."""
-    return [*mapped(value).items(), *enumerate(listed(value))]
+    if isinstance(value, dict):
+        return list(cast("dict[str, Any]", value).items())
+    return list(enumerate(cast("list[Any]", value))) if isinstance(value, list) else []
 
 
 def too_deep(start: int) -> Unreadable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -20,7 +21,7 @@ LAST = 20
 SHOWN = 160
 """Most characters shown of a value."""
 
-_PASSED_OVER = ('"kind":"delivered"', '"kind":"started"', '"kind":"stopped"')
+_PASSED_OVER = re.compile('"kind":"(?:delivered|started|stopped)"')
 _RENEWAL = '"agent":"directory","affordance":"partiallyUpdateThing"'
 _OWN = frozenset({"n", "t", "kind", "agent"})
 
@@ -74,11 +75,7 @@ def last_messages(lines: Sequence[str], count: int = LAST) -> tuple[str, ...]:
         if len(found) == count:
             break
         head = line[:64]  # holds number, instant and kind
-        if (
-            head.startswith('{"n":')
-            and not any(kind in head for kind in _PASSED_OVER)
-            and not is_renewal(line)
-        ):
+        if head.startswith('{"n":') and not _PASSED_OVER.search(head) and not is_renewal(line):
             found.append(line)
     return tuple(reversed(found))
 

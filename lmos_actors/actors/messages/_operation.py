@@ -145,20 +145,33 @@ class Operation:
         self.owner, self.label = owner, f"{owner}.{name}"
         self.kind, self.fn = kind, fn
         self.original, self.untyped, self.fill = self, False, None
-        self.params, self.names = params, tuple([p.wire_name for p in params])
+        self.params = params
         # the short cuts of the hot path: the check of a lone argument, and of the result
         lone = len(params) == 1 and not params[0].keyword_only
         self.take: Callable[[Any], Any] = params[0].take if lone else _no_short_cut
-        self.checks: tuple[list[Any], list[str]] | None = None  # None: an argument needs its name
-        if not any(p.keyword_only for p in params):
-            places = ["$" if whole else f"$.{p.wire_name}" for p in params]
-            self.checks = [p.take for p in params], places
-        self.defaults = tuple([p.default for p in params])
-        self.needed = len(params)  # positional arguments, up to the last without a default
-        while self.needed and params[self.needed - 1].default is not MISSING:
-            self.needed -= 1
-        self.inputs = [(p.wire_name, p.name, p.take) for p in params if not p.is_stream]
-        self.streams = tuple([place for place, p in enumerate(params) if p.is_stream])
+        takes: list[Any] = []
+        places: list[str] = []
+        self.checks: tuple[list[Any], list[str]] | None = takes, places  # None: an argument needs its name
+        self.names: tuple[str, ...] = ()
+        self.defaults: tuple[object, ...] = ()
+        self.needed = 0  # positional arguments, up to the last without a default
+        self.inputs: list[tuple[str, str, Callable[..., Any]]] = []
+        self.streams: tuple[int, ...] = ()
+        hidden: tuple[Secrecy, ...] = ()
+        for place, p in enumerate(params):
+            takes.append(p.take)
+            places.append("$" if whole else f"$.{p.wire_name}")
+            if p.keyword_only:
+                self.checks = None
+            self.names += (p.wire_name,)
+            self.defaults += (p.default,)
+            if p.default is MISSING:
+                self.needed = place + 1
+            if p.is_stream:
+                self.streams += (place,)
+            else:
+                self.inputs.append((p.wire_name, p.name, p.take))
+            hidden += (0 if p.is_stream else p.shape.secrecy,)
         self.give: Callable[[Any], Any] = result.take if result is not None else _pass
         self.result_shape, self.progress = result, progress
         self.concurrency, self.on_disconnect = concurrency, on_disconnect
@@ -166,7 +179,6 @@ class Operation:
         self.when, self.postpone = when, postpone
         self.repeatable = verb != "invoke" if repeatable is None else repeatable and not self.streams
         # the secrets of the arguments, None if there are none; the secrets of the result
-        hidden = tuple([0 if p.is_stream else p.shape.secrecy for p in params])
         self.secrecies: tuple[Secrecy, ...] | None = hidden if any(hidden) else None
         self.result_secrecy: Secrecy = result.secrecy if result is not None else 0
 

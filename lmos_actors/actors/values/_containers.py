@@ -22,7 +22,7 @@ from ._leaves import KEY, SCALARS, AnyTake, Part, convert, inside, member, refus
 from ._secrets import WHOLE, guarded, secret_members
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     Compile: TypeAlias = Callable[[types.Type], Part]
 
@@ -167,8 +167,7 @@ def _hiding(part: Part, secrecy: int) -> Part:
     return part if secrecy < WHOLE else attrs.evolve(part, take=guarded(part.take))
 
 
-def _fields(tree: Any, compiled: Compile) -> list[Field]:
-    hidden = secret_members(tree.cls)
+def _fields(tree: Any, compiled: Compile, hidden: Mapping[str, int]) -> list[Field]:
     return [_field(tree, field, compiled, hidden.get(field.name, 0)) for field in tree.fields]
 
 
@@ -190,7 +189,7 @@ def _getter(fields: list[Field]) -> Callable[[Any], Iterable[Any]]:
 
 
 def _typed_dict(tree: types.TypedDictType, compiled: Compile) -> Part:
-    take_members = _members(_fields(tree, compiled))
+    take_members = _members(_fields(tree, compiled, secret_members(tree.cls)))
 
     def take(value: Any, path: str = "$", /) -> dict[str, Any]:
         if not isinstance(value, OBJECT):
@@ -221,9 +220,10 @@ def _members(fields: list[Field]) -> Callable[[dict[Any, Any], str], dict[str, A
 
 def _object(tree: types.StructType | types.DataclassType, compiled: Compile) -> Part:
     """Compile a struct, dataclass or attrs class, taken as an instance of just that class or as JSON."""
-    fields = _fields(tree, compiled)
+    hidden = secret_members(tree.cls)
+    fields = _fields(tree, compiled, hidden)
     cls: Any = get_origin(tree.cls) or tree.cls
-    frozen, build, read = _is_frozen(cls), _builder(tree, cls), _getter(fields)
+    frozen, build, read = _is_frozen(cls), _builder(tree, cls, hidden), _getter(fields)
     row = tree if isinstance(tree, types.StructType) and tree.array_like else None
     take_plain = _open(tree, fields) if row is None else _row(row, fields)
     pairs = [(field.name, field.take) for field in fields]
@@ -263,7 +263,7 @@ def _tag(tree: types.StructType | types.DataclassType) -> tuple[str, object] | N
     return None
 
 
-def _builder(tree: types.Type, cls: Any) -> Callable[[dict[str, Any], str], Any]:
+def _builder(tree: types.Type, cls: Any, hidden: Mapping[str, int]) -> Callable[[dict[str, Any], str], Any]:
     """Return a function that makes an instance of checked fields; a `__post_init__` refuses by ValueError."""
 
     def build(taken: dict[str, Any], path: str) -> Any:
@@ -279,7 +279,7 @@ def _builder(tree: types.Type, cls: Any) -> Callable[[dict[str, Any], str], Any]
         return convert(taken, cls, path)
 
     made = build if isinstance(tree, types.StructType) else build_other
-    return guarded(made, f"Refused by {type_name(cls)}, which has secrets") if secret_members(cls) else made
+    return guarded(made, f"Refused by {type_name(cls)}, which has secrets") if hidden else made
 
 
 def _open(tree: types.StructType | types.DataclassType, fields: list[Field]) -> Callable[[Any, str], Any]:

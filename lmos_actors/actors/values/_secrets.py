@@ -72,8 +72,7 @@ def secrecy_of(hint: Any) -> int:
 def _secrecy(hint: Any, inside: tuple[Any, ...]) -> int:
     origin = get_origin(hint)
     if origin is Annotated:
-        marked = any(isinstance(word, _Mark) for word in hint.__metadata__)
-        return WHOLE if marked else _secrecy(hint.__origin__, inside)
+        return WHOLE if _Mark in map(type, hint.__metadata__) else _secrecy(hint.__origin__, inside)
     if origin is Literal:
         return OPEN
     if isinstance(hint, Unknown):
@@ -92,11 +91,14 @@ def _secrecy(hint: Any, inside: tuple[Any, ...]) -> int:
     if hasattr(cls, "_not_data"):  # a ref: the class in its brackets is no part of it
         return OPEN
     own = _of_class(cls, inside) if isinstance(cls, type) else OPEN
-    return max(own, _most(get_args(hint), inside))
+    return max(own, _most(parts, inside)) if (parts := get_args(hint)) else own
 
 
 def _most(hints: Iterable[Any], inside: tuple[Any, ...]) -> int:
-    return max([_secrecy(hint, inside) for hint in hints], default=OPEN)
+    most = OPEN
+    for hint in hints:
+        most = max(most, _secrecy(hint, inside))
+    return most
 
 
 def _of_class(cls: type, inside: tuple[Any, ...]) -> int:

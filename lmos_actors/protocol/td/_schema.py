@@ -75,7 +75,7 @@ def type_tree(tp: Any) -> types.Type:
         tree = types.type_info(tp)
     except (TypeError, NameError, AttributeError) as exc:
         raise SchemaError(f"{type_name(tp)}: {exc}") from exc
-    for reason in _objections(tree, ()):
+    for reason in _objections(tree, frozenset()):
         raise SchemaError(f"{type_name(tp)}: {reason}")
     return tree
 
@@ -117,14 +117,15 @@ def _parts(tree: types.Type) -> Iterator[types.Type]:
 def _with_secrets(part: Any, hide_default: HideDefault, is_secret: IsSecret, cls: Any = None) -> Any:
     """Return a tree, or part of one, without the defaults to hide, and with the mark at secret fields."""
     if isinstance(part, tuple):
-        return tuple(_with_secrets(item, hide_default, is_secret, cls) for item in cast("Any", part))
-    if not isinstance(part, types.Type | types.Field):
-        return part
+        items = cast("tuple[Any, ...]", part)
+        if not isinstance(next(iter(items), None), types.Type | types.Field):  # the values of a Literal
+            return items
+        return tuple([_with_secrets(item, hide_default, is_secret, cls) for item in items])
     of = getattr(part, "cls", cls)
-    inner = {
-        name: _with_secrets(getattr(part, name), hide_default, is_secret, of)
-        for name in part.__struct_fields__
-    }
+    inner: dict[str, Any] = {name: getattr(part, name) for name in part.__struct_fields__}
+    for name, value in inner.items():
+        if isinstance(value, types.Type | types.Field | tuple):
+            inner[name] = _with_secrets(value, hide_default, is_secret, of)
     if isinstance(part, types.Field):
         if hide_default(cls, part.name, part.default):
             inner |= {"default": msgspec.NODEFAULT, "default_factory": msgspec.NODEFAULT}
@@ -138,14 +139,15 @@ def _is_object(tree: types.Type) -> TypeGuard[ObjectType]:
     return isinstance(tree, kinds)
 
 
-def _objections(tree: types.Type, inside: tuple[types.Type, ...]) -> Iterator[str]:
-    if any(outer is tree for outer in inside):
+def _objections(tree: types.Type, inside: frozenset[int]) -> Iterator[str]:
+    """Yield why a type has no schema; `inside` are the identities of the types around it."""
+    if id(tree) in inside:
         name = type_name(getattr(tree, "cls", tree))
         yield f"{name} contains itself; a recursive type has no schema without references"
         return
     yield from _own_objections(tree)
     for part in _parts(tree):
-        yield from _objections(part, (*inside, tree))
+        yield from _objections(part, inside | {id(tree)})
 
 
 def _own_objections(tree: types.Type) -> Iterator[str]:

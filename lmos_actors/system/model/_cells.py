@@ -257,7 +257,7 @@ class Cells:
         cell = CellData(values, {}, [])
         for key, part in self.data.items():
             if key not in _FIXED:
-                part = self._measured.filled(self._filled(part, (key,), known, cell.late), (key,))
+                part = self._filled(part, (key,), known, cell.late)
             cell.data[key] = part
         if "world" in values:
             # A wrong one has been reported at its place.
@@ -270,7 +270,8 @@ class Cells:
         if isinstance(data, str):  # most values are texts
             return self._text(data, path, known, late) if "$(" in data else data
         if is_mapping(data):
-            return {key: self._filled(value, (*path, key), known, late) for key, value in data.items()}
+            found = {key: self._filled(value, (*path, key), known, late) for key, value in data.items()}
+            return self._measured.filled(found, path) if found.get("dist") == "empirical" else found
         if is_list(data):
             values = enumerate(data)
             return [self._filled(value, (*path, index), known, late) for index, value in values]
@@ -302,7 +303,7 @@ class Cells:
             part = text[error.start : error.end]
             self.mistakes.append(self.document.mistake_in(path, part, str(error), "name"))
             return UNKNOWN
-        return UNKNOWN if lost else found
+        return UNKNOWN if lost else self._measured.filled(found, path)
 
     def _dangling(
         self, text: str, path: DataPath, reference: Reference, known: dict[tuple[str, str], Any]
