@@ -278,13 +278,13 @@ class Account:
 
     def charge(self, size: int) -> None:
         """Count `size` more bytes as held; may evict an account, perhaps this one."""
-        if not self.is_spent:
+        if size and not self.is_spent:
             self.bytes += size
             self._budget.changed(self, size)
 
     def release(self, size: int) -> None:
         """Count `size` bytes as no longer held."""
-        if not self.is_spent:
+        if size and not self.is_spent:
             self.bytes -= size
             self._budget.changed(self, -size)
 

@@ -323,8 +323,7 @@ class Exchange:
             self._torn = True
             length = sum(map(len, parts))
             size = length if length > SMALL else 0
-            if size:
-                self._account.charge(size)
+            self._account.charge(size)
             try:
                 for part in parts:
                     if not await write_within(self._stream, part, self._limits.write_seconds):
@@ -333,8 +332,7 @@ class Exchange:
                     self._torn = False
                     return
             finally:
-                if size:
-                    self._account.release(size)
+                self._account.release(size)
         self._gone = True
         self._arrived.unpark_all()
         self._scope.cancel()
