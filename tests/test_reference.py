@@ -30,6 +30,7 @@ from lmos_actors import (
     NotFound,
     conformance,
 )
+from lmos_actors.approvals import ApprovalOptions
 from lmos_actors.bindings import HttpOptions
 from lmos_actors.cli import _dispatch as cli, main
 from lmos_actors.deployment.model import _deployment as _model_deployment
@@ -380,11 +381,13 @@ def test_the_defaults_of_a_session_are_told(cls: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "cls", [ConnectionOptions, DoorOptions, HttpOptions, PageOptions], ids=lambda cls: cls.__name__
+    "cls",
+    [ApprovalOptions, ConnectionOptions, DoorOptions, HttpOptions, PageOptions],
+    ids=lambda cls: cls.__name__,
 )
 def test_the_defaults_of_connections_are_told(cls: Any) -> None:
-    name = "live.md" if cls is PageOptions else "connections.md"
-    page = (REFERENCE / name).read_text(encoding="utf-8")
+    pages = {PageOptions: "live.md", ApprovalOptions: "agents.md"}
+    page = (REFERENCE / pages.get(cls, "connections.md")).read_text(encoding="utf-8")
     defaults = [[f"`{field.name}`", f"`{field.default!r}`"] for field in attrs.fields(cls)]
     assert [row[:2] for row in table_of(f"`{cls.__name__}`", page)] == defaults
 

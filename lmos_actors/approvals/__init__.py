@@ -9,3 +9,4 @@ with late(__name__):
     from ._desk import ApprovalDesk as ApprovalDesk, approvals_spec as approvals_spec
     from ._kept import Approval as Approval
     from ._offers import Offer as Offer, Offers as Offers
+    from ._options import ApprovalOptions as ApprovalOptions

@@ -25,7 +25,6 @@ from lmos_actors.errors import ActionFailed, StoreFailed
 from lmos_actors.persistence import MemoryStore, check_only_writer, open_writer
 
 from ._kept import (
-    MOST_WAITING,
     Approval,
     Asking,
     Decided,
@@ -37,6 +36,7 @@ from ._kept import (
     Withdrawn,
     completed,
 )
+from ._options import ApprovalOptions
 
 if TYPE_CHECKING:
     from lmos_actors._core import Timer
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 NAME: Final = "approvals"
 """The name of the agent, right below the root of its node."""
+
+MOST_WAITING: Final = 10_000
+"""The maximum number of questions that may wait, whatever the options say."""
 
 MOST_ASKED: Final = 2 * MOST_WAITING
 """The maximum number of runs that wait for a decision; several may wait for the same one."""
@@ -88,6 +91,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
 
     waiting: Property[int] = prop(default=0)
     """The number of approvals that wait for a decision."""
+    limits: ApprovalOptions = ApprovalOptions()
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
@@ -106,7 +110,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
             wall = (
                 slot.rt.entropy.now
             )  # asked after the end of this incarnation, too: a decision is written late
-            self._kept = KeptApprovals(writer, lambda: wall().timestamp(), self._end_of)
+            self._kept = KeptApprovals(writer, lambda: wall().timestamp(), self._end_of, self.limits)
             await writer.settled()
             await self._kept.load()
             yield
@@ -205,7 +209,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
                 text = f"under the key {question.key!r} it has asked something else: {first.text}"
                 raise failure(QUESTION_CHANGED, 409, text) from None
             except TooMany:
-                text = f"{MOST_WAITING} approvals wait already, or they are too large"
+                text = f"{self.limits.waiting} approvals wait already, or they are too large"
                 raise failure(TOO_MANY, 503, text) from None
 
     # ---- for people who decide

@@ -6,6 +6,7 @@ its key. When the node ends, the run that waits is ended with its agent, and ask
 
 from __future__ import annotations
 
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from lmos_actors.supervision import Supervisor
 
     from ._offers import Offer
+    from ._options import ApprovalOptions
 
 LONGEST_TEXT: Final = 4_000
 """Characters of a question."""
@@ -44,16 +46,13 @@ LONGEST_TEXT: Final = 4_000
 LONGEST_KEY: Final = 200
 """Characters of its key."""
 
-MOST_DATA: Final = 64 << 10
-"""Bytes of its data, as JSON."""
-
 LONGEST_WAIT: Final = 366 * 86_400.0
 """Seconds until its deadline."""
 
 
-def approvals_spec() -> ChildSpec[Approvals]:
+def approvals_spec(limits: ApprovalOptions) -> ChildSpec[Approvals]:
     """Return the spec of the agent `approvals`. It has nothing to drain: what waits goes on waiting."""
-    return ChildSpec(NAME, Approvals, shutdown="brutal")
+    return ChildSpec(NAME, partial(Approvals, limits=limits), shutdown="brutal")
 
 
 class ApprovalDesk:
@@ -62,8 +61,9 @@ class ApprovalDesk:
     `seconds` is how long clocks stand still at most because another node says that it asks a person.
     """
 
-    def __init__(self, rt: Runtime, root: Supervisor, seconds: float) -> None:
+    def __init__(self, rt: Runtime, root: Supervisor, seconds: float, limits: ApprovalOptions) -> None:
         self._rt = rt
+        self._limits = limits
         self._root = root
         self._starting = trio.Lock()
         self.offers = Offers()
@@ -160,8 +160,9 @@ class ApprovalDesk:
             plain = msgspec.json.encode(msgspec.to_builtins((text, key, data), str_keys=True))
         except (UnicodeEncodeError, RecursionError) as error:
             raise _invalid(f"it has what JSON cannot have: {error}") from None
-        if len(plain) > MOST_DATA:
-            raise _invalid(f"its data has at most {MOST_DATA} bytes as JSON, not {len(plain)}")
+        most = self._limits.data_bytes
+        if len(plain) > most:
+            raise _invalid(f"its data has at most {most} bytes as JSON, not {len(plain)}")
         entropy = self._rt.entropy
         now = entropy.now().timestamp()
         return Approval(
@@ -186,7 +187,7 @@ class ApprovalDesk:
                     NAME,
                 )
             try:
-                return await self._root.start_child(approvals_spec())
+                return await self._root.start_child(approvals_spec(self._limits))
             except StartFailed as error:
                 raise error.__cause__ or error from None
             except WrongState:  # the node ends

@@ -42,19 +42,12 @@ if TYPE_CHECKING:
 
     from lmos_actors.persistence import StoreWriter, Ticket
 
+    from ._options import ApprovalOptions
+
 SPACE: Final = "approvals"
-
-MOST_WAITING: Final = 10_000
-"""Questions of one node that wait for a decision."""
-
-MOST_DECIDED: Final = 10_000
-"""Decided approvals that are kept."""
 
 MOST_ANSWER: Final = 64 << 10
 """Bytes of the answer by a form, as JSON."""
-
-MOST_BYTES: Final = 64 << 20
-"""Bytes of all approvals."""
 
 ApprovalState: TypeAlias = Literal["waiting", "approved", "refused", "expired", "gone"]
 """`expired`: its deadline has refused it. `gone`: it waits, but no agent is at its path, at least now."""
@@ -164,8 +157,13 @@ class KeptApprovals:
     """
 
     def __init__(
-        self, writer: StoreWriter, now: Callable[[], float], end_of: Callable[[str], trio.Event | None]
+        self,
+        writer: StoreWriter,
+        now: Callable[[], float],
+        end_of: Callable[[str], trio.Event | None],
+        limits: ApprovalOptions,
     ) -> None:
+        self._limits = limits
         self._writer = writer
         self._now = now
         self._end_of = end_of
@@ -277,7 +275,8 @@ class KeptApprovals:
         """Add a new question; once it is kept, it takes the place of `former`. Raise TooMany."""
         size = len(_written(question))
         self._make_room(size)
-        if self.waiting + self._unkept >= MOST_WAITING or self._bytes + size > MOST_BYTES:
+        limits = self._limits
+        if self.waiting + self._unkept >= limits.waiting or self._bytes + size > limits.total_bytes:
             raise TooMany
         # older records have no id in their keys, and keep them
         entry = Entry(question, size, key_of(question.agent, question.key, question.id))
@@ -407,7 +406,8 @@ class KeptApprovals:
 
     def _make_room(self, size: int) -> None:
         """Forget the oldest decisions until `size` more bytes fit, if that is possible. Raise StoreFailed."""
-        while self._decided and (len(self._decided) >= MOST_DECIDED or self._bytes + size > MOST_BYTES):
+        most, most_bytes = self._limits.decided, self._limits.total_bytes
+        while self._decided and (len(self._decided) >= most or self._bytes + size > most_bytes):
             decided = map(self._by_id.__getitem__, self._decided)
             oldest = next((each for each in decided if not each.askers), None)  # others still wait for it
             if oldest is None:

@@ -9,7 +9,7 @@ from lmos_actors.node import NodeService
 
 if TYPE_CHECKING:
     from lmos_actors.actors import Runtime
-    from lmos_actors.approvals import Approval, ApprovalDesk, Askers, Clocks, Offers
+    from lmos_actors.approvals import Approval, ApprovalDesk, ApprovalOptions, Askers, Clocks, Offers
     from lmos_actors.node import OwnAgents
     from lmos_actors.supervision import ChildSpec, Supervisor
 
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 class ApprovalService(NodeService):
     """The service that carries agents' questions to people, on one node; see `Approver` of the actors.
 
-    With `used` the agent `approvals` starts with the node. `seconds` limits how long clocks stand still.
+    With `used` the agent `approvals` starts with the node. `seconds` limits how long clocks stand still;
+    `limits` are those of the agent, None for the usual ones.
     """
 
     name = "approvals"
 
-    def __init__(self, seconds: float, *, used: bool) -> None:
+    def __init__(self, seconds: float, limits: ApprovalOptions | None = None, *, used: bool) -> None:
         self._used = used
+        self._given = limits
         self._seconds = seconds
 
     def children(self) -> tuple[ChildSpec[Any], ...]:
@@ -32,7 +34,7 @@ class ApprovalService(NodeService):
             return ()
         from lmos_actors.approvals import approvals_spec
 
-        return (approvals_spec(),)
+        return (approvals_spec(self._limits),)
 
     def begin(self, rt: Runtime, root: Supervisor) -> None:
         """Become the `Approver` of the node's agents."""
@@ -48,7 +50,13 @@ class ApprovalService(NodeService):
         from lmos_actors.approvals import ApprovalDesk
 
         self._used = True
-        return ApprovalDesk(self._rt, self._root, self._seconds)
+        return ApprovalDesk(self._rt, self._root, self._seconds, self._limits)
+
+    @property
+    def _limits(self) -> ApprovalOptions:
+        from lmos_actors.approvals import ApprovalOptions
+
+        return self._given or ApprovalOptions()
 
     async def ask(
         self, slot: Any, text: str, data: Any, key: str, expires: float, *, reuse: bool, reworded: Any

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from lmos_actors._core import Instrument
+    from lmos_actors.approvals import ApprovalOptions
     from lmos_actors.bindings import HttpOptions
     from lmos_actors.directory import DirectoryOptions
     from lmos_actors.discovery import Registration
@@ -72,7 +73,7 @@ async def open_node(
     store: Store | AsyncStore | str | None = None,
     circles: Literal["warn", "fail"] = "warn",
     strict_resume: bool = False,
-    approvals: bool = False,
+    approvals: bool | ApprovalOptions = False,
     approval_seconds: float = 86_400.0,
     allow_operations: bool = False,
     page: bool | PageOptions | None = None,
@@ -119,10 +120,10 @@ async def open_node(
     `strict_resume` is for tests: it refuses, with NotAllowed, each request in a turn of a chat agent that
     would act again if the turn is resumed. Without it a RepeatedCallWarning names the first such request.
 
-    `approvals` starts the agent `approvals` with the node, not with an agent's first question
-    (`self.approve`). Options that let clients decide do the same: `allow_operations`, for clients on this
-    machine, on a node without security; on others the lists `approve` of its access lists. While an agent of
-    another node asks a person, time limits of tools and turns here stand still, for at most
+    `approvals`, True or `ApprovalOptions`, starts the agent `approvals` with the node, not with an agent's
+    first question (`self.approve`). Options that let clients decide do the same: `allow_operations`, for
+    clients on this machine, on a node without security; on others the lists `approve` of its access lists.
+    While an agent of another node asks a person, time limits of tools and turns here stand still, for at most
     `approval_seconds` in one request, if this node names the other one or has credentials for it.
 
     `page` says whether the node serves its page, at `/`, or has its `PageOptions`: by default it does,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from os import PathLike
 
+    from lmos_actors.approvals import ApprovalOptions
     from lmos_actors.directory import DirectoryOptions
     from lmos_actors.facades import OmniaOptions, RelayBridge, RelayOptions
     from lmos_actors.live import PageOptions
@@ -46,7 +47,7 @@ class NodeOptions(RuntimeOptions):
     """
 
     directory: DirectoryOptions | str | PathLike[str] | bool | None = None
-    approvals: bool = False
+    approvals: bool | ApprovalOptions = False
     approval_seconds: float = attrs.field(default=86_400.0, validator=_seconds)
     page: bool | PageOptions | None = None
     omnia: bool | OmniaOptions = False
@@ -77,7 +78,8 @@ class NodeOptions(RuntimeOptions):
 
         Omnia's comes last: if it serves `only` its own protocol, it refuses what no other service took.
         """
-        yield partial(ApprovalService, self.approval_seconds, used=self._begins_with_approvals)
+        limits = None if isinstance(self.approvals, bool) else self.approvals
+        yield partial(ApprovalService, self.approval_seconds, limits, used=self._begins_with_approvals)
         if self.endpoints and (not self.is_exposed if self.page is None else self.page):
             yield from self._page()
         if self.relay:
@@ -95,7 +97,7 @@ class NodeOptions(RuntimeOptions):
     def _begins_with_approvals(self) -> bool:
         """Whether the agent `approvals` starts with the node: an option says so, or clients may decide."""
         lists = () if self.security is None else self.effective_security().access.values()
-        return self.approvals or self.allow_operations or any(each.approve for each in lists)
+        return bool(self.approvals) or self.allow_operations or any(each.approve for each in lists)
 
     def _page(self) -> Iterator[Callable[[], NodeService]]:
         """Yield what makes the page; nothing if its package is missing and no option asks for it."""

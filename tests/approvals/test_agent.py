@@ -22,7 +22,7 @@ from lmos_actors import (
     open_node,
     simulate,
 )
-from lmos_actors.approvals import Approval, Approvals
+from lmos_actors.approvals import Approval, ApprovalOptions, Approvals
 from lmos_actors.errors import AgentDied, StoreFailed
 from lmos_actors.persistence import MemoryStore, SimulatedStore, SqliteStore
 from tests.redis_server import RedisServer, needs_redis
@@ -342,6 +342,28 @@ def test_a_key_stands_for_one_question() -> None:
             assert refused.value.code == "QUESTION_CHANGED"
             assert node.crash_reports == ()
             await node.find(Approvals).invoke(Approvals.refuse, found.id)
+
+    in_a_world(world)
+
+
+def test_how_many_questions_and_decisions_there_are_is_an_option() -> None:
+    async def world() -> None:
+        limits = ApprovalOptions(waiting=2, decided=2, data_bytes=100)
+        async with open_node(approvals=limits) as node, trio.open_nursery() as nursery:
+            desk, approvals = await node.start(Desk), node.find(Approvals)
+            for order in ("o-1", "o-2"):
+                nursery.start_soon(desk.invoke, Desk.refund, 5, order)
+            found = await waiting(node, 2)
+            with pytest.raises(ActionFailed, match="2 approvals wait already"):
+                await desk.invoke(Desk.refund, 5, "o-3")
+            with pytest.raises(ActionFailed, match="at most 100 bytes"):
+                await desk.invoke(Desk.refund, 5, "o" * 60)
+            for each in found:
+                await approvals.invoke(Approvals.accept, each.id)
+            nursery.start_soon(desk.invoke, Desk.refund, 5, "o-4")
+            (last,) = await waiting(node)
+            assert len(await decided(node)) == 1
+            await approvals.invoke(Approvals.accept, last.id)
 
     in_a_world(world)
 

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
+from lmos_actors.approvals import ApprovalOptions
 from lmos_actors.bindings import HttpOptions
 from lmos_actors.directory import DirectoryOptions
 from lmos_actors.errors import ConfigError
@@ -19,8 +20,8 @@ from lmos_actors.transport import ConnectionOptions, DoorOptions
 from tests.rows import each_row
 
 RECORDS: list[Any] = [
-    ConnectionOptions, DirectoryOptions, DoorOptions, HttpOptions, McpOptions, MetricsOptions, OmniaOptions,
-    PageOptions, RelayOptions, SessionOptions,
+    ApprovalOptions, ConnectionOptions, DirectoryOptions, DoorOptions, HttpOptions, McpOptions,
+    MetricsOptions, OmniaOptions, PageOptions, RelayOptions, SessionOptions,
 ]  # fmt: skip
 LIMITS = [
     (record, field.name)
@@ -42,3 +43,5 @@ def test_a_limit_may_be_left_out_only_where_that_means_something() -> None:
     assert RelayOptions(registrations_per_minute=None).registrations_per_minute is None
     with pytest.raises(ConfigError, match=r"RelayOptions\.connections: must be a whole number"):
         RelayOptions(connections=None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"ApprovalOptions\.waiting: must be at most 10000, not 10001"):
+        ApprovalOptions(waiting=10_001)

@@ -1,0 +1,30 @@
+"""The options of the approvals of a node."""
+
+from __future__ import annotations
+
+import attrs
+
+from lmos_actors._core import check_limits
+from lmos_actors.errors import ConfigError
+
+
+@attrs.frozen(kw_only=True)
+class ApprovalOptions:
+    """Limits of the approvals of a node: a person reads few of them, and all are held in memory.
+
+    At most `waiting` questions wait for a decision, 10,000 at most, as the agent `approvals` has seats for no
+    more; one more fails with TOO_MANY. The last `decided` decisions are kept. Both have at most `total_bytes`
+    as JSON; of decisions the oldest go. A question has at most `data_bytes` as JSON.
+
+    Raises ConfigError for a number that is not above 0, or too large.
+    """
+
+    waiting: int = 10_000
+    decided: int = 10_000
+    total_bytes: int = 64 << 20
+    data_bytes: int = 64 << 10
+
+    def __attrs_post_init__(self) -> None:
+        check_limits(self)
+        if self.waiting > 10_000:
+            raise ConfigError(f"must be at most 10000, not {self.waiting}", "ApprovalOptions.waiting")
