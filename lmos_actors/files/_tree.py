@@ -102,14 +102,14 @@ def mapped(value: object) -> dict[str, Any]:
 
 def listed(value: object) -> list[Any]:
     """Return a list as it is, an empty one for anything else."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 
 def inside(value: object) -> list[tuple[str | int, Any]]:
     """Return the parts of plain data, each with its key or index."""
     if isinstance(value, dict):
         return list(cast("dict[str, Any]", value).items())
-    return list(enumerate(cast("list[Any]", value))) if isinstance(value, list) else []
+    return list(enumerate(listed(value)))
 
 
 def too_deep(start: int) -> Unreadable:

@@ -117,7 +117,7 @@ def _parts(tree: types.Type) -> Iterator[types.Type]:
 def _with_secrets(part: Any, hide_default: HideDefault, is_secret: IsSecret, cls: Any = None) -> Any:
     """Return a tree, or part of one, without the defaults to hide, and with the mark at secret fields."""
     if isinstance(part, tuple):
-        items = cast("tuple[Any, ...]", part)
+        items: tuple[Any, ...] = cast("Any", part)
         if not isinstance(next(iter(items), None), types.Type | types.Field):  # the values of a Literal
             return items
         return tuple([_with_secrets(item, hide_default, is_secret, cls) for item in items])
