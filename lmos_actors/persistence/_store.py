@@ -44,7 +44,7 @@ class Expected(Enum):
 
 
 @final
-class Put(msgspec.Struct, frozen=True):
+class Put(msgspec.Struct, frozen=True, gc=False):
     """Write of a value; it replaces the value and the terms at its key."""
 
     space: str
@@ -56,7 +56,7 @@ class Put(msgspec.Struct, frozen=True):
 
 
 @final
-class Delete(msgspec.Struct, frozen=True):
+class Delete(msgspec.Struct, frozen=True, gc=False):
     """Removal of a key, if it is there."""
 
     space: str
@@ -65,7 +65,7 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 @final
-class DeleteRange(msgspec.Struct, frozen=True):
+class DeleteRange(msgspec.Struct, frozen=True, gc=False):
     """Removal of all keys from `start` to before `stop`; None means after the last key."""
 
     space: str
@@ -74,7 +74,7 @@ class DeleteRange(msgspec.Struct, frozen=True):
 
 
 @final
-class Check(msgspec.Struct, frozen=True):
+class Check(msgspec.Struct, frozen=True, gc=False):
     """Expectation at a key without a write: the rest of its batch depends on it."""
 
     space: str

@@ -84,8 +84,10 @@ class AfterKept(ForwardingLink):
         attempt: Attempt | None = None,
     ) -> Any:
         """See `Link`."""
-        check_repeat(self.turns, self._inner, key)
-        return await self._inner.ask(key, args, kwargs, await _wait_kept(self._inner, seconds), attempt)
+        if CURRENT.get() is not None or self.turns.slot is not None:  # else it is no agent that asks
+            check_repeat(self.turns, self._inner, key)
+            seconds = await _wait_kept(self._inner, seconds)
+        return await self._inner.ask(key, args, kwargs, seconds, attempt)
 
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """See `Link`."""
