@@ -137,6 +137,8 @@ def _codec_cases() -> Iterator[Case]:
             for n, verb in enumerate(("decode", "encode")):
                 name = f"codec-{verb}-{way}{group}"
                 yield Case(name, f"{verb}, {what}", ours[n], 200_000, 60, target, bare[n])
+    what, bare_one = "encode, fast path, invokeAction of a typed call", codec.bare_encoding("invokeAction")
+    yield Case("codec-encode-typed", what, codec.encode_typed, 200_000, 60, 0.8, bare_one)
 
 
 def _session_cases() -> Iterator[Case]:

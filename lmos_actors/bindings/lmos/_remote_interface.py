@@ -93,11 +93,15 @@ class ClassInterface:
             return plain(args[0]), None
         if op.verb != "invoke" or not op.params:
             return UNSET, None
-        payload: dict[str, Any] = {}  # in a loop, as a comprehension is a call
-        for p, value in zip(op.params, args, strict=True):
+        payload: dict[str, Any] = lmos.Checked()
+        are_single = True
+        for p, value in zip(op.params, args, strict=True):  # a comprehension would be a call
             if value is not p.default and not p.is_stream:
-                payload[p.wire_name] = value if type(value) in PLAIN else plain(value)
-        return payload, None
+                if type(value) in PLAIN:
+                    payload[p.wire_name] = value
+                else:  # defaults of its fields have not been checked
+                    payload[p.wire_name], are_single = plain(value), False
+        return payload if are_single else dict(payload), None
 
     def _writes(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Check the values here, unless the thing refuses them for another reason first."""

@@ -15,6 +15,7 @@ with late(__name__):
     )
     from ._frames import Binary as Binary
     from ._limits import (
+        Checked as Checked,
         Limits as Limits,
         beyond as beyond,
         written as written,

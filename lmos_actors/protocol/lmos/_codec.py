@@ -20,7 +20,7 @@ for every frame, or a method's call, costs a third of what reading a short messa
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, Union, cast
 
 import msgspec
 from msgspec import Struct
@@ -104,7 +104,15 @@ class Unreadable(Struct, kw_only=True, frozen=True):
 
 
 Decode: TypeAlias = "Callable[[str | bytes], Message | Unreadable]"
-Encode: TypeAlias = "Callable[[Message], bytes]"
+
+
+class Encode(Protocol):
+    """Writes messages, see `Codec`."""
+
+    def __call__(self, message: Message, checked: bool = False, /) -> bytes:
+        """Return the UTF-8 of a message. `checked`: its payload has no number that is not finite."""
+        ...
+
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, MemoryError)
 _NOT_APPLICABLE: Final = (*_UNREADABLE, KeyError, TypeError)
@@ -124,7 +132,7 @@ class Codec:
     there is one and the limits are not strict. `encode(message)` returns the UTF-8 of its JSON, `messageType`
     first; it raises LocalProtocolError for a payload without a JSON form, such as a number that is not
     finite, and for a message of more than `longest` bytes: a peer would end the whole connection over it.
-    Neither blocks.
+    `encode(message, True)` does not look for numbers that are not finite. Neither blocks.
     """
 
     __slots__ = ("_refused", "_tune", "decode", "dialect", "encode", "limits", "thing")
@@ -251,7 +259,7 @@ def _writer(dialect: Dialect, longest: int | None) -> tuple[Encode, Callable[[],
         _not_applicable  # made where it is needed, as `read_other` above
     )
 
-    def encode(message: Message) -> bytes:
+    def encode(message: Message, checked: bool = False) -> bytes:
         try:
             frame = _encode(message if is_strict else spell(message))
         except UNWRITTEN as error:
@@ -259,7 +267,7 @@ def _writer(dialect: Dialect, longest: int | None) -> tuple[Encode, Callable[[],
             raise LocalProtocolError(
                 f"this {name} cannot be written as JSON: {type(error).__name__}"
             ) from error
-        if b"null" in frame:  # few messages have one
+        if not checked and b"null" in frame:  # few have one, but to search takes as long as to encode
             check_finite(message)
         if longest is not None and len(frame) > longest:
             raise LocalProtocolError(f"this {message_type(message)} is longer than {longest} bytes")

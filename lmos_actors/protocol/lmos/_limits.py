@@ -87,6 +87,16 @@ _encode: Final = msgspec.json.Encoder().encode
 PAYLOADS: Final = ("input", "data", "value", "output", "progress", "about")
 
 
+class Checked(dict[str, Any]):
+    """An input whose members are single values, each checked by a contract: no number is not finite."""
+
+    __slots__ = ()
+
+
+FINITE: Final = frozenset({str, int, bool, type(None), type(msgspec.UNSET), msgspec.Raw, Checked})
+"""The types of payloads that hold no number that is not finite."""
+
+
 def check_finite(message: Message) -> None:
     """Raise LocalProtocolError for a message whose payload has a number that is not finite.
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
 from lmos_actors import (
     ActionFailed,
+    Agent,
     AgentDied,
     AgentUnavailable,
     DeadlineExceeded,
@@ -18,11 +20,13 @@ from lmos_actors import (
     NotAllowed,
     NotFound,
     OutcomeUnknown,
+    action,
 )
 from lmos_actors.actors import CallStatus
 from lmos_actors.errors import ActionCancelled, RemoteProtocolError
 from lmos_actors.protocol import lmos
-from tests.bindings.client_connections import Weather, Wire, quiet, scripted, weather
+from tests.benchmarks.counting import Walk
+from tests.bindings.client_connections import Weather, Wire, quiet, scripted, two_nodes, weather
 
 OURS = "urn:lmos-actors:errors#"
 
@@ -94,6 +98,41 @@ async def test_arguments_are_checked_here(autojump_clock: Any) -> None:
         with pytest.raises(InvalidInput, match="not finite"):
             await ref.invoke(Weather.forecast, "Bonn", math.inf)
         assert peers.wire.sent == []
+
+
+async def test_arguments_that_were_checked_as_they_are_sent_are_not_searched_again(
+    autojump_clock: Any,
+) -> None:
+    async with scripted(complete) as (peers, _):
+        ref = await weather(peers)
+        walk = Walk()
+        with walk.counting():
+            assert await ref.invoke(Weather.turn, "null") == "null 1"
+        assert "bind" in {name for _, _, name in walk.functions}
+        assert "check_finite" not in {name for _, _, name in walk.functions}
+
+
+@attrs.frozen
+class Spot:
+    height: float = math.nan
+
+
+class Marker(Agent):
+    marked: int = 0
+
+    @action
+    def mark(self, spot: Spot) -> int:
+        self.marked += 1
+        return self.marked
+
+
+async def test_a_default_that_is_not_finite_is_refused_here(autojump_clock: Any) -> None:
+    async with two_nodes(Marker) as (_, client):
+        ref: Any = await client.consume(Marker, "http://server/agents/weather")
+        for spot in (Spot(), {}):
+            with pytest.raises(InvalidInput, match="not finite"):
+                await ref.invoke(Marker.mark, spot)
+        assert await ref.invoke(Marker.mark, {"height": 3.5}) == 1
 
 
 async def test_what_the_class_has_not_is_refused_here(autojump_clock: Any) -> None:

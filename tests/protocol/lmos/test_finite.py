@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import msgspec
 import pytest
 
 from lmos_actors import ActionFailed, InvalidInput
 from lmos_actors.errors import LocalProtocolError
+from lmos_actors.protocol import lmos
 from tests.protocol.lmos.consumer_by_hand import AT, THING, Talk
 from tests.protocol.lmos.thing_by_hand import Hand
 
@@ -92,3 +94,56 @@ def test_the_output_of_a_failure_is_looked_at(habits: str) -> None:
         talk.session.fail(run, ActionFailed({"degrees": NAN}))
     talk.session.fail(run, ActionFailed("no number"))
     assert len(talk.heard()) == 1
+
+
+ENVELOPE = {"thing_id": THING, "message_id": "m"}
+STATUS = {"action": "go", "status": "in progress"}
+PAYLOADS: list[tuple[type[Any], dict[str, Any], str]] = [
+    (lmos.InvokeAction, {"action": "go"}, "input"),
+    (lmos.WriteProperty, {"name": "unit"}, "data"),
+    (lmos.WriteMultipleProperties, {}, "data"),
+    (lmos.WriteAllProperties, {}, "data"),
+    (lmos.PropertyReading, {"name": "unit"}, "value"),
+    (lmos.PropertyReadings, {}, "data"),
+    (lmos.ActionStatus, STATUS, "output"),
+    (lmos.ActionStatus, STATUS, "progress"),
+    (lmos.ActionStatus, {**STATUS, "progress": "half"}, "output"),
+    (lmos.ActionStatus, {**STATUS, "output": "half"}, "progress"),
+    (lmos.Event, {"event": "rang"}, "data"),
+    (lmos.StreamItem, {"stream": 1, "sequence": 0}, "data"),
+    (lmos.Error, dict.fromkeys(("type", "title", "status", "detail", "instance"), ""), "about"),
+]
+
+
+@pytest.mark.parametrize("habits", ["spec", "kotlin-wot"])
+@pytest.mark.parametrize(
+    ("message", "members", "payload"), PAYLOADS, ids=lambda one: getattr(one, "__name__", "")
+)
+def test_every_payload_of_every_message_is_looked_at(
+    habits: Any, message: type[Any], members: dict[str, Any], payload: str
+) -> None:
+    codec = lmos.Codec(lmos.Dialect.of_consumer(True, habits))
+    for value in ({"a": NAN}, {"a": [None, -INF]}):
+        with pytest.raises(LocalProtocolError, match="not finite"):
+            codec.encode(message(**ENVELOPE, **members, **{payload: value}))
+    for fine in ({"a": 1e308}, {"null": None}):
+        assert msgspec.json.decode(codec.encode(message(**ENVELOPE, **members, **{payload: fine})))
+
+
+@pytest.mark.parametrize("habits", ["spec", "kotlin-wot"])
+def test_a_checked_input_is_written_as_any_other(habits: Any) -> None:
+    for members in ({"text": "null", "size": 1.5, "left": None}, {}):
+        written: list[Any] = []
+        for made in (lmos.Checked, dict[str, Any]):
+            hand = Hand(habits=habits)
+            hand.session.invoke(THING, "go", made(members))
+            written += [message["input"] for message in hand.sent()]
+        assert written == [members, members]
+
+
+def test_what_the_caller_has_checked_is_not_looked_at() -> None:
+    codec = lmos.Codec(lmos.Dialect.of_consumer(True))
+    message = lmos.InvokeAction(**ENVELOPE, action="go", input={"size": NAN})
+    assert msgspec.json.decode(codec.encode(message, True))["input"] == {"size": None}  # hence the condition
+    with pytest.raises(LocalProtocolError, match="not finite"):
+        codec.encode(message)

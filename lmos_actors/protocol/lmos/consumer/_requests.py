@@ -80,8 +80,8 @@ class Requests:
 
     # -- asking
 
-    def ask(self, pending: P) -> P:
-        """Send a request of the host.
+    def ask(self, pending: P, checked: bool = False) -> P:
+        """Send a request of the host; see `Encode` for `checked`.
 
         Raises:
             LocalProtocolError: an open request has its id, or it cannot be written.
@@ -98,20 +98,20 @@ class Requests:
             or message_id in self._controls
         ):
             self.check_room(pending)  # raises: asked in one step first, as nearly always there is room
-        outbox.put_frame(connection.encode(request), pending)
+        outbox.put_frame(connection.encode(request, checked), pending)
         self.asked += 1
         opened[message_id] = pending
         return pending
 
-    def tell(self, message: OneWayMessage) -> None:
-        """Send a one-way message. Raises what `ask` raises; MailboxFull also without credit."""
+    def tell(self, message: OneWayMessage, checked: bool) -> None:
+        """Send a one-way message, as `ask` a request. Raises what that raises; MailboxFull without credit."""
         request, connection, tells = message.request, self._connection, self.tells
         thing, outbox = request.thing_id, connection.outbox
         if connection.closed or not thing or outbox.full:
             connection.admit(thing, 0, 1)  # raises
         if not tells.room(thing):
             raise MailboxFull(thing, TELLS.items)
-        tells.add(message, outbox.put_frame(connection.encode(request), message))
+        tells.add(message, outbox.put_frame(connection.encode(request, checked), message))
         self.asked += 1
         self.forgotten += 1
 

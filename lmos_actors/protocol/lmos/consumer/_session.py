@@ -23,7 +23,7 @@ from lmos_actors.errors import NotAllowed
 
 from .._codec import Codec
 from .._dialects import Dialect
-from .._limits import Limits
+from .._limits import FINITE, Limits
 from .._messages import (
     InvokeAction,
     ReadAllProperties,
@@ -140,7 +140,7 @@ class ConsumerSession:
         """Ask for the value of a property."""
         new_id = self._connection.new_id()
         request = ReadProperty(thing_id=thing, message_id=new_id, correlation_id=new_id, name=name, **trace)
-        return self._requests.ask(ConsumerRequest(request))
+        return self._requests.ask(ConsumerRequest(request), True)
 
     def read_many(self, thing: str, names: Iterable[str], **trace: Unpack[TraceMembers]) -> ConsumerRequest:
         """Ask for several properties, one message each; the answer is all values by name, or an error."""
@@ -168,7 +168,7 @@ class ConsumerSession:
         request = WriteProperty(
             thing_id=thing, message_id=new_id, correlation_id=new_id, name=name, data=value, **trace
         )
-        return self._requests.ask(ConsumerRequest(request))
+        return self._requests.ask(ConsumerRequest(request), type(value) in FINITE)
 
     def write_many(
         self, thing: str, values: Mapping[str, Any], **trace: Unpack[TraceMembers]
@@ -237,7 +237,7 @@ class ConsumerSession:
         )
         run = PendingRun(request)
         if credit is None and not streams and not binary:
-            return self._requests.ask(run)
+            return self._requests.ask(run, type(input) in FINITE)
         return self._runs.ask_streaming(run, credit, streams or {}, binary=binary)
 
     def tell(
@@ -259,7 +259,7 @@ class ConsumerSession:
             **trace,
         )
         message = OneWayMessage(request, host=host, forgotten=True, number=number or 0)
-        self._requests.tell(message)
+        self._requests.tell(message, type(input) in FINITE)
         return message
 
     def may_tell(self, thing: str) -> bool:

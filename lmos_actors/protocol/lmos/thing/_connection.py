@@ -312,17 +312,19 @@ class ThingConnection:
         *,
         state: State = State.ANSWERED,
         completed: bool = False,
+        checked: bool = False,
         reply: tuple[ThingConnection, str] | None = None,
     ) -> bool:
         """End a request that came here first, by its final answer; None is a silent success.
 
-        `completed` lets its streams end normally; `reply` names a connection and its cancel, which this
-        answers as well. Return False if the answer is too long: then an error has gone out in its place.
+        `completed` lets its streams end normally; `checked`: see `Encode`; `reply` names a connection and its
+        cancel, which this answers as well. Return False if the answer is too long: then an error has gone out
+        in its place.
         """
         # what cannot be made or encoded raises before all else
-        answer, frame = self._answer(request, final, reply)
+        answer, frame = self._answer(request, final, reply, checked)
         others = (
-            [(connection, *connection._answer(request, final, reply)) for connection in request.also]
+            [(connection, *connection._answer(request, final, reply, checked)) for connection in request.also]
             if request.also
             else ()
         )
@@ -352,7 +354,11 @@ class ThingConnection:
             self.outbox.put_frame(frame)
 
     def _answer(
-        self, request: IncomingRequest, final: Message | None, reply: tuple[ThingConnection, str] | None
+        self,
+        request: IncomingRequest,
+        final: Message | None,
+        reply: tuple[ThingConnection, str] | None,
+        checked: bool,
     ) -> tuple[Message | None, bytes]:
         """Return a final answer as it is sent and kept on this connection, and its text."""
         if final is None:
@@ -361,7 +367,7 @@ class ThingConnection:
         answer: Message = final
         if request.connection is not self or in_reply_to is not None:
             answer = self._final_for_peer(final, self.open.get(request, request.correlation), in_reply_to)
-        frame = self.encode(answer)
+        frame = self.encode(answer, checked)
         most = self.options.max_bytes
         if len(frame) > most:
             # the peer would close the connection over it, and every other request would be lost

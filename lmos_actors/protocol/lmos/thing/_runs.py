@@ -22,6 +22,7 @@ from msgspec import UNSET
 
 from lmos_actors.errors import ActionCancelled, ActionFailed, LocalProtocolError, NotFound
 
+from .._limits import FINITE
 from .._messages import ActionStatus
 from ._requests import IncomingRequest, RequestWithdrawn, State, WaitsAsked
 from ._streams import ItemCollector
@@ -139,7 +140,7 @@ def complete(request: IncomingRequest, output: object) -> None:
         status="completed",
         output=output,
     )
-    connection.settle(request, status, completed=True)
+    connection.settle(request, status, completed=True, checked=type(output) in FINITE)
 
 
 def end(request: IncomingRequest, error: LmosActorsError, *, state: State = State.ANSWERED) -> None:

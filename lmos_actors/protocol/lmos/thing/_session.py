@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 from lmos_actors.errors import LocalProtocolError
 
-from .._limits import REQUEST
+from .._limits import FINITE, REQUEST
 from .._messages import (
     Credit,
     Event,
@@ -303,7 +303,8 @@ class ThingSession:
             tracestate=tracestate,
         )
         connection = self._connection
-        connection.outbox.put_frame(within(connection.encode(message), connection.options.max_bytes))
+        frame = connection.encode(message, type(data) in FINITE)
+        connection.outbox.put_frame(within(frame, connection.options.max_bytes))
 
     def gap(self, listening: Listening, reason: str, missed: int | None = None) -> None:
         """Report that values are missing here, to a peer that asked for gaps."""
