@@ -344,7 +344,7 @@ class SupervisorLoop:
 
     async def start_one(self, child: Child) -> None:
         """Start a child and wait until it runs. Raises StartFailed, NameTaken: then all of it has ended."""
-        child.status = "starting"
+        self.plan.become(child, "starting")
         try:
             if isinstance(child, Slot):
                 await start_agent(child)
@@ -354,7 +354,7 @@ class SupervisorLoop:
         except BaseException:
             with trio.CancelScope(shield=True):
                 await (child.wait_down() if isinstance(child, Slot) else child.stop())
-            child.status = "stopped"
+            self.plan.become(child, "stopped")
             raise
         if not self.is_away(child):  # else it was lost in the same instant
             self.plan.started(child)

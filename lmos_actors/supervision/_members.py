@@ -217,7 +217,7 @@ class PoolMembers:
         leaving = self.link.leave(count)
         self._keep_size()
         for child in leaving:
-            child.status = "stopping"
+            self._loop.plan.become(child, "stopping")
             if child.stop(SHUTDOWN, child.spec.shutdown):
                 self._part(child)
             else:

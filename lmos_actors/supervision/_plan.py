@@ -4,8 +4,9 @@ Being pure, they are compared with the real `supervisor` of OTP, decision by dec
 task and no time. The facts are how `supervisor` behaves in OTP 25, and `tests/supervision/otp` holds what the
 real one did. A supervisor handles one message at a time, as OTP's does, and drives its plan so:
 
-- Each child's status belongs to the plan: `add`, `started`, `stopped`, `exited`, `start_failed` set it. The
-  supervisor itself may only write `starting` and `stopping` into it while it is about that.
+- Each child's status belongs to the plan, which counts the children alive: `add`, `started`, `stopped`,
+  `exited`, `start_failed` set it. The supervisor sets `starting` and `stopping` by `become` while it is about
+  that, and `stopped` where a start has failed.
 - To carry out a `Decision`: stop `stop` one after another, calling `stopped` after each; drop `forget` from
   the tables of names; then start `start` one after another, calling `started` after each. The first that
   fails ends this: `start_failed` returns the next decision. The rest of `start` waits for that attempt.
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 CAUSES: Final = 100
 """The number of children's errors that a supervisor keeps, to say why it has given up."""
+
+ENDED: Final = frozenset({"stopped", "restarting"})
+"""The statuses of children that are not alive."""
 
 End: TypeAlias = Literal["intensity", "auto_shutdown"]
 
@@ -88,12 +92,14 @@ class Plan(Generic[C]):
     """
 
     __slots__ = (
+        "_active",
         "_causes",
         "_draw",
         "_pending",
         "_postponed",
         "_significant",
         "_streaks",
+        "_supervisors",
         "_tell",
         "_window",
         "children",
@@ -110,6 +116,7 @@ class Plan(Generic[C]):
         self._tell = tell
         self.children: dict[C, None] = {}
         """All children in start order, whatever their status; a restarted one keeps its place. Read only."""
+        self._active = self._supervisors = 0  # of the children: those alive, and those that are supervisors
         self._draw = draw
         self._window: deque[float] = deque()
         # An error keeps the agent that raised it, and all of its frames: in a storm only the last are kept.
@@ -129,21 +136,36 @@ class Plan(Generic[C]):
     def add(self, child: C) -> None:
         """Add a new child, last in start order, with the status it has."""
         self.children[child] = None
+        if child.status not in ENDED:
+            self._active += 1
+        if not isinstance(child.spec, ChildSpec):
+            self._supervisors += 1
+
+    def become(self, child: C, status: Status) -> None:
+        """Give a child another status."""
+        if child in self.children:
+            self._active += (status not in ENDED) - (child.status not in ENDED)
+        child.status = status
 
     def started(self, child: C) -> None:
         """Note that the child runs: it was started, or started again."""
-        child.status = "running"
+        if child.status == "starting":  # alive before and after
+            child.status = "running"
+        else:
+            self.become(child, "running")
         self._wait_no_more(child)
         if child.spec.significant:
             self._significant[child] = None
 
     def begin_later(self, child: C) -> Decision[C]:
         """Decide on the first start of an optional child, which nothing waits for."""
-        child.status = "restarting"
+        self.become(child, "restarting")
         return self._alone(child, 0.0)
 
     def stopped(self, child: C) -> bool:
         """Note a child's stop, or that its restart is given up; return True if temporary, so forgotten."""
+        if child.status not in ENDED and child in self.children:  # as `become`, without the call
+            self._active -= 1
         child.status = "stopped"
         self._wait_no_more(child)
         self._postponed.pop(child, None)
@@ -158,13 +180,11 @@ class Plan(Generic[C]):
         for child in self.children:
             child.status = "stopped"
             self._wait_no_more(child)
+        self._active = 0
 
     def lost(self, child: C, *, has_ended: bool = False) -> None:
         """Note that the child ends with its machine, which counts for no limit; `has_ended`: has unwound."""
-        if _alive(child):
-            child.status = "stopped" if has_ended else "stopping"
-        elif child.status == "restarting":
-            child.status = "stopped"
+        self.become(child, "stopping" if _alive(child) and not has_ended else "stopped")
         self._wait_no_more(child)
         self._postponed.pop(child, None)
         self._streaks.pop(child, None)
@@ -172,7 +192,9 @@ class Plan(Generic[C]):
 
     def remove(self, child: C) -> None:
         """Forget a child that does not run, with its spec."""
-        self.children.pop(child, None)
+        if self.children.pop(child, self) is None:  # it was there
+            self._active -= _alive(child)
+            self._supervisors -= not isinstance(child.spec, ChildSpec)
         self._wait_no_more(child)
         self._streaks.pop(child, None)
         self._significant.pop(child, None)
@@ -198,10 +220,10 @@ class Plan(Generic[C]):
         if child not in self.children:
             return Decision()
         if child.spec.optional:
-            child.status = "restarting"
+            self.become(child, "restarting")
             return self._alone(child, self._delay(child, now))
         self._settle(child)
-        child.status = "restarting"
+        self.become(child, "restarting")
         if child.spec.significant:
             self._significant[child] = None
         if child.spec.backoff is None:
@@ -264,9 +286,8 @@ class Plan(Generic[C]):
 
     def count(self) -> Counts:
         """Return how many specs there are, of which kind, and how many children are alive."""
-        supervisors = sum(isinstance(child.spec, SupervisorSpec) for child in self.children)
         specs = len(self.children)
-        return Counts(specs, sum(map(_alive, self.children)), supervisors, specs - supervisors)
+        return Counts(specs, self._active, self._supervisors, specs - self._supervisors)
 
     # How it is decided
 
@@ -284,11 +305,11 @@ class Plan(Generic[C]):
     def _restart_after(self, child: C, cause: BaseException | None, now: float) -> Decision[C]:
         delay = self._postponed.pop(child, None)
         if child.spec.optional:
-            child.status = "restarting"
+            self.become(child, "restarting")
             return self._alone(child, self._delay(child, now) if delay is None else delay)
         if not self._within_limit(cause, now):
             return self._give_up(child)
-        child.status = "restarting"
+        self.become(child, "restarting")
         if delay is None and child.spec.backoff is None:
             return self._restart(child)
         return self._later(child, self._delay(child, now) if delay is None else delay)
@@ -376,4 +397,4 @@ class Plan(Generic[C]):
 
 
 def _alive(child: Child) -> bool:
-    return child.status != "stopped" and child.status != "restarting"
+    return child.status not in ENDED

@@ -58,7 +58,10 @@ async def stop_together(loop: Stopping, children: Iterable[Any]) -> None:
     """Stop children at once, and wait until all of each has ended; temporary ones are forgotten."""
     ending: list[Any] = []
     for count, child in enumerate(children, start=1):
-        child.status = "stopping"
+        if child.status == "running":  # nearly always: alive before and after
+            child.status = "stopping"
+        else:
+            loop.plan.become(child, "stopping")
         shutdown = "brutal" if loop.brutal else child.spec.shutdown
         if not isinstance(child, Slot):
             await child.stop(shutdown)

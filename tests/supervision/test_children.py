@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
 import trio
 
-from lmos_actors import AgentUnavailable, ConfigError, NotFound, StartFailed, open_node
+from lmos_actors import AgentUnavailable, ChildSpec, ConfigError, NotFound, StartFailed, open_node
 from lmos_actors.errors import NameTaken, WrongState
+from lmos_actors.supervision import Backoff, Supervisor
 from lmos_actors.testing import open_test_node
+from tests.benchmarks.counting import Walk
 
 from .world import (
     Boom,
@@ -163,6 +167,72 @@ def test_children_are_counted_by_kind_and_activity():
             assert node.root.supervisor("s").which_children()[0].path == "s/x"
             numbers = node.root.statistics()
             assert (numbers.specs, numbers.active, numbers.supervisors, numbers.workers) == (4, 2, 1, 3)
+
+    run(main)
+
+
+def test_counting_children_visits_none():
+    async def main() -> None:
+        calls: list[int] = []
+        for count in (1, 200):
+            async with open_test_node(tree(name="root")) as node:
+                await node.root.start_many(child("w"), count)
+                walk = Walk()
+                with walk.counting():
+                    assert node.root.statistics().active == count
+                calls.append(walk.calls)
+        assert calls[0] == calls[1]
+
+    run(main)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_counts_agree_with_a_look_at_each_child(strategy: Any, seed: int):
+    random = Random(seed)
+    plan: list[BaseException | None] = []
+
+    def fussy(name: str) -> ChildSpec[Any]:
+        kind, later = random.choice(KINDS), random.choice([None, None, Backoff(initial=1.0)])
+        is_optional = kind != "temporary" and random.random() < 0.2
+        factory = partial(Fussy, plan=plan)
+        return child(name, factory, restart=kind, optional=is_optional, backoff=later)
+
+    async def one_step(root: Supervisor, number: int) -> None:
+        some = random.choice(root.which_children())
+        plan[:] = [Boom("no")] * (random.random() < 0.2)
+        match random.randrange(9):
+            case 0 | 1:
+                await root.start_child(fussy(f"c{number}"))
+            case 2:
+                await root.start_many(child("m", restart=random.choice(KINDS)), 2)
+            case 3:
+                await root.start_supervisor(tree(child("x"), name=f"s{number}"))
+            case 4 | 5:
+                await root.terminate_child(some.name)
+            case 6:
+                await root.restart_child(some.name)
+            case 7 if some.name != "a":
+                await root.delete_child(some.name)
+            case _:
+                root.child(some.name).tell_nowait(Worker.crash)
+
+    async def main() -> None:
+        seen: set[int] = set()
+        async with open_test_node(tree(child("a"), strategy=strategy, max_restarts=1000)) as node:
+            for number in range(120):
+                with suppress(NotFound, WrongState, StartFailed, AgentUnavailable):
+                    await one_step(node.root, number)
+                for seconds in (0.0, random.random()):
+                    if seconds:
+                        await trio.sleep(seconds)
+                    children = node.root.which_children()
+                    alive = sum(each.status not in ("stopped", "restarting") for each in children)
+                    below = sum(each.kind == "supervisor" for each in children)
+                    specs = len(children)
+                    assert node.root.count_children() == (specs, alive, below, specs - below)
+                    seen.add(specs - alive)
+        assert len(seen) > 2
 
     run(main)
 

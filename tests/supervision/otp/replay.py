@@ -285,7 +285,7 @@ class SupLife:
 
     def _stop(self, child: Child) -> Process:
         life, child.life = child.life, None
-        child.status = "stopping"
+        self.plan.become(child, "stopping")
         if isinstance(life, SupLife) and life.alive:
             life.post("stop")
             yield life.ended
