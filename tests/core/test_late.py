@@ -50,6 +50,16 @@ def test_a_name_is_imported_when_it_is_used(face: Any) -> None:
     assert face.loads("[1]") == [1]
 
 
+def test_the_names_of_a_module_come_together_and_leave_those_of_others(face: Any) -> None:
+    vars(face)["House"] = mine = object()
+    assert face.DOORS == []
+    assert face.House is mine
+    del vars(face)["House"], vars(face)["DOORS"]
+    assert face.DOORS is sys.modules["made_street._house"].DOORS
+    assert vars(face)["House"] is sys.modules["made_street._house"].House
+    assert "loads" not in vars(face)
+
+
 def test_all_names_are_listed_before_they_are_used(face: Any) -> None:
     names = {"DOORS", "House", "Broken", "Strange", "loads"}
     assert set(face.__all__) == names
