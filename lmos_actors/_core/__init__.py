@@ -41,6 +41,7 @@ with late(__name__):
         set_environment as set_environment,
         time_jumps as time_jumps,
     )
+    from ._installed import versions as versions
     from ._instrument import (
         PLAIN_JSON as PLAIN_JSON,
         PLAIN_LINES as PLAIN_LINES,

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors._collector import collector
+from lmos_actors._core import versions
 from lmos_actors._wings import is_away
 from lmos_actors.errors import ConfigError, hint_at
 
@@ -95,9 +96,7 @@ def _output_failed(error: OSError) -> int:
 
 def _command(words: list[str]) -> int:
     if words == ["--version"]:
-        from importlib.metadata import version
-
-        print(version("lmos-actors"))
+        print(versions(sys.path).get("lmos-actors") or _version_in_files())
         return 0
     verb = words[0] if words else ""
     if verb in LATER:
@@ -105,6 +104,13 @@ def _command(words: list[str]) -> int:
     if verb and not verb.startswith("-") and verb not in VERBS:
         return _wrong(f'no command "{verb}"' + hint_at(verb, (*VERBS, *LATER), '"'), [])
     return _run(words)
+
+
+def _version_in_files() -> str:
+    """Return the version where no folder is named after it, as in a zip archive."""
+    from importlib.metadata import version
+
+    return version("lmos-actors")
 
 
 def _run(words: list[str]) -> int:

@@ -97,7 +97,10 @@ USED = {"do": "expect", "that": "value", "of": "$(saved.heard)", "match": {"$": 
 @pytest.mark.parametrize(
     ("words", "not_there"),
     [
-        (["--version"], (*LATE, *FAR, *FORMAT, *ENGINE, "attrs", "lmos_actors.cli.commands")),
+        (
+            ["--version"],
+            (*LATE, *FAR, *FORMAT, *ENGINE, "attrs", "lmos_actors.cli.commands", "importlib.metadata"),
+        ),
         (["rum"], (*LATE, *FAR, *FORMAT, *ENGINE, "attrs", "lmos_actors.cli.commands")),
         (["--help"], (*FAR, *ENGINE, *COMMANDS, "networkx", "jinja2", "pytest", "hypothesis", "structlog")),
         (["run", "--help"], (*FAR, *ENGINE, "networkx", "jinja2", "pytest", "hypothesis", "structlog")),
