@@ -39,7 +39,7 @@ from .model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from lmos_actors.files import Document, Note
 
@@ -104,7 +104,7 @@ class CellNames:
         """The sizes of pools by name, also of pools in the tree."""
         self.groups: dict[str, int] = {}
         """The groups of the deployment that the file uses, with the number of processes of each."""
-        self.hub = HubNames(cell, made.get(HUB_PLACE), self.report, self.warn)
+        self.hub = HubNames(cell, made.get(HUB_PLACE), self.report, self.warn, self.refuse)
         """The names on the hub of the file."""
         self.places: dict[str, DataPath] = {}
         self.supervisors: list[str] = ["root"]
@@ -115,6 +115,24 @@ class CellNames:
 
     def report(self, path: DataPath, message: str, kind: Kind = "name", *, key: bool = False) -> None:
         self.mistakes.append(self.document.mistake(path, message, kind, key=key))
+
+    def report_at(self, path: DataPath, problem: tuple[str, str] | None, *, key: bool = False) -> None:
+        """Report a mistake in a part of the file, if there is one: its key, and the message."""
+        if problem is not None:
+            self.report((*path, problem[0]), problem[1], "shape", key=key)
+
+    def refuse(self, made: object, path: DataPath, why: str, *keys: str) -> None:
+        """Refuse those of some keys that a part of the file gives."""
+        for key in keys:
+            value = getattr(made, key, None)
+            if not (value is UNSET or value is None or value is False or value in ((), {})):
+                self.report((*path, key), f'"{key}" {why}', "shape", key=True)
+
+    def is_known(self, name: str, known: Collection[str], path: DataPath, kind: str, more: str = "") -> bool:
+        """Return whether a name is among the known ones of a kind; if not, report that, with `more` of it."""
+        if name not in known:
+            self.report(path, f'no {kind} "{name}"{more}{did_you_mean(name, known)}')
+        return name in known
 
     def warn(self, path: DataPath, message: str) -> None:
         self.notes.append(self.document.note(path, message))
@@ -135,9 +153,10 @@ class CellNames:
     def check(self) -> None:
         self._agents()
         if self.hub.is_there:
-            self._hub()
+            self._note_service(HUB, HUB_PLACE, "the hub, as the file has one")
+            self.hub.check()
         if mapped(self.cell.data.get("network")).get("directory") is not None:
-            self._directory()
+            self._note_service(DIRECTORY, DIRECTORY_PLACE, "that of the network")
         self._of_tree()
         self._populations()
         self._tree()
@@ -214,22 +233,13 @@ class CellNames:
                 if isinstance(entry, PoolEntry):
                     self.pools[name] = entry.size
 
-    def _hub(self) -> None:
-        """Note the hub, which is an agent of the node."""
-        if HUB in self.places:
-            why = f'"{HUB}" is the name of the hub, as the file has one; an agent has another name'
-            self.report(self.places[HUB], why, key=True)
-        self.places[HUB], self.used[HUB] = HUB_PLACE, None
-        self.agents[HUB] = Supervised()
-        self.hub.check()
-
-    def _directory(self) -> None:
-        """Note the directory, which is an agent of the node that hosts it."""
-        if DIRECTORY in self.places:
-            why = f'"{DIRECTORY}" is the name of that of the network; an agent has another name'
-            self.report(self.places[DIRECTORY], why, key=True)
-        self.places[DIRECTORY], self.used[DIRECTORY] = DIRECTORY_PLACE, None
-        self.agents[DIRECTORY] = Supervised()
+    def _note_service(self, name: str, place: DataPath, what: str) -> None:
+        """Note an agent that a node has for a part of the file: the hub, the directory."""
+        if name in self.places:
+            why = f'"{name}" is the name of {what}; an agent has another name'
+            self.report(self.places[name], why, key=True)
+        self.places[name], self.used[name] = place, None
+        self.agents[name] = Supervised()
 
     def _check_replacement(self, name: str, path: DataPath, tree: UsedTree) -> None:
         """Check the entry of a file that replaces an agent of the tree that the file uses."""
@@ -557,7 +567,7 @@ class CellNames:
         elif name in self.places:
             self.report(path, f'"{name}" is one agent, not a population')
         else:
-            self.report(path, f'no population "{name}"{did_you_mean(name, known)}')
+            self.is_known(name, known, path, "population")
         return self.populations.get(name)
 
     def define(self, name: str, what: str, path: DataPath, *, key: bool = False) -> None:

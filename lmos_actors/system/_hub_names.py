@@ -47,10 +47,11 @@ _ACCESS: Final = ("bearer", "basic", "ca", "cert", "key", "insecure")
 
 
 class HubNames:
-    """The names on the hub of one cell; `report` takes mistakes, `warn` possible mistakes."""
+    """The names on the hub of one cell; `report` takes mistakes, `warn` possible ones, `refuse` keys."""
 
-    def __init__(self, cell: CellData, hub: Any, report: Report, warn: Report) -> None:
+    def __init__(self, cell: CellData, hub: Any, report: Report, warn: Report, refuse: Report) -> None:
         self._cell = cell
+        self._refuse = refuse
         self._report = report
         self._warn = warn
         self.hub: Relay | None = hub if isinstance(hub, Relay) else None
@@ -133,13 +134,14 @@ class HubNames:
             if (entry.to is None) == (entry.url is None):
                 why = 'a bridge leads to an agent of the file, "to", or elsewhere, "url": give one of them'
                 self._report(path, why, "shape", key=True)
-            for key in ("access", "follows"):
-                self._refuse(entry, key, path, 'goes with "speaks: relay"')
+            self._refuse(entry, path, 'goes with "speaks: relay"', "access", "follows")
+        elif entry.to is None:
+            self._refuse(entry, path, 'goes with "to", the agent that is asked', "access")
         else:
-            self._check_keys(entry, path)
-        for key in _ACCESS if entry.url is None else ():
+            self._refuse(entry, path, 'is for a bridge without "to", which hears what is said', "follows")
+        if entry.url is None:
             what = "relay" if entry.speaks == "relay" else "server"
-            self._refuse(entry, key, path, f'goes with "url", a {what} elsewhere')
+            self._refuse(entry, path, f'goes with "url", a {what} elsewhere', *_ACCESS)
         for key, message in entry_mistakes(entry) if entry.url is not None else ():
             self._report((*path, key), message, "shape")
         if entry.url is not None and not entry.url.startswith(URLS):
@@ -147,16 +149,6 @@ class HubNames:
         elif entry.url is not None and world in WORLDS and not is_real(world):
             message = f"a bridge leads elsewhere in world: websocket, not in world: {world}"
             self._report((*path, "url"), message)
-
-    def _check_keys(self, entry: Bridge, path: DataPath) -> None:
-        if entry.to is None:
-            self._refuse(entry, "access", path, 'goes with "to", the agent that is asked')
-        else:
-            self._refuse(entry, "follows", path, 'is for a bridge without "to", which hears what is said')
-
-    def _refuse(self, entry: Bridge, key: str, path: DataPath, why: str) -> None:
-        if getattr(entry, key) not in (None, UNSET, (), False):
-            self._report((*path, key), f'"{key}" {why}', "shape", key=True)
 
 
 def all_steps(*parts: Any) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from msgspec import UNSET
 
-from lmos_actors.files import did_you_mean, listed, mapped
+from lmos_actors.files import listed, mapped
 
 from ._cell_names import NAME, NAMED, USED
 from .model import DIRECTORY, USER, Bridge, Supervisor, Tree
@@ -132,9 +132,7 @@ class NodeValidator:
         if name == DIRECTORY:
             self.names.report(path, f'the network has no directory: "{DIRECTORY}: {{}}" in it makes one')
             return False
-        known = [*self._nodes, *self.names.places, USER]
-        self.names.report(path, f'no node "{name}"{did_you_mean(name, known)}')
-        return False
+        return self.names.is_known(name, [*self._nodes, *self.names.places, USER], path, "node")
 
     # ---- `nodes`
 

@@ -162,9 +162,8 @@ class ValueValidator:
         if found is None:
             return
         problem = problem_at(found)
-        if problem is not None:
-            self.report((*path, problem[0]), problem[1])
-        else:
+        self.names.report_at(path, problem)
+        if problem is None:
             self.value(round(_SAMPLE) if number_type(shape.schema) == "integer" else _SAMPLE, shape, path)
 
     # ---- refs

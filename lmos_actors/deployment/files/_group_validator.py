@@ -13,11 +13,12 @@ from lmos_actors.persistence import SERVER, has_one_writer, store_of
 from lmos_actors.security import is_loopback
 from lmos_actors.system import GROUPS, NodeValidator, key_of
 from lmos_actors.system.model import AgentEntry
+from lmos_actors.system.values import texts_at
 from lmos_actors.transport import endpoint_of
 
-from ..model import Group, LauncherPage, filled_for, needs_of, texts_of
+from ..model import Group, LauncherPage, filled_for, needs_of
 from ._group_refs import GroupRefs
-from ._launch_plan import owned_by
+from ._launch_plan import endpoints_of, owned_by
 from ._node_limits import limit_mistakes
 from ._start_validator import StartValidator
 
@@ -104,8 +105,7 @@ class GroupValidator:
 
     def _check_directories(self, name: str, group: Group, key: str, here: DataPath) -> None:
         hosts = [each for each, other in self._groups.items() if other.directory]
-        for index, text in enumerate(texts_of(getattr(group, key))):
-            path = (*here, key, index) if isinstance(getattr(group, key), tuple) else (*here, key)
+        for text, path in texts_at(getattr(group, key) or (), (*here, key)):
             if "://" in text:
                 continue
             if text not in self._all:
@@ -131,8 +131,7 @@ class GroupValidator:
     # ---- addresses, stores, updates
 
     def _check_addresses(self, group: Group | LauncherPage, here: DataPath) -> None:
-        for index, url in enumerate(texts_of(group.listen)):
-            path = (*here, "listen", index) if isinstance(group.listen, tuple) else (*here, "listen")
+        for url, path in texts_at(group.listen, (*here, "listen")):
             try:
                 endpoint = endpoint_of(filled_for(url, 1))
             except ConfigError as error:
@@ -149,19 +148,14 @@ class GroupValidator:
                 self._report((*here, "store"), error.message)
 
     def _check_protection(self, group: Group | LauncherPage, here: DataPath) -> None:
-        for key in ("key", "client_ca"):
-            if group.cert is None and getattr(group, key) is not None:
-                self._report((*here, key), f'"{key}" goes with "cert"', key=True)
+        if group.cert is None:
+            self.names.refuse(group, here, 'goes with "cert"', "key", "client_ca")
         if group.allow_operations:
             self._check_operations(group, here)
         if group.security is not None or group.insecure or group.client_ca is not None:
             return
-        for url in texts_of(group.listen):
-            try:
-                host = endpoint_of(filled_for(url, 1)).host
-            except ConfigError:
-                continue
-            if not is_loopback(host):
+        for url, endpoint in endpoints_of(group):
+            if not is_loopback(endpoint.host):
                 why = (
                     f'"{url}" is reached from other machines, and anyone who can reach it can use all: '
                     'set access rules by "security", listen at 127.0.0.1, or allow it by "insecure: true"'
@@ -191,8 +185,8 @@ class GroupValidator:
         if group.store is not None and has_one_writer(group.store):
             why = f'with "start_first" two processes would have the store "{group.store}": one at a time may'
             self._report(path, why)
-        for url in texts_of(group.listen):
-            if _port(url):
+        for url, endpoint in endpoints_of(group):
+            if endpoint.port:
                 why = f'with "start_first" two processes would listen at "{url}": port 0 finds each its own'
                 self._report(path, why)
 
@@ -233,13 +227,6 @@ class GroupValidator:
                 "store that they share, redis://HOST"
             )
             self._report(path, why)
-
-
-def _port(url: str) -> int:
-    try:
-        return endpoint_of(filled_for(url, 1)).port
-    except ConfigError:
-        return 0
 
 
 def _circle_of(needs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

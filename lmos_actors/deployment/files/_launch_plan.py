@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,10 +13,12 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.files import Duration
 from lmos_actors.system import backoff_of
 
-from ..model import DATABASE, Deployment, Group, filled_for, needs_of, texts_of
+from ..model import DATABASE, Deployment, Group, LauncherPage, filled_for, needs_of, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from lmos_actors.transport import Endpoint
 
     from ..processes import GroupPlan, LaunchPlan
 
@@ -114,18 +117,22 @@ def is_alone(group: Group) -> bool:
     return any(filled_for(text, 1) == filled_for(text, 2) for _, text in owned_by(group))
 
 
+def endpoints_of(group: Group | LauncherPage) -> list[tuple[str, Endpoint]]:
+    """Return the addresses at which a process listens, without those that are mistakes."""
+    from lmos_actors.transport import endpoint_of
+
+    found: list[tuple[str, Endpoint]] = []
+    for url in texts_of(group.listen):
+        with suppress(ConfigError):
+            found.append((url, endpoint_of(filled_for(url, 1))))
+    return found
+
+
 def owned_by(group: Group) -> list[tuple[str, str]]:
     """Return the resources that only one process can have: key, and text with `$(replica)` not filled in."""
     from lmos_actors.persistence import has_one_writer
-    from lmos_actors.transport import endpoint_of
 
-    found: list[tuple[str, str]] = []
-    for url in texts_of(group.listen):
-        try:
-            if endpoint_of(filled_for(url, 1)).port:
-                found.append(("listen", url))
-        except ConfigError:
-            continue  # which is a mistake of its own
+    found = [("listen", url) for url, endpoint in endpoints_of(group) if endpoint.port]
     if group.store is not None and has_one_writer(group.store):
         found.append(("store", group.store))
     if isinstance(group.directory, str):

@@ -51,4 +51,5 @@ with late(__name__):
         is_shown_whole as is_shown_whole,
         same as same,
         show as show,
+        texts_at as texts_at,
     )

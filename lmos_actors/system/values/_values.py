@@ -1,10 +1,16 @@
-"""Plain values: how they are shown to people, and compared as JSON."""
+"""Plain values: how they are shown to people, compared as JSON, and gone through where there may be one."""
 
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from lmos_actors.files import is_list, is_mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lmos_actors.files import DataPath
 
 _LONGEST = 200
 
@@ -58,3 +64,11 @@ def holds(whole: object, part: object) -> bool:
 
 def _deeper(whole: object, part: object) -> bool:
     return is_mapping(whole) and is_mapping(part) and holds(whole, part)
+
+
+def texts_at(value: str | Iterable[str], path: DataPath) -> Iterator[tuple[str, DataPath]]:
+    """Yield the text of a key that has one, or each of several, with its place."""
+    if isinstance(value, str):
+        yield value, path
+    else:
+        yield from ((text, (*path, index)) for index, text in enumerate(value))

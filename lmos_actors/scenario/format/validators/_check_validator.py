@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
 from lmos_actors.files import did_you_mean, listed, mapped
+from lmos_actors.system import tables_of
 from lmos_actors.system.model import ALL_AGENTS, USER
+from lmos_actors.system.values import texts_at
 
 from ...model import (
     Always,
-    Answer,
     Bounded,
     Causal,
     Compare,
@@ -24,24 +26,21 @@ from ...model import (
     Linearizable,
     Message,
     Never,
-    NoSecrets,
     Read,
     Restarts,
     Say,
     SayAt,
     Saying,
     Series,
-    Spending,
     Stream,
     Tell,
     TellAt,
-    Tools,
     Trace,
     Write,
     WriteAt,
     is_answered,
 )
-from ._condition_validator import contradiction, given
+from ._condition_validator import check_bounds, check_in_time, given, needs_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +55,13 @@ FEWEST_SAMPLES: Final = 20
 
 _MARKS: Final = ("max", "p50", "p90", "p95", "p99")
 _ANSWERED: Final = (Read, Write, Invoke, Stream, InvokeAt, WriteAt, Say, SayAt)
-_SENDING: Final = (*_ANSWERED, Tell, TellAt)
+_STEPS: Final[dict[str, tuple[Any, str]]] = {
+    "answered": (_ANSWERED, "a read, write, invoke or stream step"),
+    "sending": ((*_ANSWERED, Tell, TellAt), "a step that turns to an agent"),
+}
+"""The kinds of steps that checks name, and what messages call one."""
+
+_OF_TRACES: Final = ("single_trace", "through")
 _MOST_SAMPLES: Final = 1_000_000
 _STATE: Final = "state."
 _ARGUMENTS: Final = {
@@ -87,7 +92,6 @@ class CheckValidator:
         self.run_counts = run_counts
         self.series: list[str] = []
         self.instants: list[str] = []
-        self.end: float | None = None
 
     def check(self) -> None:
         self._end()
@@ -104,16 +108,13 @@ class CheckValidator:
         self._stop()
 
     def _end(self) -> None:
-        stop = self.names.made.get(("stop",))
-        if stop is not None:
-            self.end = float(stop.at)
-        measure = self.names.made.get(("measure",))
+        stop, measure = self.names.made.get(("stop",)), self.names.made.get(("measure",))
         if measure is None:
             return
         path = ("measure", "every")
         if measure.every <= 0:
             self.names.report(path, "samples are taken every so often, not all the time", "shape")
-        elif self.end is not None and self.end / measure.every > _MOST_SAMPLES:
+        elif stop is not None and stop.at / measure.every > _MOST_SAMPLES:
             self.names.report(path, f"that is more than {_MOST_SAMPLES} samples", "shape")
 
     def _define(self) -> None:
@@ -142,8 +143,7 @@ class CheckValidator:
             message = f'"{stop.when}" is judged at the end: stop when an eventually or converges check is met'
             self.names.report(("stop", "when"), message)
         else:
-            near = did_you_mean(stop.when, self.instants)
-            self.names.report(("stop", "when"), f'no check "{stop.when}"{near}')
+            self.names.is_known(stop.when, self.instants, ("stop", "when"), "check")
 
     # --- formulas
 
@@ -202,34 +202,25 @@ class CheckValidator:
 
     # --- checks
 
+    @singledispatchmethod
     def _check(self, check: Any, path: DataPath) -> None:
-        if isinstance(check, Never):
-            self._never(check, path)
-        elif isinstance(check, (Always, Eventually)):
-            self._of(check, check.expr, path, (*path, "expr"))
-            if isinstance(check, Eventually) and self.end is not None and check.by > self.end:
-                message = f"the simulation is over before that, at {self.names.made['stop',].at}"
-                self.names.report((*path, "by"), message, "shape")
-        elif isinstance(check, Bounded):
-            self._bounded(check, path)
-        elif isinstance(check, Latency):
-            self._latency(check, path)
-        elif isinstance(check, Causal):
-            self._message(check.before, (*path, "before"))
-            self._message(check.after, (*path, "after"))
-        elif isinstance(check, Trace):
-            self._trace(check, path)
-        elif isinstance(check, Converges):
-            self._converges(check, path)
-        elif isinstance(check, Linearizable):
-            self._linearizable(check, path)
-        elif isinstance(check, Compare):
-            self._compare(check, path)
-        elif isinstance(check, (Tools, Spending, Answer, NoSecrets)):
-            from ._model_check_validator import ModelCheckValidator
+        from ._model_check_validator import ModelCheckValidator  # few files need it
 
-            ModelCheckValidator(self.names, self.ids, _SENDING, _ANSWERED).check(check, path)
+        ModelCheckValidator(self.names, self.ids, self.step).check(check, path)
 
+    @_check.register(Always)
+    @_check.register(Eventually)
+    def _expression(self, check: Always | Eventually, path: DataPath) -> None:
+        self._of(check, check.expr, path, (*path, "expr"))
+        if isinstance(check, Eventually):
+            check_in_time(self.names, check.by, (*path, "by"))
+
+    @_check.register(Causal)
+    def _causal(self, check: Causal, path: DataPath) -> None:
+        self._message(check.before, (*path, "before"))
+        self._message(check.after, (*path, "after"))
+
+    @_check.register(Never)
     def _never(self, check: Never, path: DataPath) -> None:
         when, here = check.when, (*path, "when")
         if (when.dead_letter is UNSET) == (when.expr is UNSET):
@@ -239,33 +230,30 @@ class CheckValidator:
             self.names.report((*here, "fault_free"), message, "shape", key=True)
         if when.expr is not UNSET:
             self._of(check, when.expr, path, (*here, "expr"))
-        elif check.of is not None:
-            self.names.report((*path, "of"), '"of" goes with "expr"', "shape", key=True)
+        else:
+            self.names.refuse(check, path, 'goes with "expr"', "of")
 
+    @_check.register(Bounded)
     def _bounded(self, check: Bounded, path: DataPath) -> None:
         supervisors = isinstance(check, Restarts)
         self.names.check_group(check.of, (*path, "of"), supervisors=supervisors)
-        bounds = given(check, "equals", "ge", "le")
-        if not bounds:
-            self.names.report(path, "nothing is checked: one of equals, ge, le", "shape")
-        problem = contradiction(bounds)
-        if problem is not None:
-            self.names.report((*path, problem[0]), problem[1], "shape", key=True)
+        check_bounds(self.names, check, path)
 
-    def _step(self, name: str, path: DataPath, kinds: Any, called: str) -> None:
-        if name not in self.ids:
-            self.names.report(path, f'no step "{name}"{did_you_mean(name, list(self.ids))}')
-        elif self.ids[name] is not None and not isinstance(self.ids[name], kinds):
+    def step(self, name: str, path: DataPath, kind: str) -> None:
+        """Check the id of a step of a kind."""
+        kinds, called = _STEPS[kind]
+        is_known = self.names.is_known(name, self.ids, path, "step")
+        if is_known and self.ids[name] is not None and not isinstance(self.ids[name], kinds):
             self.names.report(path, f'"{name}" is not {called}')
 
+    @_check.register(Latency)
     def _latency(self, check: Latency, path: DataPath) -> None:
-        self._step(check.of, (*path, "of"), _ANSWERED, "a read, write, invoke or stream step")
+        self.step(check.of, (*path, "of"), "answered")
         of = self.ids.get(check.of)
         if isinstance(of, Saying) and not is_answered(of):
             self.names.report((*path, "of"), f'"{check.of}" has no answer: it is no question')
-        marks = {mark: below for mark in _MARKS if (below := getattr(check, mark)) is not None}
-        if not marks:
-            self.names.report(path, f"nothing is checked: one of {', '.join(_MARKS)}", "shape")
+        marks = given(check, *_MARKS)
+        needs_one(self.names, marks, _MARKS, path)
         for mark, below in marks.items():
             if not given(below, "lt", "le"):
                 self.names.report((*path, mark), "a bound without lt or le", "shape")
@@ -279,11 +267,11 @@ class CheckValidator:
             message = f'a percentile needs {FEWEST_SAMPLES} runs, "{step}" has at most {runs}'
             self.names.report(path, message, "shape", key=key)
 
+    @_check.register(Trace)
     def _trace(self, check: Trace, path: DataPath) -> None:
         if check.of is not None:
-            self._step(check.of, (*path, "of"), _SENDING, "a step that turns to an agent")
-        if check.single_trace is UNSET and check.through is UNSET:
-            self.names.report(path, "nothing is checked: one of single_trace, through", "shape")
+            self.step(check.of, (*path, "of"), "sending")
+        needs_one(self.names, given(check, *_OF_TRACES), _OF_TRACES, path)
         for index, name in enumerate(check.through or ()):
             self._sends(name, (*path, "through", index))
 
@@ -302,9 +290,9 @@ class CheckValidator:
             if name is not None and name != USER:
                 self._sends(name, (*path, key))
         kinds = given(message, "action", "property", "event")
-        if "event" in kinds and message.to is not None:
-            why = '"to" does not go with "event": an event goes to all subscribers'
-            self.names.report((*path, "to"), why, "shape", key=True)
+        if "event" in kinds:
+            why = 'does not go with "event": an event goes to all subscribers'
+            self.names.refuse(message, path, why, "to")
         for kind in list(kinds)[1:]:
             self.names.report((*path, kind), f'"{next(iter(kinds))}" or "{kind}", not both', key=True)
         for kind, word in kinds.items():
@@ -318,10 +306,10 @@ class CheckValidator:
         contracts = [self.names.contract(name) for name in self.names.names]
         if not self.names.fitted or None in contracts:
             return
-        known = [name for made in contracts for name in _offered(made, kind)]
-        if word not in known:
-            self.names.report(path, f'no agent has {kind} "{word}"{did_you_mean(word, dict.fromkeys(known))}')
+        known = dict.fromkeys(name for made in contracts for name in tables_of(made)[kind])
+        self.names.is_known(word, known, path, f"agent has {kind}")
 
+    @_check.register(Converges)
     def _converges(self, check: Converges, path: DataPath) -> None:
         self.names.check_group(check.of, (*path, "of"), all_agents=True)
         entry = self.names.populations.get(check.of)
@@ -349,6 +337,7 @@ class CheckValidator:
 
     # --- registers
 
+    @_check.register(Linearizable)
     def _linearizable(self, check: Linearizable, path: DataPath) -> None:
         actions = {"read": check.read, "write": check.write, "compare_and_set": check.compare_and_set}
         used: dict[str, str] = {}
@@ -356,10 +345,9 @@ class CheckValidator:
             if action is not None and used.setdefault(action, key) != key:
                 why = f'"{action}" is what "{used[action]}" does: another action'
                 self.names.report((*path, key), why, "shape")
-        names = (check.of,) if isinstance(check.of, str) else check.of
-        for index, name in enumerate(names):
-            here: DataPath = (*path, "of") if isinstance(check.of, str) else (*path, "of", index)
-            if name in names[:index]:
+        seen: set[str] = set()
+        for name, here in texts_at(check.of, (*path, "of")):
+            if name in seen:
                 self.names.report(here, f'"{name}" is there twice', "shape")
             elif self.names.is_hub(name):
                 self.names.report(here, f'"{name}" is the hub, which has no actions')
@@ -367,6 +355,7 @@ class CheckValidator:
                 for key, action in actions.items():
                     if action is not None and self.validator.member(name, "action", action, (*path, key)):
                         self._operation(check, name, key, action, path)
+            seen.add(name)
 
     def _operation(self, check: Linearizable, name: str, key: str, action: str, path: DataPath) -> None:
         """Check that an action takes the arguments of an operation on a register."""
@@ -391,20 +380,15 @@ class CheckValidator:
 
     # --- comparisons
 
+    @_check.register(Compare)
     def _compare(self, check: Compare, path: DataPath) -> None:
         axes = mapped(self.names.cell.data.get("matrix") or self.names.cell.data.get("sweep"))
-        if check.across not in axes:
-            near = did_you_mean(check.across, list(axes))
-            self.names.report((*path, "across"), f'no key "{check.across}" that runs differ in{near}')
-        elif isinstance(axes[check.across], list) and len(axes[check.across]) < 2:
+        is_axis = self.names.is_known(check.across, axes, (*path, "across"), "key", " that runs differ in")
+        if is_axis and isinstance(axes[check.across], list) and len(axes[check.across]) < 2:
             self.names.report((*path, "across"), f'"{check.across}" has one value alone')
         name, _, word = check.metric.rpartition(".")
-        known = self._metrics()
-        if check.metric not in known:
-            self.names.report(
-                (*path, "metric"), f'no number "{check.metric}"{did_you_mean(check.metric, known)}'
-            )
-        elif name in self.ids and word in _MARKS[1:]:
+        is_number = self.names.is_known(check.metric, self._metrics(), (*path, "metric"), "number")
+        if is_number and name in self.ids and word in _MARKS[1:]:
             self._samples(name, (*path, "metric"), key=False)
 
     def _metrics(self) -> list[str]:
@@ -413,8 +397,3 @@ class CheckValidator:
         found += [f"{name}.{word}" for name in self.series for word in ("last", "min", "max", "mean")]
         steps = [name for name, step in self.ids.items() if isinstance(step, _ANSWERED)]
         return found + [f"{name}.{word}" for name in steps for word in _MARKS]
-
-
-def _offered(contract: Any, kind: str) -> list[str]:
-    tables = {"property": contract.properties, "action": contract.actions, "event": contract.events}
-    return list(tables[kind])

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from lmos_actors.system.model import Condition
 from lmos_actors.system.values import (
     along,
+    exception_class,
+    exception_names,
     is_late,
     is_numeric,
     is_textual,
     may_contain,
     misfits,
+    problem_at,
     regex_problem,
     same,
     show,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping, Set
 
-    from lmos_actors.files import DataPath
+    from lmos_actors.files import DataPath, Duration
     from lmos_actors.system import CellNames
+    from lmos_actors.system.model import Delay
     from lmos_actors.system.values import Schema
+
+BOUNDS: Final = ("equals", "ge", "le")
+"""The keys of checks of a number."""
 
 _BELOW: Final = ("le", "lt")
 _ABOVE: Final = ("ge", "gt")
@@ -64,6 +71,57 @@ def _fulfils(value: Any, sign: str, bound: Any) -> bool:
 def given(what: Any, *keys: str) -> dict[str, Any]:
     """Return the given keys of a struct, with their values."""
     return {key: value for key in keys if (value := getattr(what, key)) not in (UNSET, None)}
+
+
+def check_bounds(names: CellNames, what: Any, path: DataPath) -> None:
+    """Check that bounds of a number are given, and do not contradict each other."""
+    bounds = given(what, *BOUNDS)
+    needs_one(names, bounds, BOUNDS, path)
+    names.report_at(path, contradiction(bounds), key=True)
+
+
+def needs_one(names: CellNames, given: Collection[str], keys: Collection[str], path: DataPath) -> None:
+    """Refuse a check for which none of its keys is given."""
+    if not given:
+        names.report(path, f"nothing is checked: one of {', '.join(keys)}", "shape")
+
+
+def check_keys(
+    names: CellNames,
+    word: str,
+    given: Iterable[str],
+    needed: Set[str],
+    more: Set[str],
+    path: DataPath,
+    *,
+    key: bool = False,
+) -> None:
+    """Check that the keys given are those that go with a word of the file, such as `kind: crash`."""
+    keys = list(given)
+    for each in sorted(needed.difference(keys)):
+        names.report(path, f'"{word}" needs "{each}"', "shape", key=key)
+    for each in keys:
+        if each not in needed | more:
+            names.report((*path, each), f'"{each}" does not apply to "{word}"', "shape", key=True)
+
+
+def check_delay(names: CellNames, delay: Delay | UnsetType, path: DataPath) -> None:
+    """Check a time, or the distribution from which it is drawn."""
+    if delay is not UNSET:
+        names.report_at(path, problem_at(delay, time=True))
+
+
+def check_in_time(names: CellNames, instant: Duration, path: DataPath, *, before_end: bool = False) -> None:
+    """Check that an instant is not after the end of a simulation; `before_end`: nor at it."""
+    stop = names.made.get(("stop",))
+    if stop is not None and (instant > stop.at or (before_end and instant == stop.at)):
+        names.report(path, f"the simulation is over before that, at {stop.at}", "shape")
+
+
+def check_exception(names: CellNames, name: object, path: DataPath) -> None:
+    """Check the name of an exception that is raised with a message."""
+    if isinstance(name, str) and exception_class(name) is None:
+        names.is_known(name, exception_names(), path, "built-in exception", more=" made from a message")
 
 
 class ConditionValidator:
@@ -123,9 +181,7 @@ class ConditionValidator:
             if key in bounds and not is_numeric(schema):
                 self.names.report((*path, key), f'"{key}" compares numbers, and none stands there', key=True)
                 return
-        problem = contradiction(bounds)
-        if problem is not None:
-            self.names.report((*path, problem[0]), problem[1], "shape", key=True)
+        self.names.report_at(path, contradiction(bounds), key=True)
 
     def equal(self, value: Any, schema: Schema, path: DataPath) -> None:
         for here, message, key in misfits(value, schema, path):

@@ -21,10 +21,10 @@ from lmos_actors.system.model import (
     Rule,
     Waited,
 )
-from lmos_actors.system.values import ANYTHING, exception_class, exception_names, misfits, problem_at
+from lmos_actors.system.values import ANYTHING, misfits
 
 from ...doubles import is_model, on_hub
-from ._condition_validator import ConditionValidator
+from ._condition_validator import ConditionValidator, check_delay, check_exception
 from ._model_validator import ModelValidator
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ class DoubleValidator:
                 why = f'a replay that speaks {entry.speaks} stands for no class: leave out "use"'
                 self.names.report((*path, "use"), why, "shape", key=True)
             elif isinstance(entry, Replay) and entry.use is None:
-                for key in ("args", "state"):
-                    if getattr(entry, key):
-                        self.names.report((*path, key), f'"{key}" needs "use"', "shape", key=True)
+                self.names.refuse(entry, path, 'needs "use"', "args", "state")
 
     def _is_no_model(self, name: str, path: DataPath) -> bool:
         """Return whether the class of an agent that speaks `model` is no language model, and report that."""
@@ -135,31 +133,21 @@ class DoubleValidator:
             self.models.rule(rule, path)
         if speaks != "model":
             self._not_of_model(rule, path)
-        if rule.type is not UNSET and speaks != "relay":
-            why = '"type" is that of the answer of a mock that speaks relay'
-            self.names.report((*path, "type"), why, "shape", key=True)
+        if speaks != "relay":
+            self.names.refuse(rule, path, "is that of the answer of a mock that speaks relay", "type")
         self._when(name, rule, (*path, "when"))
         answers = [key for key in _ANSWERS if getattr(rule, key) is not UNSET]
         if not answers:
             self.names.report(path, f"the rule has no answer: one of {', '.join(_ANSWERS)}", "shape")
         for key in answers[1:]:
             self.names.report((*path, key), f'"{key}" and "{answers[0]}": a rule has one', "shape", key=True)
-        if rule.crash is not UNSET and exception_class(str(rule.crash)) is None:
-            near = did_you_mean(str(rule.crash), exception_names())
-            self.names.report(
-                (*path, "crash"), f'no built-in exception "{rule.crash}" made from a message{near}'
-            )
-        self._delay(rule.delay, (*path, "delay"))
+        check_exception(self.names, rule.crash, (*path, "crash"))
+        check_delay(self.names, rule.delay, (*path, "delay"))
         self._answers(name, rule, path)
         for event, data in rule.emit.items():
             here = (*path, "emit", event)
             if self.validator.member(name, "event", event, here, key=True):
                 self.conditions.equal(data, event_schema(self.names.contract(name), event), here)
-
-    def _delay(self, delay: Any, path: DataPath) -> None:
-        problem = None if delay is UNSET else problem_at(delay, time=True)
-        if problem is not None:
-            self.names.report((*path, problem[0]), problem[1], "shape")
 
     def _when(self, name: str, rule: Rule, path: DataPath) -> None:
         when = rule.when
@@ -195,14 +183,11 @@ class DoubleValidator:
 
     def _not_of_model(self, rule: Rule, path: DataPath) -> None:
         """Refuse keys of a rule that only a language model has."""
-        if rule.when.after is not UNSET:
-            why = '"after" is for a mock with "speaks: model"'
-            self.names.report((*path, "when", "after"), why, "shape", key=True)
+        self.names.refuse(rule.when, (*path, "when"), 'is for a mock with "speaks: model"', "after")
         for index, part in enumerate(() if rule.reply is UNSET else rule.reply):
             if isinstance(part, Called | Reasoned):
-                key = "call" if isinstance(part, Called) else "reasoning"
-                why = f'"{key}" is for a mock with "speaks: model"'
-                self.names.report((*path, "reply", index, key), why, "shape", key=True)
+                here, why = (*path, "reply", index), 'is for a mock with "speaks: model"'
+                self.names.refuse(part, here, why, "call", "reasoning")
 
     def _speech_of(self, name: str) -> str:
         entry = self.names.agents.get(name)
@@ -218,9 +203,8 @@ class DoubleValidator:
         self.names.hub.note_type(rule.when.action, (*path, "when", "action"))
         if rule.type is not UNSET:
             self.names.hub.note_type(rule.type, (*path, "type"))
-        if rule.type is not UNSET and (rule.fail is not UNSET or rule.crash is not UNSET):
-            why = '"type" is that of an answer, and this rule has none'
-            self.names.report((*path, "type"), why, "shape", key=True)
+        if rule.fail is not UNSET or rule.crash is not UNSET:
+            self.names.refuse(rule, path, "is that of an answer, and this rule has none", "type")
         if rule.type == "vote" and not self.names.hub.has("voting"):
             self.names.report((*path, "type"), NO_VOTING.format("vote"))
         elif rule.type == "vote" and rule.output is not UNSET:
@@ -267,7 +251,7 @@ class DoubleValidator:
             if isinstance(part, Done) and index < len(reply) - 1:
                 self.names.report((*path, index), 'nothing comes after "done"', "shape")
             if isinstance(part, Waited):
-                self._delay(part.wait, (*path, index, "wait"))
+                check_delay(self.names, part.wait, (*path, index, "wait"))
 
     def _answer(self, contract: Any, action: str, rule: Rule, path: DataPath) -> None:
         op, stream = contract.table[action], is_stream(contract, action)

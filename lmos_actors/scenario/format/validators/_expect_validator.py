@@ -11,7 +11,7 @@ from lmos_actors.system import event_schema, output_schema, property_schema
 from lmos_actors.system.values import ANYTHING
 
 from ...model import EXPECT_KEYS, STATUSES, Expect, Invoke, Observe, Query, Read, Say, Stream, is_answered
-from ._condition_validator import ConditionValidator
+from ._condition_validator import ConditionValidator, check_keys
 from ._say_validator import MESSAGE, answer_to
 
 if TYPE_CHECKING:
@@ -125,12 +125,7 @@ class ExpectValidator:
         needed, some = EXPECT_KEYS[step.that]
         given = {key for key in ("of", "target", "event") if getattr(step, key) not in (None, UNSET)}
         judged = {key for key in _JUDGING if getattr(step, key) is not UNSET and getattr(step, key) != {}}
-        for key in sorted(needed - given):
-            self.names.report(path, f'"that: {step.that}" needs "{key}"', "shape")
-        for key in sorted((given - needed) | (judged - some)):
-            self.names.report(
-                (*path, key), f'"{key}" does not apply to "that: {step.that}"', "shape", key=True
-            )
+        check_keys(self.names, f"that: {step.that}", sorted(given | judged), needed, some, path)
         if not judged:
             self.names.report(path, f"nothing is expected: one of {', '.join(sorted(some))}", "shape")
         if step.within is not None and step.that == "value":

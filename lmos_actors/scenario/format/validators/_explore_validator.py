@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from lmos_actors.files import Duration, Offset, did_you_mean, is_mapping, listed, mapped
+from lmos_actors.files import Duration, Offset, did_you_mean, is_mapping, mapped
+from lmos_actors.system import all_steps
 from lmos_actors.system.model import WORLDS, is_real
+from lmos_actors.system.values import texts_at
 
 from ...doubles import is_model
 from ...model import (
@@ -37,11 +39,10 @@ from ...model import (
     Swizzle,
     drawn_fault,
 )
+from ._condition_validator import check_in_time
 from ._link_fault_validator import OF_HANG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from lmos_actors.files import DataPath
     from lmos_actors.system import CellNames, ValueValidator
 
@@ -86,25 +87,24 @@ class ExploreValidator:
             self._fault(drawn, here, own if isinstance(drawn, DrawnRestart) else own or whom)
 
     def _window(self, explore: Explore) -> None:
-        stop = self.names.made.get(("stop",))
-        end = None if stop is None else stop.at
         if explore.to is not UNSET and explore.to <= explore.from_:
             self.names.report((*_HERE, "to"), f"it ends before it begins, at {explore.from_}", "shape")
         for key, instant in (("from", explore.from_), ("to", explore.to)):
-            if end is not None and instant is not UNSET and instant > end:
-                self.names.report((*_HERE, key), f"the simulation is over before that, at {end}", "shape")
+            if instant is not UNSET:
+                check_in_time(self.names, instant, (*_HERE, key))
 
     def _arguments(self, explore: Explore) -> None:
         """Check that the arguments to draw belong to steps and entries."""
         here: DataPath = (*_HERE, "arguments")
         if not explore.faults and not explore.arguments:
             self.names.report(_HERE, 'nothing may be drawn: "faults" or "arguments"', "shape")
-        steps = dict(_asking([self.names.cell.data.get(key) for key in ("steps", "timeline")]))
+        data = self.names.cell.data
+        all_known = all_steps(data.get("steps"), data.get("timeline"))
+        steps = {
+            each["id"]: each for each in all_known if isinstance(each.get("id"), str) and "action" in each
+        }
         for id, given in explore.arguments.items():
-            if id not in steps:
-                self.names.report(
-                    (*here, id), f'no step "{id}" with an action{did_you_mean(id, list(steps))}'
-                )
+            if not self.names.is_known(id, steps, (*here, id), "step", " with an action"):
                 continue
             contract: Any = self.names.contract(str(steps[id].get("target")))
             action = None if contract is None else contract.table.get(steps[id].get("action"))
@@ -135,9 +135,8 @@ class ExploreValidator:
         raw: Any = self.names.cell.data
         for part in path:
             raw = raw[part]
-        of, here = mapped(raw).get("of"), (*path, "of")
-        given = [(of, here)] if isinstance(of, str) else [(n, (*here, i)) for i, n in enumerate(listed(of))]
-        return [(name, place) for name, place in given if self._name(name, place)]
+        of = mapped(raw).get("of", ())
+        return [(name, place) for name, place in texts_at(of, (*path, "of")) if self._name(name, place)]
 
     def _name(self, name: str, place: DataPath) -> bool:
         base = self.names.base_of(name)
@@ -145,9 +144,7 @@ class ExploreValidator:
             return True
         if base in self.names.places or name in self.names.remotes:
             return self.names.check_group(name, place)
-        known = [*self.names.names, *self._nodes]
-        self.names.report(place, f'no agent or node "{name}"{did_you_mean(name, known)}')
-        return False
+        return self.names.is_known(name, [*self.names.names, *self._nodes], place, "agent or node")
 
     @property
     def _nodes(self) -> list[str]:
@@ -222,16 +219,6 @@ class ExploreValidator:
             self.names.report(path, f'"{name}" is above {_LEAST[name]:g}', "shape")
         elif name == "share" and value >= 1:
             self.names.report(path, f'"{name}" is less than 1: a partition loses all', "shape")
-
-
-def _asking(data: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the steps and entries with an id that request an action, with their ids."""
-    if is_mapping(data):
-        if isinstance(data.get("id"), str) and "action" in data:
-            yield data["id"], data
-        yield from _asking([data.get("steps"), data.get("branches")])
-    for each in listed(data):
-        yield from _asking(each)
 
 
 def kind_of_drawn(drawn: DrawnFault) -> str:

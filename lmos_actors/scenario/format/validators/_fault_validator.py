@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from lmos_actors.files import did_you_mean
-from lmos_actors.system.values import problem_at
-
 from ...doubles import is_model
 from ...model import (
     FAULT_KEYS,
@@ -23,6 +20,8 @@ from ...model import (
     Slow,
     kind_of_fault,
 )
+from ._condition_validator import check_delay, check_exception, check_keys
+from ._link_fault_validator import check_pick, is_one_of_two
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
@@ -108,20 +107,13 @@ class FaultValidator:
         names = [{"with": "with_"}.get(key, key) for key in _KEYS]
         values = [getattr(fault, name) for name in names]
         given = [key for key, value in zip(_KEYS, values, strict=True) if value is not UNSET]
-        for key in sorted(needed.difference(given)):
-            self.names.report(path, f'"kind: {fault.kind}" needs "{key}"', "shape")
-        for key in given:
-            if key not in needed | more:
-                message = f'"{key}" does not apply to "kind: {fault.kind}"'
-                self.names.report((*path, key), message, "shape", key=True)
+        check_keys(self.names, f"kind: {fault.kind}", given, needed, more, path)
 
     def _of_node(self, fault: Any, kind: str, path: DataPath) -> None:
         """Check a fault of the node as a whole, or of its disk."""
         is_restart = kind == "restart"
-        for key in ("target",) if is_restart else ("target", "pick"):
-            if getattr(fault, key, None) is not None:
-                message = f'"{key}" does not apply to "kind: {kind}", which is of the whole node'
-                self.names.report((*path, key), message, "shape", key=True)
+        why = f'does not apply to "kind: {kind}", which is of the whole node'
+        self.names.refuse(fault, path, why, "target", *(() if is_restart else ("pick",)))
         place = (*path, "kind")
         self.store.check_world(f'"kind: {kind}"', place)
         if is_restart:
@@ -148,30 +140,20 @@ class FaultValidator:
             self.names.report((*path, "restart", "state"), why, "shape", key=True)
 
     def _pick(self, pick: Pick, path: DataPath) -> None:
-        if (pick.count is UNSET) == (pick.share is UNSET):
-            self.names.report(path, 'a pick has exactly one of "count" and "share"', "shape")
+        is_clear = is_one_of_two(self.names, pick, path)
         size = self.names.pools.get(pick.of)
         if size is None:
             population = self.names.population(pick.of, (*path, "of"))
             size = None if population is None else population.count
-        if size is not None and pick.count is not UNSET and pick.count > size:
-            message = f'"{pick.of}" has {size} agents, fewer than {pick.count}'
-            self.names.report((*path, "count"), message, "shape")
-        if size is not None and pick.share is not UNSET and round(pick.share * size) < 1:
-            message = f"that share of {size} agents is none"
-            self.names.report((*path, "share"), message, "shape")
+        if size is not None and is_clear:
+            check_pick(self.names, pick, size, 0, path)
 
     def _crash(self, fault: Crash | FaultAt, path: DataPath) -> None:
-        from lmos_actors.system.values import exception_class, exception_names
-
-        name = fault.with_
-        if isinstance(name, str) and exception_class(name) is None:
-            near = did_you_mean(name, exception_names())
-            self.names.report((*path, "with"), f'no built-in exception "{name}" made from a message{near}')
+        check_exception(self.names, fault.with_, (*path, "with"))
         comeback: Any = fault.restart
         if comeback is UNSET or comeback is None:
             return
-        base = self.names.base_of(fault.target or (fault.pick.of if fault.pick is not None else ""))
+        base = self.names.base_of(_whom(fault, path)[0])
         entry = self.names.entry(base)
         if entry is not None and entry.restart == "temporary":
             message = f'"{base}" is temporary: once it has crashed, it does not come back'
@@ -180,9 +162,7 @@ class FaultValidator:
         if comeback.state is not UNSET and contract is not None and contract.state is not None:
             message = f'"{base}" is durable: a restart finds what its store has'
             self.names.report((*path, "restart", "state"), message, "shape", key=True)
-        problem = problem_at(comeback.after, time=True)
-        if problem is not None:
-            self.names.report((*path, "restart", "after", problem[0]), problem[1], "shape")
+        check_delay(self.names, comeback.after, (*path, "restart", "after"))
 
     def _lasting(self, fault: Any, path: DataPath) -> None:
         if getattr(fault, "duration", UNSET) is not UNSET and fault.duration <= 0:
@@ -190,25 +170,27 @@ class FaultValidator:
 
     def _provider(self, fault: Provider | FaultAt, path: DataPath) -> None:
         """Report a provider fault of agents that are not language models, and a delay without an effect."""
-        where: DataPath = (*path, "target") if fault.target is not None else (*path, "pick", "of")
-        name = fault.target if fault.target is not None else fault.pick.of if fault.pick is not None else ""
+        name, where = _whom(fault, path)
         cls = self.names.class_of(name)
         if cls is not None and not is_model(cls):
             why = f'"{name}" is {cls.__name__}, which is no language model, and has no provider'
             self.names.report(where, why)
-        if fault.delay is not UNSET and fault.status != "slow":
-            why = '"delay" is how late the pieces of an answer are with "status: slow"'
-            self.names.report((*path, "delay"), why, "shape", key=True)
-        problem = None if fault.delay is UNSET else problem_at(fault.delay, time=True)
-        if problem is not None:
-            self.names.report((*path, "delay", problem[0]), problem[1], "shape")
+        if fault.status != "slow":
+            why = 'is how late the pieces of an answer are with "status: slow"'
+            self.names.refuse(fault, path, why, "delay")
+        check_delay(self.names, fault.delay, (*path, "delay"))
 
     def _slowed(self, fault: Slow | FaultAt, path: DataPath) -> None:
         """Report a slowdown of agents without a service time, where it would have no effect."""
-        name = fault.target if fault.target is not None else fault.pick.of if fault.pick is not None else ""
+        name, place = _whom(fault, path)
         name = self.names.base_of(name)
         entry = self.names.entry(name)
         if entry is not None and not getattr(entry, "service_time", 0.0):
-            where = "target" if fault.target is not None else "pick"
-            place = (*path, "target") if where == "target" else (*path, "pick", "of")
             self.names.report(place, f'"{name}" has no service_time, there is nothing to slow', "shape")
+
+
+def _whom(fault: Any, path: DataPath) -> tuple[str, DataPath]:
+    """Return the agents that a fault strikes, and the place of their name; "" without one."""
+    if fault.target is not None:
+        return fault.target, (*path, "target")
+    return "" if fault.pick is None else fault.pick.of, (*path, "pick", "of")

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from lmos_actors.files import Duration, did_you_mean, mapped
 from lmos_actors.system import NEEDED, all_steps
 from lmos_actors.system.model import USER
+from lmos_actors.system.values import texts_at
 
 from ...model import INSTANT, OF_NETWORK, Pick
 
@@ -39,17 +40,15 @@ class LinkFaultValidator:
         """Check a fault of links."""
         if not self.nodes.is_needed:
             self.names.report((*path, "kind"), f'"kind: {kind}" {NEEDED}')
-        for key in ("target", "pick"):
-            if getattr(fault, key, None) is not None:
-                message = f'"{key}" does not apply to "kind: {kind}", which is of links between nodes'
-                self.names.report((*path, key), message, "shape", key=True)
+        why = f'does not apply to "kind: {kind}", which is of links between nodes'
+        self.names.refuse(fault, path, why, "target", "pick")
         sides = getattr(fault, "sides", UNSET)
         if kind == "partition" and sides is not UNSET:
             _Sides(self.names, self.network, (*path, "sides")).check(sides)
         between = getattr(fault, "between", UNSET)
         if between is not UNSET:
             self.network.between(between, (*path, "between"))
-        if kind == "latency" and getattr(fault, "delay", UNSET) is not UNSET:
+        if kind == "latency":
             self.network.time(fault.delay, (*path, "delay"))
         if kind == "disconnect":
             self._disconnect(fault, path)
@@ -64,12 +63,10 @@ class LinkFaultValidator:
 
     def _swizzle(self, fault: Any, path: DataPath) -> None:
         """Check that there are links to cut, and time to cut all of them before the first is healed."""
-        names: tuple[str, ...] = (fault.of,) if isinstance(fault.of, str) else fault.of
-        for index, name in enumerate(names):
-            here: DataPath = (*path, "of") if isinstance(fault.of, str) else (*path, "of", index)
-            if not self.nodes.end(name, here):
-                return
-        nodes = self.count_nodes(names)
+        named = list(texts_at(fault.of, (*path, "of")))
+        if not all(self.nodes.end(name, here) for name, here in named):
+            return
+        nodes = self.count_nodes(name for name, _ in named)
         links = nodes * (nodes - 1) // 2
         needed = Duration(round(2 * (links - 1) * fault.every, 6))
         if fault.every <= 0:
@@ -111,8 +108,7 @@ class LinkFaultValidator:
 
     def _ending(self, of: str | tuple[str, ...], path: DataPath) -> None:
         named: dict[str, None] = {}
-        for index, name in enumerate((of,) if isinstance(of, str) else of):
-            here = path if isinstance(of, str) else (*path, index)
+        for name, here in texts_at(of, path):
             group, _, number = name.partition("/")
             if number.isdecimal() and group in self.names.groups:
                 why = f'"{name}" is one process of a group: world: process; here "{group}" is one node'
@@ -232,8 +228,7 @@ class _Sides:
 
     def pick(self, pick: Pick, place: DataPath) -> None:
         """Check a pick of nodes from a population."""
-        if (pick.count is UNSET) == (pick.share is UNSET):
-            self.names.report(place, 'a pick has exactly one of "count" and "share"', "shape")
+        if not is_one_of_two(self.names, pick, place):
             return
         population = self.names.population(pick.of, (*place, "of"), uses=False)
         if population is None:
@@ -245,16 +240,26 @@ class _Sides:
             return
         if pick.of in self._side_of:
             self.names.report((*place, "of"), f'all of "{pick.of}" are on a side already', "shape")
-        self._enough(pick, population.count, place)
-
-    def _enough(self, pick: Pick, size: int, place: DataPath) -> None:
         taken = self._picked.get(pick.of, 0)
-        share = 0.0 if pick.share is UNSET else pick.share
-        count = round(share * size) if pick.count is UNSET else pick.count
-        here = (*place, "share" if pick.count is UNSET else "count")
-        if count < 1:
-            self.names.report(here, f"that share of {size} agents is none", "shape")
-        elif count + taken > size:
-            others = f", of which {taken} are picked already" if taken else ""
-            self.names.report(here, f'"{pick.of}" has {size} agents{others}, fewer than {count}', "shape")
-        self._picked[pick.of] = taken + count
+        self._picked[pick.of] = taken + check_pick(self.names, pick, population.count, taken, place)
+
+
+def is_one_of_two(names: CellNames, pick: Pick, path: DataPath) -> bool:
+    """Check that a pick says how many, in one way."""
+    is_clear = (pick.count is UNSET) != (pick.share is UNSET)
+    if not is_clear:
+        names.report(path, 'a pick has exactly one of "count" and "share"', "shape")
+    return is_clear
+
+
+def check_pick(names: CellNames, pick: Pick, size: int, taken: int, path: DataPath) -> int:
+    """Check that there are as many agents as are picked, besides others; return the number."""
+    share = 0.0 if pick.share is UNSET else pick.share
+    count = round(share * size) if pick.count is UNSET else pick.count
+    here = (*path, "share" if pick.count is UNSET else "count")
+    if count < 1:
+        names.report(here, f"that share of {size} agents is none", "shape")
+    elif count + taken > size:
+        others = f", of which {taken} are picked already" if taken else ""
+        names.report(here, f'"{pick.of}" has {size} agents{others}, fewer than {count}', "shape")
+    return count

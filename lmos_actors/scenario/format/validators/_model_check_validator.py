@@ -6,37 +6,40 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from lmos_actors.files import did_you_mean
 from lmos_actors.system.values import ANYTHING, schema_problems
 
 from ...model import Answer, CalledTool, Spending, Tools
-from ._condition_validator import ConditionValidator, contradiction, given
+from ._condition_validator import (
+    BOUNDS,
+    ConditionValidator,
+    check_bounds,
+    contradiction,
+    given,
+    needs_one,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lmos_actors.files import DataPath
     from lmos_actors.system import CellNames
 
     from ...model import NoSecrets
 
-_PATTERNS: Final = ("called", "in_order", "never")
+_PATTERNS: Final = ("called", "in_order", "never", "only")
 _AMOUNTS: Final = ("tokens", "input_tokens", "output_tokens", "calls", "tools")
-_BOUNDS: Final = ("equals", "ge", "le")
 _PARTS: Final = ("schema", "words", "any_of", "without", "match")
 
 
 class ModelCheckValidator:
-    """Validates these checks; mistakes go to `names`. `ids` has the steps by their ids.
+    """Validates these checks; mistakes go to `names`. `ids` has the steps; `step` checks the id of one."""
 
-    `asking` has the kinds of steps that send a message to an agent, `answered` those that have an answer.
-    """
-
-    def __init__(self, names: CellNames, ids: Mapping[str, Any], asking: Any, answered: Any) -> None:
+    def __init__(
+        self, names: CellNames, ids: Mapping[str, Any], step: Callable[[str, DataPath, str], None]
+    ) -> None:
         self.names = names
         self.ids = ids
-        self.asking = asking
-        self.answered = answered
+        self.step = step
         self.conditions = ConditionValidator(names)
 
     def check(self, check: Tools | Spending | Answer | NoSecrets, path: DataPath) -> None:
@@ -54,20 +57,18 @@ class ModelCheckValidator:
             if of in self.names.names or self.names.base_of(of) in self.names.names:
                 self.names.check_group(of, path)
                 return
-            near = did_you_mean(of, [*self.ids, *self.names.names])
-            self.names.report(path, f'no step and no agent "{of}"{near}')
+            self.names.is_known(of, [*self.ids, *self.names.names], path, "step and no agent")
         elif of in self.names.names:
             self.names.report(path, f'"{of}" is a step and an agent: call the step something else')
-        elif self.ids[of] is not None and not isinstance(self.ids[of], self.asking):
-            self.names.report(path, f'"{of}" is not a step that turns to an agent')
+        else:
+            self.step(of, path, "sending")
 
     # --- tools
 
     def _tools(self, check: Tools, path: DataPath) -> None:
         self._subject(check.of, (*path, "of"))
-        if not given(check, *_PATTERNS, "only"):
-            self.names.report(path, f"nothing is checked: one of {', '.join((*_PATTERNS, 'only'))}", "shape")
-        lists: dict[str, Any] = given(check, *_PATTERNS, "only")
+        lists: dict[str, Any] = given(check, *_PATTERNS)
+        needs_one(self.names, lists, _PATTERNS, path)
         for key, patterns in lists.items():
             for index, pattern in enumerate(patterns):
                 if isinstance(pattern, CalledTool):
@@ -81,39 +82,22 @@ class ModelCheckValidator:
 
     def _pattern(self, pattern: CalledTool, key: str, path: DataPath) -> None:
         self.conditions.match(pattern.match, ANYTHING, (*path, "match"))
-        bounds = given(pattern, *_BOUNDS)
         if key != "called":
-            for bound in bounds:
-                why = f'"{bound}" counts calls, which "called" does'
-                self.names.report((*path, bound), why, "shape", key=True)
-        self._bounds(bounds, path)
-
-    def _bounds(self, bounds: Mapping[str, Any], path: DataPath) -> None:
-        problem = contradiction(bounds)
-        if problem is not None:
-            self.names.report((*path, problem[0]), problem[1], "shape", key=True)
+            self.names.refuse(pattern, path, 'counts calls, which "called" does', *BOUNDS)
+        self.names.report_at(path, contradiction(given(pattern, *BOUNDS)), key=True)
 
     def _spending(self, check: Spending, path: DataPath) -> None:
         self._subject(check.of, (*path, "of"))
         amounts = given(check, *_AMOUNTS)
-        if not amounts:
-            self.names.report(path, f"nothing is checked: one of {', '.join(_AMOUNTS)}", "shape")
+        needs_one(self.names, amounts, _AMOUNTS, path)
         for key, amount in amounts.items():
-            bounds = given(amount, *_BOUNDS)
-            if not bounds:
-                self.names.report((*path, key), "nothing is checked: one of equals, ge, le", "shape")
-            self._bounds(bounds, (*path, key))
+            check_bounds(self.names, amount, (*path, key))
 
     # --- answers
 
     def _answer(self, check: Answer, path: DataPath) -> None:
-        here = (*path, "of")
-        if check.of not in self.ids:
-            self.names.report(here, f'no step "{check.of}"{did_you_mean(check.of, list(self.ids))}')
-        elif self.ids[check.of] is not None and not isinstance(self.ids[check.of], self.answered):
-            self.names.report(here, f'"{check.of}" is not a read, write, invoke or stream step')
-        if not given(check, *_PARTS[:-1]) and not check.match:
-            self.names.report(path, f"nothing is checked: one of {', '.join(_PARTS)}", "shape")
+        self.step(check.of, (*path, "of"), "answered")
+        needs_one(self.names, [*given(check, *_PARTS[:-1]), *check.match], _PARTS, path)
         if check.schema is not UNSET:
             for place, message, key in schema_problems(check.schema, (*path, "schema")):
                 self.names.report(place, message, "shape", key=key)

@@ -143,18 +143,14 @@ class NetworkValidator:
     # ---- what links do
 
     def _rules(self, rules: Rules, path: DataPath) -> None:
-        for name in ("latency", "jitter"):
-            value: Any = getattr(rules, name)
-            if value is not UNSET:
-                self.time(value, (*path, name))
+        self.time(rules.latency, (*path, "latency"))
+        self.time(rules.jitter, (*path, "jitter"))
         if not self.is_datagram:
-            for name in ("duplicate", "reorder"):
-                if getattr(rules, name) is not UNSET:
-                    why = f'"{name}" is of datagrams: a stream keeps order, and nothing comes twice over it'
-                    self.names.report((*path, name), why, "shape", key=True)
-        if rules.corrupt is not UNSET and self.names.cell.data.get("world", "memory") == "memory":
-            why = '"corrupt" changes bytes of connections, which are there in world: wire and process'
-            self.names.report((*path, "corrupt"), why, "shape", key=True)
+            why = "is of datagrams: a stream keeps order, and nothing comes twice over it"
+            self.names.refuse(rules, path, why, "duplicate", "reorder")
+        if self.names.cell.data.get("world", "memory") == "memory":
+            why = "changes bytes of connections, which are there in world: wire and process"
+            self.names.refuse(rules, path, why, "corrupt")
         if rules.bandwidth is not UNSET:
             self._bandwidth(float(rules.bandwidth), (*path, "bandwidth"))
         if rules.queue is not UNSET:
@@ -188,8 +184,8 @@ class NetworkValidator:
             why = f"a queue of less than {SMALLEST} B has room for no message"
             self.names.report((*path, "queue"), why, "shape")
         if not self.is_datagram:
-            why = '"queue" is of datagrams: what a stream has no room for waits at its sender'
-            self.names.report((*path, "queue"), why, "shape", key=True)
+            why = "is of datagrams: what a stream has no room for waits at its sender"
+            self.names.refuse(rules, path, why, "queue")
 
     def _queues(self, network: Network) -> None:
         """Refuse queues without a bandwidth; it may come from the default, or from earlier links."""
@@ -210,9 +206,8 @@ class NetworkValidator:
 
     def time(self, value: Any, path: DataPath) -> None:
         """Check a delay of messages, or its distribution."""
-        problem = problem_of_delay(value)
-        if problem is not None:
-            self.names.report((*path, problem[0]), problem[1], "shape")
+        if value is not UNSET:
+            self.names.report_at(path, problem_of_delay(value))
 
     # ---- ends
 

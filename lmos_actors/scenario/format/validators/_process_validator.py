@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from lmos_actors.files import did_you_mean, mapped
+from lmos_actors.files import mapped
 from lmos_actors.system.model import PROCESS, USER
+from lmos_actors.system.values import texts_at
 
 from ...model import Answer, Asking, Compare, Latency, Say, Start, Stop
 
@@ -95,24 +96,20 @@ class ProcessValidator:
         self._report((*path, "kind"), why)
 
     def _of_processes(self, fault: Any, path: DataPath) -> None:
-        for key in ("pick", "writes"):
-            if getattr(fault, key, UNSET) not in (UNSET, None):
-                self._report((*path, key), f'"{key}" is for simulated nodes and disks: {ELSEWHERE}', key=True)
+        self.names.refuse(fault, path, f"is for simulated nodes and disks: {ELSEWHERE}", "pick", "writes")
         if fault.of is UNSET:
             self._report(path, 'in world: process a restart is of groups: "of" names them')
             return
-        for index, name in enumerate((fault.of,) if isinstance(fault.of, str) else fault.of):
-            here: DataPath = (*path, "of") if isinstance(fault.of, str) else (*path, "of", index)
-            agents = [name for name in self.names.names if name not in self.names.remotes]
+        agents = [name for name in self.names.names if name not in self.names.remotes]
+        for name, here in texts_at(fault.of, (*path, "of")):
             group, _, number = name.partition("/")
             if number.isdecimal() and group in self.names.groups:
                 count = self.names.groups[group]
                 if not 1 <= int(number) <= count:
                     there = f"{count} processes, {group}/1 to {group}/{count}" if count > 1 else "one process"
                     self.names.report(here, f'"{group}" has {there if count else "no process"}')
-            elif name not in (*self.names.groups, *agents):
-                near = did_you_mean(name, [*self.names.groups, *agents])
-                self.names.report(here, f'no group or agent "{name}"{near}')
+            else:
+                self.names.is_known(name, [*self.names.groups, *agents], here, "group or agent")
 
     def elsewhere(self, kind: str, path: DataPath) -> None:
         """Refuse a fault that only real processes have."""

@@ -9,9 +9,9 @@ from msgspec import UNSET
 from lmos_actors.files import did_you_mean
 from lmos_actors.system import NO_VOTING, VOTE
 from lmos_actors.system.model import COMMANDS, EVERYBODY, HUB, QUESTION, USER
-from lmos_actors.system.values import along, path_problem
+from lmos_actors.system.values import texts_at
 
-from ...model import is_answered, targets_of
+from ...model import Say, is_answered, targets_of
 from ._condition_validator import ConditionValidator
 from ._timeline_validator import check_error
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lmos_actors.system import CellNames
     from lmos_actors.system.values import Schema
 
-    from ...model import Say, Saying
+    from ...model import Saying
 
 _TEXT: Final[Schema] = {"type": "string"}
 MESSAGE: Final[Schema] = {
@@ -86,6 +86,8 @@ class SayValidator:
                 self.names.report((*path, "members", key), f'the member "{key}" {why}', "shape", key=True)
         if step.error is not None and not is_answered(step):
             self._receipts((*path, "error"), "whether the hub refuses it")
+        if isinstance(step, Say) and step.save and not is_answered(step):
+            self._receipts((*path, "save"), "what becomes of a message")
 
     def _receipts(self, path: DataPath, what: str) -> None:
         if not self.names.hub.has("receipts"):
@@ -96,8 +98,7 @@ class SayValidator:
         targets = targets_of(step)
         if not targets:
             self.names.report((*path, "to"), "nobody is to hear it", "shape")
-        for index, name in enumerate(targets):
-            here = (*path, "to") if isinstance(step.to, str) else (*path, "to", index)
+        for name, here in texts_at(step.to, (*path, "to")):
             if name == HUB and len(targets) > 1:
                 why = f'"{HUB}" stands alone: what is said to the hub is for nobody else'
                 self.names.report(here, why, "shape")
@@ -123,11 +124,10 @@ class SayValidator:
                 self.names.report(path, why, "shape")
             else:
                 self.conditions.equal(step.payload, VOTE, (*path, "payload"))
-        if kind == QUESTION and step.ref is not None:
-            self.names.report((*path, "ref"), '"ref" does not go with a question', "shape", key=True)
-        for key in _TERMS:
-            if kind != "proposal" and getattr(step, key) is not None:
-                self.names.report((*path, key), f'"{key}" is of a proposal', "shape", key=True)
+        if kind == QUESTION:
+            self.names.refuse(step, path, "does not go with a question", "ref")
+        if kind != "proposal":
+            self.names.refuse(step, path, "is of a proposal", *_TERMS)
         if step.deadline is not None and step.deadline <= 0:
             self.names.report((*path, "deadline"), "a proposal is open for a time", "shape")
 
@@ -144,16 +144,3 @@ class SayValidator:
         if needed and not any(map(self.names.hub.has, needed)):
             more = " or ".join(f'"{each}"' for each in needed)
             self.names.report(here, f'the hub knows no "{kind}" without the extension {more}')
-
-    def check_saving(self, step: Say, path: DataPath) -> None:
-        """Check the parts of an answer that a step saves."""
-        here = (*path, "save")
-        for name, where in step.save.items():
-            if problem := path_problem(where) or along(where, answer_to(step))[1]:
-                self.names.report((*here, name), problem, "shape")
-        if step.save and not step.wait:
-            self.names.report(here, '"save" needs the answer, "wait: false" goes on without it', key=True)
-        if step.save and step.error is not None:
-            self.names.report(here, '"save" needs an answer, this step is to end in an error', key=True)
-        if step.save and not is_answered(step):
-            self._receipts(here, "what becomes of a message")

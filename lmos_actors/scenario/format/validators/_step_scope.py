@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from lmos_actors.files import did_you_mean
+from lmos_actors.system import all_steps
 from lmos_actors.system.values import ANYTHING
 
 if TYPE_CHECKING:
@@ -26,20 +27,17 @@ class BrokenStep:
 class StepScope:
     """The scope of a step. Steps of a parallel branch are not part of it.
 
-    `every` has all ids of the file, `saved` the schemas of saved values, `run_counts` the maximum number of
-    runs of each step so far, `subscribed` the agents subscribed to, by subscriber and event.
+    `saved` has the schemas of saved values, `run_counts` the maximum number of runs of each step so far,
+    `subscribed` the agents subscribed to, by subscriber and event.
     """
 
-    every: frozenset[str]
     ids: dict[str, Any] = attrs.Factory(dict[str, Any])
     run_counts: dict[str, int] = attrs.Factory(dict[str, int])
     saved: dict[str, Schema] = attrs.Factory(dict[str, Any])
     subscribed: dict[tuple[str, str], list[str]] = attrs.Factory(dict[tuple[str, str], list[str]])
 
     def branch(self) -> StepScope:
-        return StepScope(
-            self.every, dict(self.ids), dict(self.run_counts), dict(self.saved), dict(self.subscribed)
-        )
+        return StepScope(dict(self.ids), dict(self.run_counts), dict(self.saved), dict(self.subscribed))
 
     def join(self, other: StepScope) -> None:
         self.ids.update(other.ids)
@@ -51,7 +49,9 @@ class StepScope:
         """Check that an id belongs to an earlier step of some kinds; return the step if it does."""
         found = self.ids.get(name)
         if name not in self.ids:
-            hint = ", it comes later or beside this one" if name in self.every else ""
+            steps = all_steps(names.cell.data.get("steps"))
+            is_there = any(step.get("id") == name for step in steps)
+            hint = ", it comes later or beside this one" if is_there else ""
             names.report(path, f'no earlier step "{name}"{hint or did_you_mean(name, list(self.ids))}')
         elif not isinstance(found, (*kinds, BrokenStep)):
             names.report(path, f'"{name}" is not {called}')

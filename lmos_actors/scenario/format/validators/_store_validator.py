@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from lmos_actors.system.model import WORLDS, is_real
-from lmos_actors.system.values import problem_at
 
 from ...model import Store
+from ._condition_validator import check_delay
 
 if TYPE_CHECKING:
     from lmos_actors.files import DataPath
@@ -32,9 +32,7 @@ class StoreValidator:
         self.check_durable('"store"', _HERE, key=True)
         made = self.names.made.get(_HERE)
         latency = made.latency if isinstance(made, Store) else UNSET
-        problem = None if latency is UNSET else problem_at(latency, time=True)
-        if problem is not None:
-            self.names.report((*_HERE, "latency", problem[0]), problem[1], "shape")
+        check_delay(self.names, latency, (*_HERE, "latency"))
 
     @property
     def takes_time(self) -> bool:

@@ -17,7 +17,6 @@ from ...model import (
     Heal,
     Inject,
     Invoke,
-    Observe,
     Query,
     Read,
     Say,
@@ -25,24 +24,19 @@ from ...model import (
     Stop,
     Stream,
     Subscribe,
-    Tell,
     Wait,
-    Write,
 )
 from ._expect_validator import ExpectValidator, root_of
 from ._say_validator import SayValidator
 from ._step_scope import BrokenStep, StepScope
-from ._timeline_validator import check_action, check_error, check_member, check_property
+from ._timeline_validator import check_asking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lmos_actors.system import CellNames, ValueValidator
 
     from ._fault_validator import FaultValidator
 
 _RUNNING: Final = ((Invoke, Stream), "an invoke or stream step")
-_VERBS: Final[dict[type[Any], str]] = {Read: "read", Write: "write", Observe: "observe"}
 
 
 class StoryValidator:
@@ -56,7 +50,7 @@ class StoryValidator:
         self.saying = SayValidator(names)
         self.saves: dict[str, DataPath] = {}
         self.saved_used: set[str] = set()
-        self.scope = StepScope(frozenset(_ids(names.cell.data.get("steps"))))
+        self.scope = StepScope()
         self._late: dict[DataPath, list[Any]] = {}
         for late in names.cell.late:
             if late.reference.namespace == "saved":
@@ -137,12 +131,12 @@ class StoryValidator:
 
     def _step(self, step: Any, path: DataPath, scope: StepScope) -> None:
         if isinstance(step, Asking):
-            self._asking(step, path)
-        if isinstance(step, (Read, Invoke, Stream)):
+            self.names.agent(step.as_, (*path, "as"), user=True)
+            check_asking(self.validator, step, path)
+        if isinstance(step, (Read, Invoke, Stream, Query, Say)):
             self._saving(step, path)
         if isinstance(step, Say):
             self.saying.check(step, path)
-            self.saying.check_saving(step, path)
         elif isinstance(step, (Query, Cancel)):
             self._going_on(step, path, scope)
         elif isinstance(step, (Stop, Start, Deciding)):
@@ -156,48 +150,24 @@ class StoryValidator:
         elif isinstance(step, Expect):
             self.expectations.check(step, path, scope)
 
-    def _asking(self, step: Asking, path: DataPath) -> None:
-        self.names.agent(step.as_, (*path, "as"), user=True)
-        check_error(self.names, step.error, path)
-        if not self.names.agent(step.target, (*path, "target"), far=True, asked=True):
-            return
-        if step.target in self.names.pools and type(step) in _VERBS:
-            why = f'"{step.target}" is a pool, and each of its agents has its own properties'
-            self.names.report((*path, "target"), why)
-            return
-        if isinstance(step, (Invoke, Tell)):
-            check_action(self.validator, step, path, stream=False)
-        elif isinstance(step, Stream):
-            check_action(self.validator, step, path, stream=True)
-        elif isinstance(step, Subscribe):
-            check_member(self.validator, step, "event", step.event, path)
-        elif type(step) in _VERBS:
-            check_property(self.validator, step, path, _VERBS[type(step)])
-
-    def _saving(self, step: Read | Invoke | Stream, path: DataPath) -> None:
-        self._paths(step, path)
-        if step.save and not step.wait:
-            self.names.report(
-                (*path, "save"), '"save" needs the answer, "wait: false" goes on without it', key=True
-            )
-        if step.save and step.error is not None:
-            self.names.report(
-                (*path, "save"), '"save" needs an answer, this step is to end in an error', key=True
-            )
-
-    def _paths(self, step: Read | Invoke | Stream | Query, path: DataPath) -> None:
-        root = root_of(self.names, step)
+    def _saving(self, step: Read | Invoke | Stream | Query | Say, path: DataPath) -> None:
+        """Check the parts of an answer that a step saves."""
+        here, root = (*path, "save"), root_of(self.names, step)
         for name, where in step.save.items():
             if problem := path_problem(where) or along(where, root)[1]:
-                self.names.report((*path, "save", name), problem, "shape")
+                self.names.report((*here, name), problem, "shape")
+        if isinstance(step, Query) or not step.save:
+            return
+        if not step.wait:
+            self.names.report(here, '"save" needs the answer, "wait: false" goes on without it', key=True)
+        if step.error is not None:
+            self.names.report(here, '"save" needs an answer, this step is to end in an error', key=True)
 
     def _going_on(self, step: Query | Cancel, path: DataPath, scope: StepScope) -> None:
         asked = scope.step(self.names, step.of, (*path, "of"), *_RUNNING)
         if asked is not None and asked.wait:
             message = f'"{step.of}" has ended before this step: say there "wait: false"'
             self.names.report((*path, "of"), message)
-        if isinstance(step, Query):
-            self._paths(step, path)
 
     def _wait(self, step: Wait, path: DataPath) -> None:
         if (step.until is None) == (step.for_ is None):
@@ -209,13 +179,3 @@ class StoryValidator:
             here = (*path, "until", "agent")
             if self.names.agent(step.until.agent, here) and step.until.is_ == "connected":
                 self.names.hub.check_name(step.until.agent, here)
-
-
-def _ids(data: Any) -> Iterator[str]:
-    for raw in listed(data):
-        step = mapped(raw)
-        if isinstance(step.get("id"), str):
-            yield step["id"]
-        yield from _ids(step.get("steps"))
-        for branch in listed(step.get("branches")):
-            yield from _ids(branch)

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
 from lmos_actors.errors import InvalidInput, NotAllowed, NotFound
-from lmos_actors.files import DataPath, did_you_mean, listed, mapped
+from lmos_actors.files import DataPath, listed, mapped
 from lmos_actors.system import is_stream, place_schema, tables_of
 from lmos_actors.system.values import along, path_problem, select
 
-from ...model import DecidingAt, FaultAt, HealAt, InvokeAt, SayAt, TellAt, TimedAsking, WriteAt
+from ...model import (
+    Asking,
+    DecidingAt,
+    FaultAt,
+    HealAt,
+    Observe,
+    Read,
+    SayAt,
+    Stream,
+    Subscribe,
+    TimedAsking,
+    Write,
+    WriteAt,
+)
+from ._condition_validator import check_in_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +34,8 @@ if TYPE_CHECKING:
     from lmos_actors.system.model import ExpectedError
 
     from ._fault_validator import FaultValidator
+
+_VERBS: Final[dict[type, str]] = {Read: "read", Write: "write", WriteAt: "write", Observe: "observe"}
 
 
 def check_error(names: CellNames, error: ExpectedError | None, path: DataPath) -> None:
@@ -31,8 +47,8 @@ def check_error(names: CellNames, error: ExpectedError | None, path: DataPath) -
     here, name, known = (*path, "error", "is"), error.is_, error_names()
     if name in NOT_YET:
         names.report(here, f'the error "{name}" is not available yet', "later")
-    elif name not in known:
-        names.report(here, f'no error "{name}"{did_you_mean(name, known)}')
+    else:
+        names.is_known(name, known, here, "error")
     if error.path is not None and (problem := path_problem(error.path)):
         names.report((*path, "error", "path"), problem, "shape")
 
@@ -63,19 +79,15 @@ class TimelineValidator:
 
     def check(self) -> None:
         stop = self.names.made.get(("stop",))
-        end = stop.at if stop is not None else None
-        if end is not None and end <= 0:
+        if stop is not None and stop.at <= 0:
             self.names.report(("stop", "at"), "a simulation of no time has nothing in it", "shape")
         for name, entry in self.names.populations.items():
-            if entry.start is not None and end is not None and entry.start.over > end:
-                self._late((*self.names.places[name], "start", "over"), end)
+            if entry.start is not None:
+                check_in_time(self.names, entry.start.over, (*self.names.places[name], "start", "over"))
         for index, raw in enumerate(listed(self.names.cell.data.get("timeline"))):
-            self._entry(raw, ("timeline", index), end)
+            self._entry(raw, ("timeline", index))
 
-    def _late(self, path: DataPath, end: Any) -> None:
-        self.names.report(path, f"the simulation is over before that, at {end}", "shape")
-
-    def _entry(self, raw: Any, path: DataPath, end: Any) -> None:
+    def _entry(self, raw: Any, path: DataPath) -> None:
         entry = self.names.made.get(path)
         name, is_fault = mapped(raw).get("id"), mapped(raw).get("do") == "fault"
         if isinstance(name, str):
@@ -84,8 +96,7 @@ class TimelineValidator:
         self.faults.any = self.faults.any or is_fault
         if entry is None:
             return
-        if end is not None and entry.at >= end:
-            self._late((*path, "at"), end)
+        check_in_time(self.names, entry.at, (*path, "at"), before_end=True)
         if isinstance(entry, FaultAt):
             self.faults.fault(entry, path)
         elif isinstance(entry, HealAt):
@@ -95,23 +106,27 @@ class TimelineValidator:
         elif isinstance(entry, DecidingAt):
             self.names.agent(entry.target, (*path, "target"))
         elif isinstance(entry, TimedAsking):
-            self._asking(entry, path)
-
-    def _asking(self, entry: TimedAsking, path: DataPath) -> None:
-        check_error(self.names, entry.error, path)
-        if not self.names.agent(entry.target, (*path, "target"), far=True, asked=True):
-            return
-        if entry.target in self.names.pools and isinstance(entry, WriteAt):
-            why = f'"{entry.target}" is a pool, and each of its agents has its own properties'
-            self.names.report((*path, "target"), why)
-            return
-        if isinstance(entry, (TellAt, InvokeAt)):
-            check_action(self.validator, entry, path, stream=False)
-        elif isinstance(entry, WriteAt):
-            check_property(self.validator, entry, path, "write")
+            check_asking(self.validator, entry, path)
 
 
-def check_member(validator: ValueValidator, step: Any, kind: str, word: str, path: DataPath) -> bool:
+def check_asking(validator: ValueValidator, step: Asking | TimedAsking, path: DataPath) -> None:
+    """Check the agent that a step or an entry turns to, and what it asks of that."""
+    names, verb = validator.names, _VERBS.get(type(step))
+    check_error(names, step.error, path)
+    if not names.agent(step.target, (*path, "target"), far=True, asked=True):
+        return
+    if verb is not None and step.target in names.pools:
+        why = f'"{step.target}" is a pool, and each of its agents has its own properties'
+        names.report((*path, "target"), why)
+    elif verb is not None:
+        _check_property(validator, step, path, verb)
+    elif isinstance(step, Subscribe):
+        _check_member(validator, step, "event", step.event, path)
+    else:
+        _check_action(validator, step, path, stream=isinstance(step, Stream))
+
+
+def _check_member(validator: ValueValidator, step: Any, kind: str, word: str, path: DataPath) -> bool:
     """Check the name of an affordance, unless the step expects that it does not exist."""
     contract = validator.names.contract(step.target)
     if contract is None:
@@ -121,9 +136,9 @@ def check_member(validator: ValueValidator, step: Any, kind: str, word: str, pat
     return validator.member(step.target, kind, word, (*path, kind))
 
 
-def check_property(validator: ValueValidator, step: Any, path: DataPath, verb: str) -> None:
+def _check_property(validator: ValueValidator, step: Any, path: DataPath, verb: str) -> None:
     """Check a property that is read, written or observed."""
-    if not check_member(validator, step, "property", step.property, path):
+    if not _check_member(validator, step, "property", step.property, path):
         return
     contract = validator.names.contract(step.target)
     made = contract.properties[step.property]
@@ -140,9 +155,9 @@ def check_property(validator: ValueValidator, step: Any, path: DataPath, verb: s
         validator.value(step.value, contract.table[f"={step.property}"].params[0].shape, (*path, "value"))
 
 
-def check_action(validator: ValueValidator, step: Any, path: DataPath, *, stream: bool) -> None:
+def _check_action(validator: ValueValidator, step: Any, path: DataPath, *, stream: bool) -> None:
     """Check an action that is invoked, streamed or sent one way, and its input."""
-    if not check_member(validator, step, "action", step.action, path):
+    if not _check_member(validator, step, "action", step.action, path):
         return
     contract = validator.names.contract(step.target)
     if is_stream(contract, step.action) != stream:

@@ -10,6 +10,7 @@ from lmos_actors.files import did_you_mean
 from lmos_actors.system import fields_of_agent
 from lmos_actors.system.model import TOPOLOGY_KEYS, Population, Topology
 
+from ._condition_validator import check_keys
 from ._topology import topology_problem
 
 if TYPE_CHECKING:
@@ -35,12 +36,7 @@ class TopologyValidator:
     def _topology(self, topology: Topology, path: DataPath) -> None:
         needed = TOPOLOGY_KEYS[topology.kind]
         given = [key for key in _KEYS if getattr(topology, key) is not UNSET]
-        for key in sorted(needed.difference(given)):
-            self.names.report(path, f'"kind: {topology.kind}" needs "{key}"', "shape", key=True)
-        for key in given:
-            if key not in needed:
-                message = f'"{key}" does not apply to "kind: {topology.kind}"'
-                self.names.report((*path, key), message, "shape", key=True)
+        check_keys(self.names, f"kind: {topology.kind}", given, needed, frozenset(), path, key=True)
         population = self.names.population(topology.of, (*path, "of"))
         if population is not None:
             self._numbers(topology, population, path)
@@ -51,9 +47,8 @@ class TopologyValidator:
         if count < _FEWEST:
             self.names.report((*path, "of"), f'"{topology.of}" is one agent, and has no neighbours', "shape")
         problem = topology_problem(topology, count)
-        if problem is not None:
-            self.names.report((*path, problem[0]), problem[1], "shape")
-        elif topology.width is not UNSET and count % topology.width:
+        self.names.report_at(path, problem)
+        if problem is None and topology.width is not UNSET and count % topology.width:
             message = f'"{topology.of}" has {count} agents, which is no whole number of rows of that width'
             self.names.report((*path, "width"), message, "shape")
         for index, edge in enumerate(topology.edges or ()):
