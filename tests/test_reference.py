@@ -36,6 +36,7 @@ from lmos_actors.cli import _dispatch as cli, main
 from lmos_actors.deployment.model import _deployment as _model_deployment
 from lmos_actors.errors import ActionCancelled, Forbidden, KeyReused, RateLimited, Unauthorized, WouldDeadlock
 from lmos_actors.live import PageOptions
+from lmos_actors.node import NodeLimits
 from lmos_actors.protocol import lmos, td
 from lmos_actors.protocol.lmos import _problems
 from lmos_actors.protocol.lmos.thing._requests import VERBS
@@ -382,11 +383,11 @@ def test_the_defaults_of_a_session_are_told(cls: Any) -> None:
 
 @pytest.mark.parametrize(
     "cls",
-    [ApprovalOptions, ConnectionOptions, DoorOptions, HttpOptions, PageOptions],
+    [ApprovalOptions, ConnectionOptions, DoorOptions, HttpOptions, NodeLimits, PageOptions],
     ids=lambda cls: cls.__name__,
 )
 def test_the_defaults_of_connections_are_told(cls: Any) -> None:
-    pages = {PageOptions: "live.md", ApprovalOptions: "agents.md"}
+    pages = {NodeLimits: "nodes.md", PageOptions: "live.md", ApprovalOptions: "agents.md"}
     page = (REFERENCE / pages.get(cls, "connections.md")).read_text(encoding="utf-8")
     defaults = [[f"`{field.name}`", f"`{field.default!r}`"] for field in attrs.fields(cls)]
     assert [row[:2] for row in table_of(f"`{cls.__name__}`", page)] == defaults

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 BUDGET: Final = 256  # messages between two checkpoints
 BATCH: Final = 64  # messages of one agent before the next agent's turn
-DEAD_LETTERS: Final = 1000  # records kept
 DEADLINE_GRAIN: Final = 0.01  # seconds: deadlines are swept together, so that each costs no timer of its own
 FAR: Final = 60.0  # seconds: up to here an empty bucket's timer costs less than to cancel it
 SHOWN: Final = 512  # characters of a dead letter's message that are kept
@@ -471,7 +470,14 @@ class Runtime:
     """Runs the turn of an agent whose work is done, while the dispatcher advances virtual time."""
 
     def __init__(
-        self, *, timers: Timers, entropy: Entropy, instrument: Instrument | None, real: bool
+        self,
+        *,
+        timers: Timers,
+        entropy: Entropy,
+        instrument: Instrument | None,
+        real: bool,
+        dead_letters: int,
+        crash_reports: int,
     ) -> None:
         self.timers = timers
         self.entropy = entropy
@@ -485,10 +491,10 @@ class Runtime:
         self.ready: deque[Any] = deque()  # slots with mail
         self.dispatcher: trio.lowlevel.Task | None = None
         self.deadlines = Deadlines(timers)
-        self.dead_letters: deque[DeadLetter] = deque(maxlen=DEAD_LETTERS)
+        self.dead_letters: deque[DeadLetter] = deque(maxlen=dead_letters)
         self.dead_letter_count = 0
         self.dead_letter_feeds: list[Feed[DeadLetter]] = []
-        self.crashes = Crashes(log=real and instrument is None)
+        self.crashes = Crashes(crash_reports, log=real and instrument is None)
         self.slots_made = 0
         self.tally = Tally()
         self.link: Any = None  # the class of slots: plain, or traced where an instrument looks

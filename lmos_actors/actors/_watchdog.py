@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ._runtime import Runtime
 
 TICK: Final = 0.01  # seconds: the longest between two checkpoints
-SLOW: Final = 0.1  # seconds a turn may take before it is named
 SHOWN: Final = 20  # calls of its stack that are shown at most
 QUIET: Final = 100  # ticks without a turn before the thread sleeps
 
@@ -38,10 +37,11 @@ _HERE: Final = os.path.dirname(__file__) + os.sep
 
 
 class Watchdog:
-    """The thread of one node, and what it has seen."""
+    """The thread of one node, and what it has seen; a turn of `slow` seconds is named."""
 
-    def __init__(self, rt: Runtime, report: Callable[[str], None] | None = None) -> None:
+    def __init__(self, rt: Runtime, report: Callable[[str], None] | None = None, slow: float = 0.1) -> None:
         self._rt = rt
+        self._slow = slow
         self._report = report or self._warn
         self._awake = threading.Event()
         self._end = threading.Event()
@@ -74,6 +74,7 @@ class Watchdog:
         turns = self._rt.turns
         seen: Any = None
         ticks = quiet = 0
+        slow = max(1, round(self._slow / TICK))
         while not self._end.wait(TICK):
             slot, current = turns.slot, turns.current
             began = turns.budget != 0
@@ -83,7 +84,7 @@ class Watchdog:
                 seen, ticks = current, 0
             else:
                 ticks += 1
-                if ticks == round(SLOW / TICK):
+                if ticks == slow:
                     self._tell(slot, current)
             quiet = 0 if began or slot is not None else quiet + 1
             if quiet > QUIET:
@@ -91,7 +92,7 @@ class Watchdog:
                 return
 
     def _tell(self, slot: Any, current: Any) -> None:
-        text = self._text(slot, current, f"has held up its node for {SLOW:g} s")
+        text = self._text(slot, current, f"has held up its node for {self._slow:g} s")
         try:
             self._token.run_sync_soon(self._report, text)
         except trio.RunFinishedError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import trio
 
 from lmos_actors._core import for_async_with
-from lmos_actors.node import Node, open_stages
+from lmos_actors.node import Node, NodeLimits, open_stages
 
 from ._options import NodeOptions
 
@@ -51,6 +51,7 @@ async def open_node(
     instrument: Instrument | None = None,
     threads: int | None = None,
     processes: int | None = None,
+    limits: NodeLimits = NodeLimits(),  # noqa: B008 -- frozen
     listen: str | Sequence[str] | None = None,
     public_url: str | None = None,
     tls: SSLContext | None = None,
@@ -86,7 +87,8 @@ async def open_node(
     """Open a node: a root supervisor with the children of `tree`, and the tasks that run their turns.
 
     At most `threads` threads (default 16) and `processes` worker processes (default: the number of
-    processors) work for its agents at a time (`self.to_thread`, `self.to_process`).
+    processors) work for its agents at a time (`self.to_thread`, `self.to_process`). `limits` bounds the dead
+    letters, crash reports and failures that it keeps, and how long a turn may take.
 
     `listen` is the URL at which its agents are reached, such as `"ws://127.0.0.1:8080"`, or several; port 0
     takes a free port, see `node.urls`. `wss` needs `tls`, a context with a certificate. `public_url`

@@ -8,6 +8,7 @@ with late(__name__):
     from ._network_views import ROWS as ROWS
     from ._node import Node as Node
     from ._options import (
+        NodeLimits as NodeLimits,
         RuntimeOptions as RuntimeOptions,
         argument as argument,
         encode_headers as encode_headers,

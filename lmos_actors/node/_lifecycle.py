@@ -220,13 +220,13 @@ def _root(rt: Runtime, tree: SupervisorSpec, lifecycle: NodeLifecycle) -> Superv
     return root
 
 
-def _run_turns(rt: Runtime, services: ShieldedNursery) -> None:
-    """Start the dispatcher, and in real time the threads that see who holds it up."""
+def _run_turns(rt: Runtime, services: ShieldedNursery, slow: float) -> None:
+    """Start the dispatcher, and in real time the threads that see which turns take `slow` seconds."""
     services.start_soon(dispatch, rt, name="dispatcher")
     if rt.real:
         from lmos_actors.actors import LoopWatch, Watchdog
 
-        watchdog = Watchdog(rt)
+        watchdog = Watchdog(rt, slow=slow)
         services.at_end.append(watchdog.close)
         services.at_end.append(LoopWatch.join().leave)
         rt.wake_watchdog = watchdog.wake
@@ -243,7 +243,15 @@ def _runtime(services: ShieldedNursery, options: RuntimeOptions, lifecycle: Node
     if instrument is None:  # `is None`, as an empty log is false
         instrument = environment.instrument
     real = environment.timers is None
-    rt = Runtime(timers=timers, entropy=environment.entropy, instrument=instrument, real=real)
+    limits = options.limits
+    rt = Runtime(
+        timers=timers,
+        entropy=environment.entropy,
+        instrument=instrument,
+        real=real,
+        dead_letters=limits.dead_letters,
+        crash_reports=limits.crash_reports,
+    )
     rt.staging = environment.staging
     services.at_end.append(rt.deadlines.close)  # callers may wait for the store, which ends after the agents
     rt.fatal = lifecycle.fatal
@@ -252,5 +260,5 @@ def _runtime(services: ShieldedNursery, options: RuntimeOptions, lifecycle: Node
     rt.full_slots, rt.starts = {}, Starts()
     rt.strict_resume = options.strict_resume
     rt.circles = CircleSearch(rt, fails=options.circles == "fail")
-    _run_turns(rt, services)
+    _run_turns(rt, services, limits.slow_seconds)
     return rt

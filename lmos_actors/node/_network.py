@@ -82,7 +82,7 @@ class Connections:
         """Awaited before the agents are stopped, for `NOTICE` seconds at most."""
         self.before_goodbye: list[Callable[[], Awaitable[None]]] = []
         """Awaited, within the time for closing, before connections are closed."""
-        self.failures: deque[BaseException] = deque(maxlen=100)
+        self.failures: deque[BaseException] = deque(maxlen=options.limits.connection_failures)
         """The last exceptions that ended single connections: bugs of the runtime or of an agent."""
         self.metrics: Metrics | None = None
         """The node's metrics, if it keeps any."""

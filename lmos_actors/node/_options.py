@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
+from lmos_actors._core import check_limits
 from lmos_actors.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,6 +51,25 @@ def one_of(*words: str) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
 
 
 @attrs.frozen(kw_only=True)
+class NodeLimits:
+    """Limits of what a node remembers for those who look at it, and of its patience with a turn.
+
+    It keeps the last `dead_letters`, `crash_reports` and `connection_failures`. A turn that holds up the node
+    for `slow_seconds` is named by a SlowTurnWarning, in steps of 10 ms; real time only.
+
+    Raises ConfigError for a number that is not above 0.
+    """
+
+    dead_letters: int = 1_000
+    crash_reports: int = 100
+    connection_failures: int = 100
+    slow_seconds: float = 0.1
+
+    def __attrs_post_init__(self) -> None:
+        check_limits(self)
+
+
+@attrs.frozen(kw_only=True)
 class RuntimeOptions:
     """The options of a node by itself; `NodeOptions` adds the options of its usual services.
 
@@ -61,6 +81,7 @@ class RuntimeOptions:
     instrument: Instrument | None = None
     threads: int | None = None
     processes: int | None = None
+    limits: NodeLimits = NodeLimits()
     listen: str | Sequence[str] | None = None
     public_url: str | None = None
     tls: ssl.SSLContext | None = None

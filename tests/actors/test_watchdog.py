@@ -14,6 +14,7 @@ import trio
 from lmos_actors import Agent, action, open_node
 from lmos_actors.actors import Watchdog
 from lmos_actors.errors import SlowTurnWarning
+from lmos_actors.node import NodeLimits
 
 LIMIT = 30.0
 
@@ -40,6 +41,13 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> None:
         Blocking.reported.set()
 
     monkeypatch.setattr(Watchdog, "_tell", told)
+
+
+@pytest.mark.usefixtures("reports")
+async def test_how_long_a_turn_may_take_is_an_option() -> None:
+    with pytest.warns(SlowTurnWarning, match=r"has held up its node for 0.03 s"):
+        async with open_node(limits=NodeLimits(slow_seconds=0.03)) as node:
+            assert await (await node.start(Blocking)).invoke(Blocking.block)
 
 
 @pytest.mark.parametrize("way", ["in the asker's step", "by the dispatcher"])

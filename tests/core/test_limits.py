@@ -14,6 +14,7 @@ from lmos_actors.errors import ConfigError
 from lmos_actors.facades import OmniaOptions, RelayOptions
 from lmos_actors.live import PageOptions
 from lmos_actors.mcp import McpOptions
+from lmos_actors.node import NodeLimits
 from lmos_actors.observe import MetricsOptions
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.transport import ConnectionOptions, DoorOptions
@@ -21,7 +22,7 @@ from tests.rows import each_row
 
 RECORDS: list[Any] = [
     ApprovalOptions, ConnectionOptions, DirectoryOptions, DoorOptions, HttpOptions, McpOptions,
-    MetricsOptions, OmniaOptions, PageOptions, RelayOptions, SessionOptions,
+    MetricsOptions, NodeLimits, OmniaOptions, PageOptions, RelayOptions, SessionOptions,
 ]  # fmt: skip
 LIMITS = [
     (record, field.name)

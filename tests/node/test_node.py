@@ -26,6 +26,7 @@ from lmos_actors import (
     open_node,
 )
 from lmos_actors.errors import RestartIntensityExceeded, StateMismatch, is_permanent
+from lmos_actors.node import NodeLimits
 from lmos_actors.testing import open_test_node
 from tests.supervision.world import (
     Boom,
@@ -461,3 +462,19 @@ async def test_open_node_refuses_what_is_no_tree(virtual_clock) -> None:
     with pytest.raises(ConfigError, match="open_node takes a SupervisorSpec, not"):
         async with open_node(Worker):
             pass
+
+
+def test_how_much_a_node_remembers_is_an_option() -> None:
+    async def main() -> None:
+        tree = SupervisorSpec("root", [child("weather", Weather)], max_restarts=10)
+        async with open_node(tree, limits=NodeLimits(dead_letters=3, crash_reports=2)) as node:
+            ref = node.find(Weather)
+            for _ in range(3):
+                for _ in range(3):  # the last two become dead letters
+                    ref.tell_nowait(Worker.crash, "boom")
+                await ref.ready()
+                await settled()
+            assert (len(node.crash_reports), node.statistics().dead_letters) == (2, 6)
+            assert len(node.dead_letters) == 3
+
+    run(main)

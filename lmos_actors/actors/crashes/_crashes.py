@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..messages._mailbox import Envelope
     from ..messages._observers import Feed
 
-REPORTS: Final = 100  # kept by a node
 LOGGER: Final = "lmos_actors"
 AT_ONCE: Final = 10  # the most reports written to the log …
 WITHIN: Final = 10.0  # … in so many seconds
@@ -143,10 +142,10 @@ def hide_error(envelope: Envelope, fields: dict[str, object]) -> None:
 
 
 class Crashes:
-    """The reports of one node. `log`: write them to the standard library's logging, too."""
+    """The last `most` reports of one node. `log`: write them to the standard library's logging, too."""
 
-    def __init__(self, *, log: bool) -> None:
-        self.reports: deque[CrashReport] = deque(maxlen=REPORTS)
+    def __init__(self, most: int, *, log: bool) -> None:
+        self.reports: deque[CrashReport] = deque(maxlen=most)
         self.count = 0
         """The number of reports so far."""
         self.feeds: list[Feed[CrashReport]] = []

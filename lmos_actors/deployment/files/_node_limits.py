@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
     from ..model import Group
 
-RECORDS: Final = ("session", "connection", "door", "http", "omnia", "relay", "mcp", "directory", "metrics")
-"""Arguments of `open_node` whose records have limits."""
+RECORDS: Final = (
+    "node", "session", "connection", "door", "http", "omnia", "relay", "mcp", "directory", "metrics",
+)  # fmt: skip
+"""Keys of `limits` in a file that are arguments of `open_node`; `node` is its argument `limits`."""
 
-SERVICES: Final = RECORDS[4:]
+SERVICES: Final = RECORDS[5:]
 """Those that a group has only if its key of that name asks for it."""
 
 _NUMBERS: Final = ("int", "float", "int | None", "float | None")
@@ -30,7 +32,8 @@ _NUMBERS: Final = ("int", "float", "int | None", "float | None")
 
 def node_limits(group: Group) -> dict[str, dict[str, int | float]]:
     """Return the limits of the node of a group, by argument of `open_node` and field of its record."""
-    return {key: numbers for key in RECORDS if (numbers := getattr(group.limits, key))}
+    given = {key: getattr(group.limits, key) for key in RECORDS}
+    return {"limits" if key == "node" else key: numbers for key, numbers in given.items() if numbers}
 
 
 def with_limits(arguments: dict[str, Any], limits: Mapping[str, Mapping[str, int | float]]) -> dict[str, Any]:
@@ -45,12 +48,13 @@ def with_limits(arguments: dict[str, Any], limits: Mapping[str, Mapping[str, int
 
 def limit_mistakes(group: Group) -> Iterator[tuple[DataPath, str, bool]]:
     """Yield the mistakes in the limits of a group's node: a path below the group, why, whether of the key."""
-    for key, numbers in node_limits(group).items():
+    for argument, numbers in node_limits(group).items():
+        key = "node" if argument == "limits" else argument
         here: DataPath = ("limits", key)
         if key in SERVICES and not getattr(group, key):
             yield here, f'the group has no "{key}"', True
             continue
-        cls = _record_class(key)
+        cls = _record_class(argument)
         known = [field.name for field in attrs.fields(cls) if field.type in _NUMBERS]
         mistakes = [
             ((*here, name), f'{cls.__name__} has no limit "{name}"{did_you_mean(name, known)}', True)
@@ -78,10 +82,14 @@ def _why_not(cls: Any, numbers: Mapping[str, int | float]) -> str:
     return ""
 
 
-def _record_class(key: str) -> Any:
+def _record_class(argument: str) -> Any:
     """Return the class of a record; only the packages that a group uses are imported."""
     cls: Any
-    match key:
+    match argument:
+        case "limits":
+            from lmos_actors.node import NodeLimits
+
+            cls = NodeLimits
         case "session":
             from lmos_actors.protocol.lmos import SessionOptions
 

@@ -59,13 +59,14 @@ class Limits(Closed, frozen=True, kw_only=True):
     """Limits of each process: open files and connections, bytes of memory, processors it may run on.
 
     The others are limits of its node: numbers for the fields of the record that `open_node` takes under that
-    name.
+    name; `node` has those of `NodeLimits`.
     """
 
     descriptors: Annotated[int, Meta(ge=64, le=1 << 20)] | UnsetType = UNSET
     # Any process needs so much memory to start, whatever its agents: most of it is only reserved.
     memory: Annotated[Size, Meta(ge=160 << 20)] | UnsetType = UNSET
     processors: Annotated[int, Meta(ge=1, le=1024)] | UnsetType = UNSET
+    node: Numbers = {}
     session: Numbers = {}
     connection: Numbers = {}
     door: Numbers = {}

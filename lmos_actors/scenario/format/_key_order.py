@@ -31,7 +31,7 @@ WORDS: Final[tuple[str, ...]] = (
     "replicas", "needs", "listen", "public_url", "client_ca", "security", "origins",
     "allow_operations", "register", "lookup",
     "metrics", "tracing", "omnia", "only", "strict_sessions", "uploads", "mcp", "env", "cwd",
-    "limits", "descriptors", "memory", "processors", "session", "connection", "door", "http",
+    "limits", "descriptors", "memory", "processors", "node", "session", "connection", "door", "http",
     "ready", "drain", "spread", "update", "order", "batch",
     "pause",
     "strategy", "max_restarts", "max_seconds", "page",

@@ -12,6 +12,7 @@ from lmos_actors.directory import DirectoryOptions
 from lmos_actors.facades import OmniaOptions, RelayOptions
 from lmos_actors.files import FileError
 from lmos_actors.mcp import McpOptions
+from lmos_actors.node import NodeLimits
 from lmos_actors.observe import MetricsOptions
 from lmos_actors.protocol.lmos import SessionOptions
 from lmos_actors.transport import ConnectionOptions, DoorOptions
@@ -57,6 +58,10 @@ def group_with(folder: Path, limits: str, text: str = FILE) -> Group:
         ("connection: {needs_pongs: 1}", '13:20: ConnectionOptions has no limit "needs_pongs"'),
         ("connection: {answer_seconds: 1}", "13:36: must be at least 2, not 1"),
         ("door: {head_seconds: 0}", "13:28: must be a number of seconds above 0, not 0"),
+        (
+            "node: {dead_leters: 1}",
+            '13:14: NodeLimits has no limit "dead_leters", did you mean "dead_letters"?',
+        ),
         ("http: {runs: 0}", "13:20: must be a whole number of at least 1, not 0"),
         ("omnia: {texts_burst: 0}", "13:28: must be a whole number of at least 1, not 0"),
         ("mcp: {items: 0}", "13:20: must be a whole number of at least 1, not 0"),
@@ -76,6 +81,7 @@ def test_what_is_no_limit_is_refused_at_its_place(tmp_path: Path, limits: str, m
     ("limits", "given", "record"),
     [
         ("session: {max_open: 7, repeat_seconds: 5}", None, SessionOptions(max_open=7, repeat_seconds=5)),
+        ("node: {crash_reports: 2}", NodeLimits(dead_letters=5), NodeLimits(crash_reports=2, dead_letters=5)),
         ("connection: {messages_per_second: 9}", None, ConnectionOptions(messages_per_second=9)),
         (
             "door: {max_half_open: 3}",
@@ -91,7 +97,7 @@ def test_what_is_no_limit_is_refused_at_its_place(tmp_path: Path, limits: str, m
 def test_a_limit_reaches_the_record_of_its_node(
     tmp_path: Path, limits: str, given: Any, record: object
 ) -> None:
-    name = limits.partition(":")[0]
+    name = {"node": "limits"}.get(key := limits.partition(":")[0], key)
     read = node_limits(group_with(tmp_path, limits))
     found = with_limits({"listen": "ws://127.0.0.1:0", name: given}, read)
     assert getattr(NodeOptions(**found), name) == record
