@@ -119,7 +119,7 @@ def serve_tree(
     given = options.node_options(addresses)
     members = options.bridges.members(insecure=listening.security.insecure)
     door = door_options(raise_descriptor_limit(DESCRIPTORS), len(addresses))
-    arguments = {
+    arguments: dict[str, Any] = {
         "listen": addresses,
         "public_url": listening.public_url,
         "door": door,

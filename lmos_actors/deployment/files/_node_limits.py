@@ -56,7 +56,7 @@ def limit_mistakes(group: Group) -> Iterator[tuple[DataPath, str, bool]]:
             continue
         cls = _record_class(argument)
         known = [field.name for field in attrs.fields(cls) if field.type in _NUMBERS]
-        mistakes = [
+        mistakes: list[tuple[DataPath, str, bool]] = [
             ((*here, name), f'{cls.__name__} has no limit "{name}"{did_you_mean(name, known)}', True)
             for name in numbers
             if name not in known

@@ -177,7 +177,8 @@ def test_how_many_one_reaches_is_an_option(limit: str, most: int) -> None:
             error = await one.of_type("error")
             assert str(most) in str(error["payload"])
 
-    told(body, **{limit: most})
+    options: dict[str, Any] = {limit: most}
+    told(body, **options)
 
 
 @every_place
