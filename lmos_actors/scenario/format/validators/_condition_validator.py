@@ -98,7 +98,7 @@ def check_keys(
 ) -> None:
     """Check that the keys given are those that go with a word of the file, such as `kind: crash`."""
     keys = list(given)
-    for each in sorted(needed.difference(keys)):
+    for each in sorted(needed - set(keys)):
         names.report(path, f'"{word}" needs "{each}"', "shape", key=key)
     for each in keys:
         if each not in needed | more:
