@@ -1,4 +1,4 @@
-"""The wings of this package: which of its packages belong together, and which can be left out."""
+"""What is installed: the wings of this package, which can be left out, and the versions of all packages."""
 
 from __future__ import annotations
 
@@ -39,3 +39,23 @@ class WingFinder:
         """Return None. Raise ModuleNotFoundError for a wing's package, which no other finder has found."""
         if name.count(".") == 1 and (wing := wing_of(name)) != "runtime":
             raise ModuleNotFoundError(f"{name} is not installed: it is part of the wing {wing}", name=name)
+
+
+def installed_versions(path: list[str]) -> dict[str, str]:
+    """Return the versions of the packages installed in folders, by name; the first folder wins.
+
+    `importlib.metadata` finds the same, but takes longer than many a run: it reads the files.
+    """
+    import os
+
+    found: dict[str, str] = {}
+    for folder in path:
+        try:
+            entries = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for entry in entries:
+            name, dash, version = entry.removesuffix(".dist-info").partition("-")
+            if dash and entry.endswith(".dist-info"):
+                found.setdefault(name.replace("_", "-").replace(".", "-").lower(), version)
+    return found

@@ -41,7 +41,6 @@ with late(__name__):
         set_environment as set_environment,
         time_jumps as time_jumps,
     )
-    from ._installed import versions as versions
     from ._instrument import (
         PLAIN_JSON as PLAIN_JSON,
         PLAIN_LINES as PLAIN_LINES,
@@ -57,9 +56,9 @@ with late(__name__):
         outside_strings as outside_strings,
         read_json as read_json,
     )
-    from ._limits import check_limits as check_limits
     from ._lines import LineReader as LineReader
     from ._numbers import (
+        check_limits as check_limits,
         is_number as is_number,
         number_of as number_of,
         whole_number_of as whole_number_of,

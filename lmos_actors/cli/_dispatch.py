@@ -13,8 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from lmos_actors._collector import collector
-from lmos_actors._core import versions
-from lmos_actors._wings import is_away
+from lmos_actors._wings import installed_versions, is_away
 from lmos_actors.errors import ConfigError, hint_at
 
 from ._commands import COMMANDS, application
@@ -96,7 +95,7 @@ def _output_failed(error: OSError) -> int:
 
 def _command(words: list[str]) -> int:
     if words == ["--version"]:
-        print(versions(sys.path).get("lmos-actors") or _version_in_files())
+        print(installed_versions(sys.path).get("lmos-actors") or _version_in_files())
         return 0
     verb = words[0] if words else ""
     if verb in LATER:

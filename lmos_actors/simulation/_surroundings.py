@@ -7,7 +7,7 @@ import sys
 from functools import cache
 from typing import Final
 
-from lmos_actors._core import versions
+from lmos_actors._wings import installed_versions
 
 _PACKAGES: Final = (
     "attrs", "cattrs", "lmos-actors", "msgspec", "outcome", "trio", "trio-websocket", "wsproto",
@@ -18,6 +18,6 @@ _PACKAGES: Final = (
 def surroundings() -> dict[str, object]:
     """Return the versions on which the repetition of a run depends: of Python, the C library and packages."""
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    found = versions(sys.path)
+    found = installed_versions(sys.path)
     packages = {package: found.get(package) for package in _PACKAGES}
     return {"python": python, "libc": " ".join(platform.libc_ver()), "packages": packages}

@@ -381,7 +381,7 @@ def test_a_signal_while_it_starts_ends_it_with_one_line(
         check=True,
     )
     told = [line.split(maxsplit=3)[1:] for line in ended.stderr.splitlines() if line.startswith("import ")]
-    assert len(told) > 5, ended.stderr
+    assert told, ended.stderr
     assert [line for line in told if line[1:] != [str(128 + number), repr("interrupted\n")]] == []
 
 

@@ -75,7 +75,7 @@ try:
 finally:
     now = gc.get_threshold()[0]
     said = "usual" if now == usual else now
-    print(said, gc.get_freeze_count() > frozen + 5_000, gc.isenabled(), file=sys.stderr)
+    print(said, gc.get_freeze_count() > frozen + 1_000, gc.isenabled(), file=sys.stderr)
 """
 
 
