@@ -189,9 +189,9 @@ def _describe(form: Form) -> str:
         return str(form.inner.described)
     if form.inner in _NAMES:
         return _NAMES[form.inner]
-    if form.takes is not None:
-        return "a list" if form.takes == (list,) else "a mapping" if form.takes == (dict,) else "a value"
-    return "a value"
+    if form.takes == (list,):
+        return "a list"
+    return "a mapping" if form.takes == (dict,) else "a value"
 
 
 def written_form(value: object) -> str:
