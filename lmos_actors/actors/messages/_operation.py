@@ -219,7 +219,7 @@ class Operation:
                     f"{self.label} has no known parameters: pass all arguments by name, or one object"
                 )
             args, kwargs = (kwargs,), {}
-        positional = sum(not p.keyword_only for p in self.params)
+        positional = sum(not p.keyword_only for p in self.params) if args else 0
         if len(args) > positional:
             count = f"{positional} positional argument{'' if positional == 1 else 's'}"
             raise InvalidInput(f"{self.label} takes {count}, not {len(args)}")
@@ -235,7 +235,8 @@ class Operation:
                 for name in kwargs:  # a misspelt argument is named rather than the one that is missing for it
                     if name not in known:
                         raise self._unknown(name)
-            bound.append(self._checked(p, value))
+            is_left_out = value is MISSING and p.default is not MISSING
+            bound.append(p.default if is_left_out else self._checked(p, value))
         if kwargs:
             raise self._unknown(next(iter(kwargs)))
         return tuple(bound) if self.fill is None else self.fill(tuple(bound))
@@ -244,10 +245,8 @@ class Operation:
         path = "$" if self.whole else f"$.{p.wire_name}"
         if value is not MISSING:
             return p.take(value, path)
-        if p.default is MISSING:
-            what = "the input stream " if p.is_stream else ""
-            raise InvalidInput(f"{self.label} needs {what}{p.wire_name!r}", path)
-        return p.default
+        what = "the input stream " if p.is_stream else ""
+        raise InvalidInput(f"{self.label} needs {what}{p.wire_name!r}", path)
 
     def check_one_way(self) -> None:
         """Raise TypeError if a one-way message cannot carry the input: nobody would iterate its sources."""

@@ -18,7 +18,20 @@ from lmos_actors._core import unhashable
 from lmos_actors.errors import InvalidInput
 from lmos_actors.protocol.td import is_any, type_name
 
-from ._leaves import KEY, SCALARS, AnyTake, Part, convert, inside, member, refuse_foreign, shown, wrong
+from ._leaves import (
+    KEY,
+    LEAST,
+    NUMBER,
+    SCALARS,
+    AnyTake,
+    Part,
+    convert,
+    inside,
+    member,
+    refuse_foreign,
+    shown,
+    wrong,
+)
 from ._secrets import WHOLE, guarded, secret_members
 
 if TYPE_CHECKING:
@@ -111,7 +124,8 @@ def _positions(cls: Any, parts: list[Part], required: int) -> Part:
 
 
 def _map(tree: types.DictType, compiled: Compile) -> Part:
-    take_key, take_item = _key(tree.key_type, compiled), compiled(tree.value_type).take
+    take_key, part = _key(tree.key_type, compiled), compiled(tree.value_type)
+    take_item, passing, is_text = part.take, part.passing, take_key is SCALARS[types.StrType].take
 
     def take(value: Any, path: str = "$", /) -> dict[Any, Any]:
         if not isinstance(value, OBJECT):
@@ -120,7 +134,14 @@ def _map(tree: types.DictType, compiled: Compile) -> Part:
         key: Any = None
         try:
             for key, item in value.items():
-                taken[take_key(key, KEY)] = take_item(item)
+                kind = type(item)
+                name = key if is_text and type(key) is str and key.isascii() else take_key(key, KEY)
+                if kind in passing and (
+                    item.isascii() if kind is str else kind is not int or LEAST < item < NUMBER
+                ):
+                    taken[name] = item
+                else:
+                    taken[name] = take_item(item)
         except (InvalidInput, RecursionError) as bad:
             raise inside(bad, path, member(key)) from None
         return taken
@@ -146,13 +167,14 @@ def _key(tree: types.Type, compiled: Compile) -> AnyTake:
 
 @attrs.frozen
 class Field:
-    """A field of an object: its name here and in JSON, and whether it may be absent."""
+    """A field of an object: its name here and in JSON, and whether it may be absent; see also `Part`."""
 
     name: str
     wire: str
     take: AnyTake
     required: bool
     mutable: str
+    passing: tuple[type, ...]
 
 
 def _take_unless_unset(take: AnyTake) -> AnyTake:
@@ -177,15 +199,13 @@ def _field(tree: Any, field: types.Field, compiled: Compile, secrecy: int) -> Fi
     unset = not field.required and not value and not getattr(tree, "array_like", False)
     take = _take_unless_unset(part.take) if unset else part.take
     mutable = part.mutable and f"field `{field.name}` of `{type_name(tree.cls)}`: {part.mutable}"
-    return Field(field.name, field.encode_name, take, field.required, mutable)
+    return Field(field.name, field.encode_name, take, field.required, mutable, part.passing)
 
 
 def _getter(fields: list[Field]) -> Callable[[Any], Iterable[Any]]:
-    """Return a function that reads all fields at once."""
+    """Return a function that reads all fields at once; a lone one twice, as it is then in a tuple, too."""
     names = [field.name for field in fields]
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda value: tuple(getattr(value, name) for name in names)
+    return attrgetter(*names, names[0]) if names else lambda _: ()
 
 
 def _typed_dict(tree: types.TypedDictType, compiled: Compile) -> Part:
@@ -226,7 +246,7 @@ def _object(tree: types.StructType | types.DataclassType, compiled: Compile) -> 
     frozen, build, read = _is_frozen(cls), _builder(tree, cls, hidden), _getter(fields)
     row = tree if isinstance(tree, types.StructType) and tree.array_like else None
     take_plain = _open(tree, fields) if row is None else _row(row, fields)
-    pairs = [(field.name, field.take) for field in fields]
+    members = [(field.name, field.take, field.passing) for field in fields]
 
     def take(value: Any, path: str = "$", /) -> Any:
         if type(value) is not cls:
@@ -234,7 +254,13 @@ def _object(tree: types.StructType | types.DataclassType, compiled: Compile) -> 
         taken: dict[str, Any] = {}
         same, name = frozen, ""
         try:
-            for (name, take_item), item in zip(pairs, read(value), strict=False):
+            for (name, take_item, passing), item in zip(members, read(value), strict=False):
+                kind = type(item)
+                if kind in passing and (
+                    item.isascii() if kind is str else kind is not int or LEAST < item < NUMBER
+                ):
+                    taken[name] = item
+                    continue
                 new = taken[name] = take_item(item)
                 if new is not item:
                     same = False

@@ -47,6 +47,8 @@ class Part:
 
     `natives` are the classes of the values it takes, `mutable` names the part that can change (empty: none),
     a value whose class is `exact` needs no look at all, and `tag` is a tagged struct's member and its value.
+    `passing` are the classes whose values pass as they are; of text and numbers, all but the rare ones do:
+    a container looks at them itself, as a call for each member would cost more than the look.
     """
 
     take: AnyTake
@@ -54,6 +56,7 @@ class Part:
     mutable: str = ""
     exact: type | None = None
     tag: tuple[str, object] | None = None
+    passing: tuple[type, ...] = ()
 
 
 def wrong(expected: str, value: object, path: str) -> InvalidInput:
@@ -160,11 +163,11 @@ def _check_text(value: str, path: str) -> None:
 
 
 SCALARS: dict[type[types.Type], Part] = {
-    types.NoneType: Part(_take_none, (type(None),), exact=type(None)),
-    types.BoolType: Part(_take_bool, (bool,), exact=bool),
-    types.IntType: Part(_take_int, (int,)),
+    types.NoneType: Part(_take_none, (type(None),), exact=type(None), passing=(type(None),)),
+    types.BoolType: Part(_take_bool, (bool,), exact=bool, passing=(bool,)),
+    types.IntType: Part(_take_int, (int,), passing=(int,)),
     types.FloatType: Part(_take_float, (float,)),
-    types.StrType: Part(take_str, (str,)),
+    types.StrType: Part(take_str, (str,), passing=(str,)),
 }
 
 
@@ -185,7 +188,7 @@ def _within(part: Part, limited: Any) -> Part:
             raise InvalidInput(str(exc).partition(" - at `$")[0], path) from None
         return taken
 
-    return attrs.evolve(part, take=take_within, exact=None)
+    return attrs.evolve(part, take=take_within, exact=None, passing=())
 
 
 def _limited(tree: types.Type) -> Any | None:
@@ -332,7 +335,8 @@ def plain_data(room: int) -> Part:
     def take(value: object, path: str = "$", /) -> Any:
         return _take_plain(value, path, room)
 
-    return Part(take, (), "`Any` may hold lists and dicts, name the type")
+    passing = tuple(each for part in SCALARS.values() for each in part.passing)
+    return Part(take, (), "`Any` may hold lists and dicts, name the type", passing=passing)
 
 
 def _take_plain(value: object, path: str, room: int) -> Any:
@@ -359,7 +363,8 @@ def _take_plain_dict(value: dict[object, object], path: str, room: int) -> dict[
     key: object = None
     try:
         for key, item in value.items():
-            taken[take_str(key, KEY)] = _take_plain(item, "$", room)
+            name = key if type(key) is str and key.isascii() else take_str(key, KEY)
+            taken[name] = item if type(item) is str and item.isascii() else _take_plain(item, "$", room)
     except (InvalidInput, RecursionError) as bad:
         raise inside(bad, path, member(key)) from None
     return taken

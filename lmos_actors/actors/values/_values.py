@@ -138,7 +138,8 @@ def _union(tree: types.UnionType, room: int) -> Part:
     natives = _by_class(parts)
     others = [part for part in parts if part.natives != (type(None),)]
     if len(others) == 1:
-        return Part(_optional(others[0].take), tuple(natives), mutable)
+        passing = (type(None), *others[0].passing)
+        return Part(_optional(others[0].take), tuple(natives), mutable, passing=passing)
     expected = " | ".join(WIRE_NAMES.get(part.natives[0], part.natives[0].__name__) for part in parts)
 
     def take(value: object, path: str = "$", /) -> Any:
