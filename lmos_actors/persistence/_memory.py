@@ -15,7 +15,7 @@ from ._store import Check, DeleteRange, Expected, Put, size_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._store import Batch, Conflict, Delete, Durability, Write
+    from ._store import Batch, Conflict, Durability, Write
 
 
 @attrs.define
@@ -24,11 +24,6 @@ class _Space:
 
     values: dict[str, bytes] = attrs.field(factory=dict[str, bytes])
     keys: list[str] = attrs.field(factory=list[str])
-
-    def put(self, key: str, value: bytes) -> None:
-        if key not in self.values:
-            insort(self.keys, key)
-        self.values[key] = value
 
     def delete(self, start: int, stop: int) -> None:
         for key in self.keys[start:stop]:
@@ -72,24 +67,23 @@ class Records:
 
     def _apply(self, batch: Batch) -> Conflict | None:
         for write in batch:
-            if not isinstance(write, DeleteRange) and not self._holds(write):
+            if isinstance(write, DeleteRange) or write.expect is Expected.ANYTHING:
+                continue
+            value = self._space(write.space).values.get(write.key)
+            if value != (None if write.expect is Expected.NOTHING else write.expect):
                 return write.space, write.key
         for write in batch:
             self._write(write)
         return None
-
-    def _holds(self, write: Put | Delete | Check) -> bool:
-        if write.expect is Expected.ANYTHING:
-            return True
-        value = self._space(write.space).values.get(write.key)
-        return value == (None if write.expect is Expected.NOTHING else write.expect)
 
     def _write(self, write: Write) -> None:
         if isinstance(write, Check):
             return
         space = self._spaces.setdefault(write.space, _Space())
         if isinstance(write, Put):
-            space.put(write.key, write.value)
+            if write.key not in space.values:
+                insort(space.keys, write.key)
+            space.values[write.key] = write.value
         elif isinstance(write, DeleteRange):
             space.delete(space.place(write.start), space.place(write.stop))
         elif write.key in space.values:

@@ -34,7 +34,7 @@ import msgspec
 
 from lmos_actors.errors import StoreDamaged, StoreFailed
 
-from ._keys import SEPARATOR, key_of, parts_of, range_of
+from ._keys import SEPARATOR, parts_of, range_of
 from ._store import Delete, DeleteRange, Put
 
 if TYPE_CHECKING:
@@ -145,10 +145,11 @@ class OpenTurn:
 
 @attrs.define
 class Session:
-    """A session that has been read. `written` are its messages as they are stored."""
+    """A session that has been read. `written` are its messages as they are stored, `key` its place there."""
 
     owner: str
     id: str
+    key: tuple[str, str]
     head: SessionHead
     written: list[bytes]
 
@@ -254,7 +255,7 @@ class Sessions:
             start, stop = self._message_key(key, head.first), self._message_key(key, head.last + 1)
             found = await self._writer.scan(MESSAGES, start=start, stop=stop, limit=head.last)
             written = [value for _, value in found]
-        return Session(owner, id, _copy(head), written)
+        return Session(owner, id, key, _copy(head), written)
 
     def of_owner(self, owner: str) -> Iterator[SessionInfo]:
         """Yield the kept sessions of an owner, in the order in which they expire."""
@@ -272,7 +273,7 @@ class Sessions:
         The record of the `turn` is removed in the same batch. If the session has been forgotten meanwhile,
         nothing is written. After a failure `keep` can be called again.
         """
-        key = (_written(session.owner), session.id)
+        key = session.key
         if key not in self._heads or (turn is not None and self._turns.get(key) is not turn):
             return
         options, head = self.options, _copy(session.head)
@@ -314,7 +315,7 @@ class Sessions:
         """Note that a session was written, even if the caller that waits for it is cancelled meanwhile."""
         if error is not None:
             return
-        key = (_written(session.owner), session.id)
+        key = session.key
         session.head, session.written = head, written
         if key in self._heads:
             self._heads[key] = _copy(head)
@@ -347,7 +348,7 @@ class Sessions:
 
         Return None if the session has been forgotten, or the message is not plain data.
         """
-        key = (_written(session.owner), session.id)
+        key = session.key
         head = self._heads.get(key)
         if head is None:
             return None
@@ -522,10 +523,10 @@ class Sessions:
         return ticket
 
     def _head_key(self, key: tuple[str, str]) -> str:
-        return key_of(self._agent, *key)
+        return SEPARATOR.join((self._agent, *key))
 
     def _message_key(self, key: tuple[str, str], number: int) -> str:
-        return key_of(self._agent, *key, f"{number:010}")
+        return SEPARATOR.join((self._agent, *key, f"{number:010}"))
 
 
 def _written(owner: str) -> str:
