@@ -70,7 +70,8 @@ class Account:
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.clock = Clock()
-        self._used = Spent()
+        self.used = Spent()
+        """The amounts used by now, except the seconds."""
         self._began = trio.current_time()
 
     @property
@@ -91,11 +92,13 @@ class Account:
     @property
     def spent(self) -> Spent:
         """The amounts used by now."""
-        return self._used + Spent(seconds=trio.current_time() - self._began - self.clock.stood)
+        used, now = self.used, trio.current_time()
+        return Spent(used.tokens, used.calls, used.tools, now - self._began - self.clock.stood)
 
     def count(self, *, tokens: int = 0, calls: int = 0, tools: int = 0) -> None:
         """Count what is used; `think` does so for its requests and tools."""
-        self._used += Spent(tokens, calls, tools)
+        used = self.used
+        self.used = Spent(used.tokens + tokens, used.calls + calls, used.tools + tools)
 
 
 def admit_call(account: Account, expected: int, most: int | None) -> int | None:
@@ -105,9 +108,9 @@ def admit_call(account: Account, expected: int, most: int | None) -> int | None:
     ActionFailed if it would take more than is left.
     """
     check_call(account)
-    budget, spent, left = account.budget, account.spent, None
+    budget, left = account.budget, None
     if budget.tokens is not None:
-        left = budget.tokens - spent.tokens - expected
+        left = budget.tokens - account.used.tokens - expected
         if left < min(LEAST_OUTPUT, most or LEAST_OUTPUT):
             raise exceeded(f"{budget.tokens} tokens")
     account.count(calls=1)
@@ -117,7 +120,7 @@ def admit_call(account: Account, expected: int, most: int | None) -> int | None:
 def check_call(account: Account) -> None:
     """Raise ActionFailed if no further request is allowed."""
     most = account.budget.calls
-    if most is not None and account.spent.calls >= most:
+    if most is not None and account.used.calls >= most:
         raise exceeded(f"{most} requests to the model")
 
 
@@ -136,12 +139,12 @@ def settled(account: Account, tally: Tally) -> Generator[None]:
 
 def is_last_call(account: Account) -> bool:
     """Return whether no further request is allowed after the next one."""
-    return account.budget.calls is not None and account.spent.calls + 1 >= account.budget.calls
+    return account.budget.calls is not None and account.used.calls + 1 >= account.budget.calls
 
 
 def admit_tool(account: Account) -> bool:
     """Count a tool call that is to be made; return False, and count nothing, if it is one too many."""
-    if account.budget.tools is not None and account.spent.tools >= account.budget.tools:
+    if account.budget.tools is not None and account.used.tools >= account.budget.tools:
         return False
     account.count(tools=1)
     return True
