@@ -579,11 +579,11 @@ class Agent:
 
     def now(self) -> datetime:
         """The wall clock of this world, in UTC."""
-        return date_of(self._place())
+        return date_of(self._slot or self._place())
 
     def new_id(self) -> str:
         """A new UUID, version 4, as text."""
-        return self._place().rt.entropy.new_id()
+        return (self._slot or self._place()).rt.entropy.new_id()
 
     @property
     def log(self) -> Any:

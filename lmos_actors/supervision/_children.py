@@ -78,6 +78,8 @@ class Names(Generic[C]):
         found = self._named.get(name)
         if found is not None:
             return found
+        if not self._numbers:
+            return None
         base, number = _parted(name)
         if not 0 < number <= self._numbers.get(base, 0):  # no number that was used up
             return None

@@ -561,8 +561,10 @@ class SupervisorLoop:
         Raises NameTaken; IdTaken; ConfigError for a spec that does not fit this supervisor or its tree.
         """
         self.spec.check_child(spec)
-        check_beside(spec, self.place_of, self.rt.resolver)
-        self.ids.check((spec,), None)
+        if not isinstance(spec, ChildSpec) or spec.references:
+            check_beside(spec, self.place_of, self.rt.resolver)
+        if isinstance(spec, ChildSpec) and spec.id is not None:
+            self.ids.check((spec,), None)
         if self.above is None:
             check_top(spec)
         if self.plan.check_start(self.members.find(spec.name)) != "ok":

@@ -153,7 +153,8 @@ class Plan(Generic[C]):
             child.status = "running"
         else:
             self.become(child, "running")
-        self._wait_no_more(child)
+        if child in self._pending:
+            self._wait_no_more(child)
         if child.spec.significant:
             self._significant[child] = None
 
@@ -167,13 +168,13 @@ class Plan(Generic[C]):
         if child.status not in ENDED and child in self.children:  # as `become`, without the call
             self._active -= 1
         child.status = "stopped"
-        self._wait_no_more(child)
         self._postponed.pop(child, None)
+        if child.spec.restart == "temporary":
+            self.remove(child)
+            return True
+        self._wait_no_more(child)
         self._significant.pop(child, None)
-        if child.spec.restart != "temporary":
-            return False
-        self.remove(child)
-        return True
+        return False
 
     def all_stopped(self) -> None:
         """Note that all children have stopped, as the supervisor ends; no restart is tried again."""
@@ -195,7 +196,8 @@ class Plan(Generic[C]):
         if self.children.pop(child, self) is None:  # it was there
             self._active -= _alive(child)
             self._supervisors -= not isinstance(child.spec, ChildSpec)
-        self._wait_no_more(child)
+        if child in self._pending:
+            self._wait_no_more(child)
         self._streaks.pop(child, None)
         self._significant.pop(child, None)
 

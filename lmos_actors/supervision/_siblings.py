@@ -164,15 +164,15 @@ _DEEPEST: Final = 100  # containers around a reference
 
 def references_of(factory: Any, holder: str) -> tuple[Reference, ...]:
     """Return the references among the arguments of a factory. Raises ConfigError for an impossible one."""
-    cls, found = class_made_by(factory), list[Reference]()
+    found = list[Reference]()
     made = factory
     while isinstance(made, partial):
         call: partial[Any] = made  # pyright: ignore[reportUnknownVariableType]
-        given = {**{str(index): each for index, each in enumerate(call.args)}, **call.keywords}
-        for argument, value in given.items():
+        for argument, value in (*enumerate(call.args), *call.keywords.items()):
             if type(value) not in _HOLDERS:
                 continue
-            inside = [_reference(cls, holder, argument, value, each) for each in _inside(value)]
+            cls = class_made_by(factory)
+            inside = [_reference(cls, holder, str(argument), value, each) for each in _inside(value)]
             if inside:
                 _check_depth(value, inside[0].place)
             found += inside

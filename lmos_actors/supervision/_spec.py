@@ -381,8 +381,8 @@ def _check_common(spec: ChildSpec[Any] | SupervisorSpec) -> None:
         and "/" not in name
         and "." not in name
         and name.isprintable()
-        and spec.restart == "permanent"
-        and (type(shutdown) is float and 0 <= shutdown < math.inf)
+        and spec.restart in _RESTARTS
+        and (shutdown == "brutal" or (type(shutdown) is float and 0 <= shutdown < math.inf))
         and spec.significant is False
         and spec.backoff is None
     ):

@@ -79,7 +79,8 @@ class Supervisor:
     @awaited("supervisor.")
     async def start_child(self, spec: ChildSpec[A]) -> Ref[A]:
         """Start one more child, last in order. Raises NameTaken, StartFailed: then nothing is kept."""
-        _check_type(spec, ChildSpec)
+        if type(spec) is not ChildSpec:
+            _check_type(spec, ChildSpec)
         return Ref(await self._add(spec))
 
     @awaited("supervisor.")
@@ -161,7 +162,8 @@ class Supervisor:
     async def _add(self, spec: Spec, *, numbered: bool = False) -> Any:
         loop = self.loop
         loop.members.check_addition()
-        await wait_kept(loop.rt.turns)
+        if loop.rt.turns.durables:
+            await wait_kept(loop.rt.turns)
         await loop.checkpoint_if_due()
         if loop.idle and isinstance(spec, ChildSpec) and not needs_waiting(spec):
             child = _reserved(loop, spec, numbered)

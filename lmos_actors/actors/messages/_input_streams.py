@@ -45,7 +45,7 @@ from lmos_actors.errors import InvalidInput, SourceFailed, group_of, text_of
 from .._parking import note_wait
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+    from collections.abc import AsyncGenerator, AsyncIterable, Callable
 
     from lmos_actors._core import Timers
 
@@ -222,9 +222,9 @@ def _size(item: Any) -> int:
     return len(item) if type(item) is bytes or type(item) is str else 0
 
 
-def streams_among(op: Operation, args: tuple[Any, ...]) -> Iterable[InputStream]:
+def streams_among(op: Operation, args: tuple[Any, ...]) -> list[InputStream]:
     """Return the input streams among the arguments that a handler gets."""
-    return (args[place] for place in op.streams)
+    return [args[place] for place in op.streams]
 
 
 def break_in(error: BaseException, op: Operation, args: tuple[Any, ...]) -> SourceFailed | None:

@@ -135,7 +135,7 @@ from ..messages._mailbox import (
 )
 from ..messages._monitor import NORMAL, SHUTDOWN, Down, ExitReason
 from ..messages._observers import ALL_EVENTS, MONITORS, Feed, Occurrence, Sinks, event_key, property_key
-from ..messages._operation import ASKING, CHECKED, RUNS, STREAM, invoked_stream, named, not_in
+from ..messages._operation import ASKING, CHECKED, RUN, RUNS, STREAM, invoked_stream, named, not_in
 from ..values import conceal
 from ._calls import LocalCall, LocalStream, ask_with_sources, with_sources
 from ._lifespan_task import LifespanTask, is_cancel
@@ -585,7 +585,7 @@ class Slot:
         await checkpoint_if_cancelled()
         turns = self.turns
         budget = turns.budget = turns.budget - 1
-        if budget < 0 and not self.queues_now:  # else it waits anyway
+        if budget < 0 and not self.waits_anyway(op):
             await self.yield_to_others()
         if (self.gate and not self.leave_tally()) or op.kind:
             if op.kind == STREAM:
@@ -631,10 +631,9 @@ class Slot:
             self.gate = IDLE
         return value
 
-    @property
-    def queues_now(self) -> bool:
-        """Whether a message waits in the queue, as the agent is not idle and there is a seat."""
-        return self.gate not in (IDLE, TALLIED) and self.accepted - self.begun < self.size
+    def waits_anyway(self, op: Operation) -> bool:
+        """Return whether an ask waits: there is a seat, and it asks for a run, or the agent is not idle."""
+        return self.accepted - self.begun < self.size and (op.kind == RUN or self.gate not in (IDLE, TALLIED))
 
     async def yield_to_others(self) -> None:
         """Make a checkpoint, now that the budget is spent."""
@@ -1410,7 +1409,7 @@ class Slot:
 
     def run_began(self, run: Run) -> None:
         """Let the agent take turns again: the handler's first step is about to run."""
-        extra = self.ensure_extra()
+        extra = self.extra or self.ensure_extra()
         if extra.handing is run:
             extra.handing = None
             if self.gate == HANDING:
@@ -1443,7 +1442,7 @@ class Slot:
 
     def run_ended(self, run: Run) -> None:
         """Take note that the coroutine has unwound."""
-        extra = self.ensure_extra()
+        extra = self.extra or self.ensure_extra()
         extra.runs.pop(run, None)
         if extra.handing is run:
             extra.handing = None
@@ -1734,8 +1733,17 @@ class Slot:
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing waits, runs, listens or is held, so that a stop ends it at once."""
-        return self.gate in (IDLE, TALLIED) and self.extra is None
+        """Whether nothing waits, runs, listens or is held, so that a stop ends it at once.
+
+        With an instrument, the supervisor's task stops an agent that has had runs: logs have that order.
+        """
+        extra = self.extra
+        if self.gate not in (IDLE, TALLIED) or extra is None:
+            return self.gate in (IDLE, TALLIED)
+        if self.rt.instrument is not None:
+            return False
+        busy = extra.runs or extra.lifespan_task is not None or extra.child_supervisor is not None
+        return not (busy or extra.sinks is not None or extra.links or extra.errors)
 
     @enable_ki_protection
     def drain(self, reason: ExitReason, seconds: float | None) -> None:
@@ -1847,7 +1855,10 @@ class Slot:
 
     def _answer_all(self, queue: Iterable[Any], reason: ExitReason) -> None:
         """Answer everything that still waits, as lost by a crash or refused by a stop."""
-        extra = self.ensure_extra()
+        extra = self.extra or self.ensure_extra()
+        extra.withdrawn = 0
+        if not (queue or extra.runs or extra.pending or extra.parked or extra.stash is not None):
+            return
         crashed = reason.abnormal
         why = str(reason) if crashed else "stopped"
         error = None if crashed else AgentUnavailable(self.path, why, retry_in=self._retry_in())
@@ -1858,7 +1869,6 @@ class Slot:
         stash, extra.stash = extra.stash, None
         for item in (*(stash.all_messages() if stash is not None else ()), *queue):
             self.lose(item, why, error)
-        extra.withdrawn = 0
         for run in tuple(extra.runs):
             if not run.settled:
                 if crashed and not run.envelope.waits_for_answer:
@@ -1874,7 +1884,7 @@ class Slot:
         return None if keeping is None or not self.ensure_extra().suspended else keeping.retry_in
 
     def _release_resources(self, reason: ExitReason) -> None:
-        extra = self.ensure_extra()
+        extra = self.extra or self.ensure_extra()
         if extra.drain_timer is not None:
             extra.drain_timer.cancel()
             extra.drain_timer = None
@@ -1883,7 +1893,8 @@ class Slot:
         extra.out.clear()
         while extra.timers is not None:
             extra.timers.cancel()
-        self._leave_feeds_and_groups()
+        if extra.follows is not None or extra.groups:
+            self._leave_feeds_and_groups()
         for monitor in tuple(extra.monitors or ()):
             monitor.cancel()
         extra.monitors = None
@@ -1900,7 +1911,7 @@ class Slot:
             roll.lose(self)
 
     def _maybe_finish(self) -> None:
-        extra = self.ensure_extra()
+        extra = self.extra or self.ensure_extra()
         if self.state == ENDING and not extra.runs:
             if extra.lifespan_task is not None and not extra.lifespan_task.ended:
                 extra.lifespan_task.runs_ended()
@@ -1961,7 +1972,7 @@ class Slot:
         self.end_links(reason)
 
     def _forget_incarnation(self) -> None:
-        extra = self.ensure_extra()
+        extra = self.extra or self.ensure_extra()
         extra.lifespan_task = extra.stash = None  # a run that unwound may have made a shelf anew
         extra.active.clear()
         extra.pending.clear()

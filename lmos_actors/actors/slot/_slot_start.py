@@ -94,7 +94,7 @@ def child_supervisor(slot: Slot) -> AgentSupervisor:
 
     Raises WrongState when the agent is ending, and any error of its `supervises()`.
     """
-    extra = slot.ensure_extra()
+    extra = slot.extra or slot.ensure_extra()
     if extra.child_supervisor is None:
         starter = slot.rt.starter
         if slot.state >= ENDING or starter is None:

@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Request, Runtime
     from lmos_actors.approvals import Offer
     from lmos_actors.persistence import Role, Session
+    from lmos_actors.supervision import Supervisor
 
 MAX_TURNS: Final = 4_096
 """Maximum turns of one agent, including those that wait."""
@@ -508,15 +509,17 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         child_name = f"turn-{self._number}"
         child = ChildSpec(child_name, made, restart="temporary", shutdown="brutal")
         try:
-            runner = await self.start_child(child)
+            children: Supervisor = self.children
+            runner = await children.start_child(child)
         except (WrongState, StartFailed):
             await self._kept.wait_if_ended()  # as it may have since this task was last run
             raise
-        approvals, path = self._place().rt.approvals, runner.path
+        approvals = self._place().rt.approvals
         offering: AbstractContextManager[None] = nullcontext()
         whole: AbstractContextManager[None] = nullcontext()
         naming: AbstractContextManager[None] = nullcontext()
         if approvals is not None:
+            path = runner.path
             whole = approvals.clocks.part_of(path, current_run())
             if offer is not None:
                 offering = approvals.offers.during(path, offer)
@@ -530,7 +533,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         finally:
             # WrongState: all that is below the agent was stopped at once, as with its node
             with trio.CancelScope(shield=True), suppress(NotFound, StopFailed, WrongState):
-                await self.children.terminate_child(child_name)
+                await children.terminate_child(child_name)
 
 
 def _output() -> Callable[[Any], Awaitable[None]]:

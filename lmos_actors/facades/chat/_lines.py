@@ -45,7 +45,8 @@ class Lines:
             raise failure(RATE_LIMITED, "too many in-flight requests")
         place = self.join(owner, id)
         try:
-            await place.wait()
+            if not place.is_set():
+                await place.wait()
             yield
         finally:
             self.leave(owner, id, place)
