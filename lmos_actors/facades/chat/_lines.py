@@ -45,8 +45,7 @@ class Lines:
             raise failure(RATE_LIMITED, "too many in-flight requests")
         place = self.join(owner, id)
         try:
-            if not place.is_set():
-                await place.wait()
+            await place.wait()
             yield
         finally:
             self.leave(owner, id, place)
