@@ -41,21 +41,26 @@ def whole_number_of(text: str) -> int:
     return int(text)
 
 
-def check_limits(record: object, optional: Container[str] = ()) -> None:
+def check_limits(record: object, optional: Container[str] = (), endless: Container[str] = ()) -> None:
     """Raise ConfigError, with the name of the field, for a number of an attrs record that is no limit.
 
     Fields whose default is a whole number take whole numbers of at least 1, those whose default is a float
-    take finite numbers above 0; `optional` fields take None, too. Other fields are not checked.
+    take finite numbers above 0, those whose default is a truth value take one. `optional` fields take None,
+    too, `endless` ones infinity. Other fields are not checked.
     """
     cls = type(record)
     for field in cast("tuple[attrs.Attribute[Any], ...]", attrs.fields(cast("Any", cls))):
         kind, value = type(field.default), getattr(record, field.name)
-        if kind not in (int, float) or (value is None and field.name in optional):
+        if kind not in (int, float, bool) or (value is None and field.name in optional):
+            continue
+        if value == math.inf and field.name in endless:
             continue
         if kind is int and (type(value) is not int or value < 1):
-            what = "whole number of at least 1"
+            what = "a whole number of at least 1"
         elif kind is float and not (type(value) in (int, float) and 0 < value < math.inf):
-            what = "number of seconds above 0" if field.name.endswith("_seconds") else "number above 0"
+            what = "a number of seconds above 0" if field.name.endswith("_seconds") else "a number above 0"
+        elif kind is bool and type(value) is not bool:
+            what = "True or False"
         else:
             continue
-        raise ConfigError(f"must be a {what}, not {value!r}", f"{cls.__name__}.{field.name}")
+        raise ConfigError(f"must be {what}, not {value!r}", f"{cls.__name__}.{field.name}")

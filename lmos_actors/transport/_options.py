@@ -9,6 +9,12 @@ import attrs
 from lmos_actors._core import TOTAL, check_limits
 from lmos_actors.errors import ConfigError
 
+_ENDLESS: Final = (
+    "heartbeat_seconds", "heartbeat_grace", "handshake_seconds", "close_seconds", "write_seconds",
+    "message_seconds",
+)  # fmt: skip
+"""Limits of a connection that infinity switches off."""
+
 _UNSAYABLE: Final = (1004, 1005, 1006, 1015)
 
 
@@ -55,7 +61,7 @@ class ConnectionOptions:
     stop_seconds: float = 5.0
 
     def __attrs_post_init__(self) -> None:
-        check_limits(self)
+        check_limits(self, endless=_ENDLESS)
         if self.messages_per_second is not None and not self.messages_per_second > 0:
             text = f"must be above 0, not {self.messages_per_second!r}"
             raise ConfigError(text, "ConnectionOptions.messages_per_second")

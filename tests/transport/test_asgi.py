@@ -203,17 +203,17 @@ async def test_a_long_answer_is_given_its_time_piece_by_piece(autojump_clock: An
 
 
 async def test_a_long_answer_lets_others_have_their_turn(autojump_clock: Any):
-    turns: list[str] = []
+    turns, parts = list[str](), 20
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send(OK)
-        for _ in range(10):
+        for _ in range(parts):
             turns.append("answer")
             await send({**END, "body": b"1", "more_body": True})
         await send(END)
 
     async def other() -> None:
-        while turns.count("answer") < 10:
+        while turns.count("answer") < parts:
             turns.append("other")
             await trio.lowlevel.checkpoint()
 
@@ -221,9 +221,11 @@ async def test_a_long_answer_lets_others_have_their_turn(autojump_clock: Any):
         client = await door.knock()
         await client.send(GET)
         nursery.start_soon(other)
-        assert (await client.answer())[2] == b"1" * 10
+        assert (await client.answer())[2] == b"1" * parts
         first = turns.index("answer")
-        assert turns[first:].count("other") >= 8
+        assert turns[first:].count("other") >= parts - 3, (
+            "the first goes out at once, the last waits for nobody"
+        )
 
 
 async def test_tasks_of_an_application_may_send_at_once(autojump_clock: Any):

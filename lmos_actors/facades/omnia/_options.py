@@ -60,4 +60,4 @@ class OmniaOptions:
     sound_bytes: int = 1 << 20
 
     def __attrs_post_init__(self) -> None:
-        check_limits(self)
+        check_limits(self, endless=("upload_seconds", "ticket_seconds"))

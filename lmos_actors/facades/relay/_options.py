@@ -66,7 +66,7 @@ class RelayOptions:
     over_rate_seconds: float = 60.0
 
     def __attrs_post_init__(self) -> None:
-        check_limits(self, optional=("registrations_per_minute",))
+        check_limits(self, optional=("registrations_per_minute",), endless=("pong_seconds", "write_seconds"))
         if not all(frames > 0 and seconds > 0 for frames, seconds in self.rates):
             raise ConfigError(f"must be above 0, not {self.rates!r}", "RelayOptions.rates")
         made(self.extensions)
