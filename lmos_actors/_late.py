@@ -87,10 +87,10 @@ class late:
         except AttributeError as error:  # who asks for a name would take it for one that is not there
             raise ImportError(f"{self._face}.{name} cannot be imported: {error}", name=self._face) from error
         value = self._names[name] = getattr(module, name)
-        found = vars(module)
+        found = vars(module)  # pyright: ignore[reportUnknownVariableType]
         for other, where in self._modules.items():  # what comes with it costs nothing any more
             if where == (place, level) and other in found:
-                self._names.setdefault(other, found[other])
+                self._names.setdefault(other, found[other])  # pyright: ignore[reportUnknownArgumentType]
         return value
 
     def _refuse(self, name: str) -> NoReturn:

@@ -50,14 +50,17 @@ def check_limits(record: object, optional: Container[str] = (), endless: Contain
     """
     cls = type(record)
     for field in cast("tuple[attrs.Attribute[Any], ...]", attrs.fields(cast("Any", cls))):
-        kind, value = type(field.default), getattr(record, field.name)
+        kind = type(field.default)  # pyright: ignore[reportUnknownVariableType]
+        value: Any = getattr(record, field.name)
         if kind not in (int, float, bool) or (value is None and field.name in optional):
             continue
         if value == math.inf and field.name in endless:
             continue
         if kind is int and (type(value) is not int or value < 1):
             what = "a whole number of at least 1"
-        elif kind is float and not (type(value) in (int, float) and 0 < value < math.inf):
+        elif kind is float and not (
+            isinstance(value, int | float) and value is not True and 0 < value < math.inf
+        ):
             what = "a number of seconds above 0" if field.name.endswith("_seconds") else "a number above 0"
         elif kind is bool and type(value) is not bool:
             what = "True or False"

@@ -236,9 +236,7 @@ def test_announcements_are_bounded_in_number_and_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_number_of_files_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmos_actors.facades.omnia._uploads.FILES", 3)
-
+def test_the_number_of_files_is_bounded(tmp_path: Path) -> None:
     async def main(network: MemoryNetwork) -> list[str]:
         async with chat_at(network) as chat:
             for _ in range(3):
@@ -248,7 +246,7 @@ def test_the_number_of_files_is_bounded(tmp_path: Path, monkeypatch: pytest.Monk
             await trio.sleep(24 * 3600 + 1)
             return [(await chat.upload(b"a", "text/plain")).type]
 
-    assert told(main, tmp_path) == ["file"]
+    assert told(main, tmp_path, files=3) == ["file"]
 
 
 def test_a_file_that_comes_after_its_connection_has_ended(tmp_path: Path) -> None:

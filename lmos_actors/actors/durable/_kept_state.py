@@ -318,7 +318,7 @@ class StateForm:
         for member in self.members:
             if member.attribute in values:
                 value = values[member.attribute]
-                kind = type(value)
+                kind = type(value)  # pyright: ignore[reportUnknownVariableType]
                 if kind is member.plain and (kind is str or (kind is not float and LEAST <= value <= MOST)):
                     continue  # without a call, as most fields are such
                 run_check(member.check, value, f"{type(agent).__name__}.{member.name}")

@@ -134,7 +134,7 @@ def _map(tree: types.DictType, compiled: Compile) -> Part:
         key: Any = None
         try:
             for key, item in value.items():
-                kind = type(item)
+                kind = type(item)  # pyright: ignore[reportUnknownVariableType]
                 name = key if is_text and type(key) is str and key.isascii() else take_key(key, KEY)
                 if kind in passing and (
                     item.isascii() if kind is str else kind is not int or LEAST < item < NUMBER
@@ -255,7 +255,7 @@ def _object(tree: types.StructType | types.DataclassType, compiled: Compile) -> 
         same, name = frozen, ""
         try:
             for (name, take_item, passing), item in zip(members, read(value), strict=False):
-                kind = type(item)
+                kind = type(item)  # pyright: ignore[reportUnknownVariableType]
                 if kind in passing and (
                     item.isascii() if kind is str else kind is not int or LEAST < item < NUMBER
                 ):
