@@ -1,4 +1,4 @@
-"""Bindings of agents to LMOS and HTTP: own agents are exposed, and agents of other nodes are consumed."""
+"""Bindings of agents to LMOS and HTTP: a node's own agents are exposed, agents of other nodes consumed."""
 
 from lmos_actors._late import late
 

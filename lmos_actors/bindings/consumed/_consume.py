@@ -34,7 +34,7 @@ ThingLink: TypeAlias = "RemoteLink | HttpLink"
 
 
 class ContractWarning(UserWarning):
-    """A difference between an agent's description and the class it is consumed as that would break calls."""
+    """A difference between an agent's description and the class of its ref, by which calls would break."""
 
 
 # ---- the ways in
@@ -54,7 +54,7 @@ def remote_ref(
 
 
 def remote_thing(peers: Peers, url: str, thing: str | None = None, *, headers: Headers = ()) -> ConsumedThing:
-    """Return a far thing without a class; otherwise as `remote_ref`."""
+    """Return a far thing to be used by names, without a class; all else is as for `remote_ref`."""
     return _thing(_linked(peers, socket_target(url, thing), headers))
 
 
@@ -71,7 +71,7 @@ async def consume(
     """Return a ref to a far agent once the first connection is established; see `consume_thing`.
 
     `Agent` means any class: the ref then knows only names, and tools are made from the agent's description.
-    Warns (`ContractWarning`) about differences between that description and the class that would break calls.
+    Warns (`ContractWarning`) where that description differs from the class so that calls would break.
     """
     _check_class(cls)
     reached = await _connected(peers, source, thing, headers, habits, local)
@@ -102,7 +102,7 @@ async def consume_thing(
     looked for; the path of a file with the description; or a `ws` or `wss` address, without a description.
     `thing` selects one of several things by its id, title or name. `headers` are sent with every request to
     the server of `source`, and with the WebSocket handshake at the address in its description; never after a
-    redirect to another server. `habits` says how the peer behaves, if its handshake does not show it.
+    redirect to another server. `habits` names the habits of the peer, if its handshake does not show them.
     `local`: the description of another host, and redirects on the way to it, may lead to this machine.
 
     Operations that have no form for LMOS, but one for HTTP, are carried out over HTTP.
@@ -115,7 +115,7 @@ async def consume_thing(
 
 @attrs.frozen
 class ReachedThing:
-    """A thing and the way to it: a peer over LMOS, its forms for HTTP, or both."""
+    """A thing and how it is reached: by a peer over LMOS, by its forms for HTTP, or by both."""
 
     peers: Peers
     target: Target
@@ -124,10 +124,10 @@ class ReachedThing:
     given: Headers = ()
     meant: str = ""
     is_named: bool = True
-    """Whether it was asked for by its address, or its directory is one of the node's own deployment."""
+    """Whether the thing was asked for by its address, or by a directory of the node's own deployment."""
 
     def link(self, interface: RemoteInterface) -> ThingLink:
-        """Return a link to the thing, used by that interface."""
+        """Return a link to the thing, which uses the given interface."""
         socket = None if self.peer is None else RemoteLink(self.peer.thing(self.target.thing_id), interface)
         if self.ways is None:
             assert socket is not None
@@ -139,12 +139,12 @@ class ReachedThing:
         return found(thing_id, interface, socket)
 
     def described(self, description: Description | None) -> DescribedInterface:
-        """Return the thing's interface by a description, or by bare names if there is none."""
+        """Return the interface that a description gives the thing, or one of bare names if there is none."""
         path = path_of(self.target.thing_id)
         return DescribedInterface(description, path, binary=self.ways is not None)
 
     def known_as(self, cls: type[Agent], declared: Description | None) -> RemoteInterface:
-        """Return its interface by a class and the `declared` description; by names for the class `Agent`."""
+        """Return the interface by a class and the `declared` description; for the class `Agent`, by names."""
         if cls is Agent:
             return self.described(self.target.description)
         return ClassInterface(cls.__contract__, declared)

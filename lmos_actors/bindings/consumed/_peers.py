@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def headers_with(credentials: Credentials | None, url: str, given: Headers = ()) -> Headers:
-    """Return the headers of one request to a URL: those given, and the credentials for it as of now.
+    """Return the headers of one request to a URL: the given ones, and the present credentials for the URL.
 
     A given header replaces one of the same name. May block briefly, to read a file. Raises ConfigError if a
     secret cannot be read.
@@ -100,7 +100,7 @@ class Peers:
         return peer
 
     def kept(self, place: str, headers: Headers, make: Callable[[], RemotePeer]) -> RemotePeer:
-        """Return the peer for a place that is not a WebSocket address; make and start it at the first use."""
+        """Return the peer with a name that is no WebSocket address; `make` makes it at the first use."""
         return self._kept((place, headers, "auto"), make)
 
     def _kept(self, key: tuple[str, Headers, Habits], make: Callable[[], RemotePeer]) -> RemotePeer:
@@ -139,7 +139,7 @@ class Peers:
         self._users[peer] += 1
 
     def release_peer(self, peer: RemotePeer) -> None:
-        """Count one user of a peer less; when none is left, stop the peer."""
+        """Remove one user of a peer from the count; when none is left, stop the peer."""
         self._users[peer] -= 1
         if not self._users[peer]:
             del self._users[peer]
@@ -147,7 +147,7 @@ class Peers:
             peer.stop()
 
     async def connect(self, url: str, headers: Headers) -> Connection:
-        """Connect to an address, with this node's peer id (`LMOS-Peer`), so that repeats are recognised."""
+        """Connect to an address with this node's peer id (`LMOS-Peer`), so that servers recognise repeats."""
         place = endpoint_of(url)
         authority = f"{place.secure} {place.authority}"
         name = self._names.get(authority)

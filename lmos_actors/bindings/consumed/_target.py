@@ -1,4 +1,4 @@
-"""The place of a thing, from an address, a description or a file."""
+"""Targets: where a thing can be reached, found from an address, a description or a file."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def alone(_: str, headers: Headers) -> Headers:
 
 @attrs.frozen
 class Target:
-    """The place of a thing: the address of a WebSocket, its id there, and its description if there is one.
+    """Where a thing is reached: the address of a WebSocket, the thing's id there, and its description if any.
 
-    If the description has no form for LMOS, there is no such address: the thing is reached over HTTP.
+    If the description has no form for LMOS, there is no WebSocket address: the thing is reached over HTTP.
     """
 
     url: str | None
@@ -88,7 +88,7 @@ class Target:
 
 
 def socket_target(url: str, thing: str | None) -> Target:
-    """Return the place of the thing at a WebSocket address. Raises ConfigError."""
+    """Return the target for a thing at a WebSocket address. Raises ConfigError."""
     endpoint = endpoint_of(url)
     name = name_in_url(endpoint.url)
     if thing is None and name is None:
@@ -102,7 +102,7 @@ def socket_target(url: str, thing: str | None) -> Target:
 async def find_target(
     peers: Peers, source: str, thing: str | None, headers: Headers, *, local: bool = False
 ) -> Target:
-    """Return the place of the thing that a source leads to. Raises what `consume_thing` does.
+    """Return the target that a source leads to. Raises what `consume_thing` does.
 
     `local`: the description of another host may lead to this machine.
     """
@@ -153,7 +153,7 @@ def _check_leads(places: Iterable[str], source_url: str) -> None:
 
 
 async def _at_root(peers: Peers, base: str, thing: str | None, headers: Headers, local: bool) -> Target:
-    """Look where a server has the description of its only thing, then where kotlin-wot lists them all."""
+    """Fetch the description of a server's only thing, else the list of all things that kotlin-wot serves."""
     try:
         return await _target_at(peers, base + WELL_KNOWN, thing, headers, local)
     except (ConfigError, ConnectFailed) as error:
@@ -176,7 +176,7 @@ async def _read(path: str) -> bytes:
 
 
 def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Target:
-    """Return the place of the thing in a text with a description, or with a list of several."""
+    """Return the target for the thing that a text describes, alone or in a list of several."""
     description = _described(_chosen(text, place, thing), url, place)
     if thing is not None and not _is(description.id, description.title, thing):
         why = f"this describes {description.id or description.title!r}, not {thing!r}"

@@ -38,8 +38,8 @@ class ConsumedThing:
     """A far agent, used by the names of its affordances; values are plain data, as JSON has it.
 
     It has the verbs of a `Ref`, which raise the same exceptions. With a description, a name that is not in it
-    raises NotFound at once; values are checked only by the agent. It equals others that lead to the same
-    thing.
+    raises NotFound at once; values are checked only by the agent. Two of them are equal if they lead to the
+    same thing.
     """
 
     __slots__ = ("_described", "_far", "_ref")
@@ -62,22 +62,22 @@ class ConsumedThing:
 
     @property
     def description(self) -> Description | None:
-        """Its description, None if it was consumed without one."""
+        """The description of the thing, None if it was consumed without one."""
         return self._described or self._far.description
 
     @property
     def url(self) -> str:
-        """The address of its WebSocket; without one, the address of its first form."""
+        """The address of the thing's WebSocket; without one, the address of its first form."""
         return self._far.peer.url
 
     @property
     def id(self) -> str:
-        """Its `thingID`."""
+        """The `thingID` of the thing."""
         return self._far.thing_id
 
     @property
     def path(self) -> str:
-        """Its name in errors: its path on its node if the address contains it, else its id."""
+        """The name of the thing in errors: its path on its node if the address contains it, else its id."""
         return self._far.path
 
     # ---- properties
@@ -105,7 +105,7 @@ class ConsumedThing:
     ) -> Coroutine[Any, Any, Any]:
         """Invoke an action and return its output, None if it has none; `input` is one value.
 
-        `streams` are the sources of its input streams by name, which the description has to have.
+        `streams` are the sources of its input streams, by the names that the description gives them.
         """
         if streams:
             return self._result(self.begin(name, input, streams=streams))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Send = Callable[[Message], Awaitable[None]]
 
 PROBES: Final = ("/healthz", "/readyz")
-"""Paths for probes, which know no names or secrets of the node; the answers reveal nothing else."""
+"""Paths for probes, which know no names or secrets of the node; anyone gets answers from these paths."""
 
 AGENTS: Final = b"/agents/"
 DESCRIPTIONS: Final = (b"/", b"/.well-known/wot", b"/agents", b"/openapi.json")
@@ -71,7 +71,7 @@ def _peer(host: str, port: int) -> str:
 
 
 def is_of_other_page(headers: Headers) -> bool:
-    """Return whether a web page has sent a request, unless it is certainly the node's own page."""
+    """Return whether a request comes from a web page that is not certainly the node's own."""
     lines = dict(headers)
     return b"origin" in lines and lines.get(b"sec-fetch-site") != b"same-origin"
 
@@ -88,7 +88,7 @@ def nothing(agent: str, verb: Verb) -> bool:
 
 
 def rights_of(admission: Admission | None) -> Callable[[str, Verb], bool]:
-    """Return the test of a client's rights that agents use (`Request.allows`)."""
+    """Return the function by which agents test the rights of a client (`Request.allows`)."""
     return nothing if admission is None else admission.allows
 
 
@@ -99,7 +99,7 @@ def asks_nothing(guard: Guard) -> bool:
 
 
 def guarded(app: App, guard: Guard, apart: Collection[str] = ()) -> App:
-    """Return the application behind a guard; for the `http` scopes of our front door.
+    """Return the application behind a guard, for the `http` scopes of the front door.
 
     Requests for the paths `apart` are passed on as they are: their routes have a guard of their own.
     """

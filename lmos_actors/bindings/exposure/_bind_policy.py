@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class ArgumentNames:
-    """The names of the arguments, as errors give them: the command line has other names."""
+    """The names of the arguments in errors; on the command line they have other names."""
 
     listen: str = "open_node(listen=...)"
     security: str = "security=Security(...)"

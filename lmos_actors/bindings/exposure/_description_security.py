@@ -59,12 +59,12 @@ def anything(name: str) -> bool:
 
 
 def sees(admission: Admission) -> Sees:
-    """Return the test of what a client may see: everything that it may use in some way."""
+    """Return a function that tests what a client may see: everything that the client may use in some way."""
     return lambda name: any(admission.allows(name, verb) for verb in VERBS)
 
 
 def discreet(error: E) -> E | AgentDied | WouldDeadlock:
-    """Return an error without the details kept from others: the reason of a death, the waits of a circle."""
+    """Return an error without the details that peers may not see: why an agent died, who waits for whom."""
     if isinstance(error, WouldDeadlock):
         return WouldDeadlock(error.agent, error.affordance, ())
     if not isinstance(error, AgentDied) or error.reason.partition(":")[0] in UNTOLD:
@@ -73,9 +73,9 @@ def discreet(error: E) -> E | AgentDied | WouldDeadlock:
 
 
 def check_sight(admission: Admission | None, sees: Sees, name: str) -> None:
-    """Check that the client may see that public name, before it learns whether it exists.
+    """Check that the client may see a public name, before the client learns whether the name exists.
 
-    It counts as a request. Raises Unauthorized, Forbidden, RateLimited.
+    The check counts as a request. Raises Unauthorized, Forbidden, RateLimited.
     """
     if admission is not None:
         admission.charge(trio.current_time())

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from lmos_actors.security import Security
 
 KEPT: Final = 1_024
-"""The number of descriptions that are kept as text; those of more agents are made again on request."""
+"""The number of descriptions that are kept as text; those of further agents are made again on request."""
 
 PLACES: Final = 8
-"""The number of addresses used by clients for which texts are kept, `KEPT // PLACES` for each."""
+"""The number of the node's addresses for which texts are kept, `KEPT // PLACES` texts for each."""
 
 LINKS: Final = 1_000
 """The maximum number of links in the description of a node."""
@@ -50,12 +50,12 @@ class Listed(Protocol):
 
     @property
     def name(self) -> str:
-        """Its public name: its path, with "." for "/"."""
+        """The public name of the agent or pool: its path, with "." for "/"."""
         ...
 
     @property
     def thing_id(self) -> str:
-        """The URI by which it is known."""
+        """The URI by which the agent or pool is known."""
         ...
 
     @property
@@ -93,7 +93,7 @@ def served_text(data: str) -> TaggedText:
 def description_of(exposed: Listed, bases: Sequence[str], security: Security | None = None) -> Description:
     """Return the description of an agent with its id, its forms at these addresses, and our extensions.
 
-    It names the accepted credentials, and the forms that need none.
+    The description also names the accepted credentials, and the forms that need none.
     """
     described = attrs.evolve(describe(exposed.cls, id=exposed.thing_id), offers=OFFERS)
     formed = with_forms(described, exposed.name, bases)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 AGENTS: Final = "/agents/"
 EXITED: Final = "lmosx:exited"
-"""The event by which monitors travel: an incarnation has ended."""
+"""The event that tells monitors over a network that an incarnation has ended."""
 
 KEPT: Final = 4096  # things that are found again without a search
 FEW: Final = 64  # things that are kept without a check whether they are gone
@@ -60,7 +60,7 @@ class Exposed:
     thing_id: str
     link: Slot | PoolLink
     cls: type[Agent]
-    """Its class; it is known also while no agent runs there."""
+    """The class of the agent or pool; it is known also while no agent runs there."""
 
 
 class Exposure:
@@ -123,9 +123,9 @@ class Exposure:
     # ---- by a consumer's name for it
 
     def thing_at(self, target: str) -> str | None:
-        """Return the id of the thing that messages without one mean, on a socket at an agent's address.
+        """Return the id of the thing for messages that name none, on a socket at an agent's address.
 
-        If no such thing exists now, the name is returned: answers then say so.
+        If no such thing exists now, the name is returned, and errors for the messages then contain it.
         """
         name = name_in_path(target.partition("?")[0])
         if name is None:
@@ -151,8 +151,8 @@ class Exposure:
     def _keep(self, thing_id: str, found: Slot | PoolLink) -> None:
         """Remember what was found.
 
-        Agents come and go, each under its own name, and nobody asks again for those that are gone. So
-        whenever as many have been added as the last check left, all are checked again.
+        Agents come and go, each under its own name, and nobody asks again for those that are gone. So all are
+        checked again whenever their number has doubled since the last check.
         """
         self._room -= 1
         if self._room < 0:

@@ -1,7 +1,7 @@
 """Reports of incoming requests to instruments that measure and trace them: see `Edge`.
 
 Every binding calls `came` right before a request is posted, and later `ended` or `left`, once. Without an
-instrument each call is one attribute read.
+instrument each call costs one attribute read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Arrival:
         self._watch: Watch | None = None
 
     def note(self, envelope: Envelope) -> None:
-        """Mark the request; for `Invocation.posting`."""
+        """Report that the request arrived with this envelope; passed on as `Invocation.posting`."""
         rt = envelope.slot.rt
         if rt.edge is None:
             incoming_trace(rt, envelope, *self._said[1:3])
@@ -58,7 +58,7 @@ def came(
     tracestate: str | None,
     attributes: Mapping[str, Any] | None = None,
 ) -> None:
-    """Mark a request, before it is posted; `way` is `lmos` or `http`, `attributes` are added to its span."""
+    """Report a request before it is posted; `way` is `lmos` or `http`, `attributes` are added to its span."""
     rt = far.slot.rt
     if rt.edge is None:
         if traceparent is None and rt.instrument is None:
@@ -69,21 +69,21 @@ def came(
 
 
 def ended(far: Far, error: BaseException | None) -> None:
-    """Note the answer of a request: this error, or a value. Only the first call counts."""
+    """Report the answer of a request: the error, or a value if that is None. Only the first call counts."""
     if far.watch is not None:
         far.watch.ended(error)
 
 
 def left(far: Far) -> None:
-    """Note that a request has ended because its consumer is gone."""
+    """Report that a request has ended because its consumer is gone."""
     if far.watch is not None:
         far.watch.left()
 
 
 def refused(rt: Runtime, way: str, verb: str, error: BaseException) -> None:
-    """Take note of a request that never reached a mailbox.
+    """Report a request that never reached a mailbox.
 
-    `verb` in the words of `Operation.verb`, empty where it is not known.
+    `verb` is one that `Operation.verb` has, and empty where it is not known.
     """
     if rt.edge is not None:
         rt.edge.refused(way, verb, error)

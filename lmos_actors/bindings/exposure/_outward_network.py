@@ -28,15 +28,15 @@ MOST: Final = 4096
 
 
 class OutwardNetwork:
-    """A `Network` that refuses connections to this machine under host names that others have given."""
+    """A `Network` that refuses to connect to this machine under host names that others have given."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self._distrusted: dict[str, None] = {}
 
     def distrust(self, urls: Iterable[str], *, but: str = "") -> None:
-        """Require connections to the hosts of URLs, except `but`, to leave this machine: another host
-        named them."""
+        """Require that connections to the hosts of URLs, except `but`, leave this machine: another host named
+        them."""
         self._distrusted.update(dict.fromkeys(host for host in _hosts_of(urls) if host != but))
 
     def allow(self, urls: Iterable[str]) -> None:

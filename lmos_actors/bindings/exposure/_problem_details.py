@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lmos_actors.protocol.lmos import Problem
 
 INSTANCE: Final = "https://eclipse.dev/lmos/protocol/v1/errors/"
-"""Before the id of each occurrence of a problem, as in LMOS."""
+"""The prefix of the id of each occurrence of a problem, as in LMOS."""
 
 PROBLEM_MEMBERS: Final = (
     "type", "title", "status", "detail", "instance", "path", "started", "retryIn", "about",
@@ -63,8 +63,8 @@ def _with_failure(fields: dict[str, Any]) -> dict[str, Any]:
 def failure_output(fields: Mapping[str, Any]) -> Any:
     """Return the output of an action's failure from its problem details.
 
-    The output is in `about`, if anywhere. Else it is the detail alone, or an object with the detail and all
-    members of the action's own, and with the status unless that is the usual one.
+    The output in `about` is returned if there is one, otherwise the detail alone, or an object with the
+    detail, all members that are the action's own, and a status other than the usual one.
     """
     about = fields.get("about")
     if isinstance(about, dict) and "output" in about:

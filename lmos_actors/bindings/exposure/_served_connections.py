@@ -25,14 +25,14 @@ LEAVING: Final = Refuse(503, "the node is shutting down")
 class ServedConnections(Generic[C]):
     """The connections of a service, the oldest first: at most `most`, None for any number.
 
-    With `shared`, one principal has half of them at most. `full` says why one more is refused.
+    With `shared`, one principal has half of them at most. `full` is the reason for refusing one more.
     """
 
     def __init__(
         self, most: int | None = None, *, shared: bool = False, full: str = "there are too many connections"
     ) -> None:
         self.draining = False
-        """Whether no more are taken, as the node ends."""
+        """Whether no more connections are taken, as the node ends."""
         self._most = most
         self._shared = shared
         self._full = Refuse(503, full)

@@ -6,10 +6,10 @@ account of the next one. The sum is what is really held. Every reader is also ch
 the queue.
 
 A reader whose account is evicted loses what waits for it and gets a gap in its place, as with a full backlog;
-its connection stays. That alone frees nothing that others wait for as well: one reader after the other would
-be evicted, each after a search through all accounts. So readers that share events with it and hold at least
-half as much drop their backlogs too: they are as slow. Readers that have just received an event, and
-will take it in their next step, hold less and lose nothing.
+its connection stays. That alone frees no event that also waits for other readers: one after another would be
+evicted, each after a search through all accounts. So readers that share events with it and hold at least half
+as much drop their backlogs too: they are as slow. Readers that have just received an event, and will take it
+in their next step, hold less and lose nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lmos_actors._core import Budget
 
 PLACE: Final = 256
-"""About the bytes that an event takes in a queue beside its JSON."""
+"""About how many bytes an event takes in a queue, besides its JSON."""
 
 
 class SharedValue:
@@ -48,7 +48,7 @@ class SharedValue:
         self.payer: ReaderMemory | None = None
 
     def json(self) -> bytes:
-        """Return its JSON. Raises LocalProtocolError, or what `plain` raises, if there is none."""
+        """Return the value's JSON. Raises LocalProtocolError, or what `plain` raises, if it has none."""
         if self._error is not None:
             raise self._error
         if self._json is None:
@@ -71,7 +71,7 @@ class SharedValue:
 class SharedValues:
     """The `SharedValue` of a value pushed to several listeners in one step; keeps the last one.
 
-    Those that wait for slow listeners are charged to `budget`.
+    Values that wait for slow listeners are charged to `budget`.
     """
 
     __slots__ = ("_budget", "_last", "_value")
@@ -104,11 +104,11 @@ class ReaderMemory:
 
     def __init__(self, budget: Budget, drop: Callable[[], object]) -> None:
         self.drop = drop
-        """Drops the waiting values, with a gap in their place."""
+        """Drops the values that wait for the reader, with a gap in their place."""
         self._account = LooseAccount(budget, self._give_way)
         self._lost: dict[SharedValue, None] | None = None  # dropped values, while others drop them as well
         self.held = 0
-        """Bytes that wait for it, shared or not."""
+        """Bytes that wait for the reader, shared or not."""
 
     def hold(self, value: Any) -> None:
         """Count a value that waits for this reader from now on."""

@@ -1,6 +1,6 @@
 """Actions over HTTP: invoked and waited for, or left to run, queried and cancelled (WoT Profile, HTTP Basic).
 
-An invocation is answered by its output, or, if it runs on, by the path of its run. A client that waits and
+An invocation is answered by its output, or by the path of its run if that goes on. A client that waits and
 disconnects cancels the run; one that has received the path does not wait, so its run goes on. An action that
 has many items is answered by a stream of events, or of JSON lines, one for each item; one that takes a stream
 is answered once it is done, whatever the client prefers, as its body cannot go on behind an answer.
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
     from ._runs import KeptRun
 
 ITEM: Final = "item"
-"""The name of the event that is an item of a stream."""
+"""The name of the event that carries an item of a stream."""
 
 MANY: Final = (EVENTS, LINES)
 """The media types of an answer of many items."""
 
 WAITS: Final = "lmosx:waits"
-"""The name of the event that is the question to a person that the run waits for, or null."""
+"""The name of the event with the question to a person that a run waits for; null once it waits no longer."""
 
 ASKS: Final = "lmos-questions"
-"""The preference of clients that want to know while a run asks a person."""
+"""The preference (`Prefer`) by which a client asks to hear when a run waits for a person."""
 
 APPLIED: Final = (b"preference-applied", b"respond-async")
 
@@ -62,7 +62,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 async def invoke(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool) -> Response | None:
-    """Invoke an action."""
+    """Invoke an action; return its output or the path of its run, None if the answer was sent as a stream."""
     name = request.parts[2]
     op = operation_named(link, "action", name, name)
     kind = negotiate(request.headers, MANY if op.kind == STREAM else (JSON,))
@@ -115,7 +115,7 @@ async def _invoke_with_body(
 
 
 async def _input(request: HttpRequest, op: Operation) -> Any:
-    """Return the input that a request brings, as plain data; MISSING if it brings none."""
+    """Return the input in a request, as plain data; MISSING if there is none."""
     body, data = await request.whole_body(), MISSING
     if body:
         check_content_type(request.headers)
@@ -147,7 +147,7 @@ def _post(
 
 
 def _key(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool) -> RequestKey | None:
-    """Return the key that a request brings. Raises InvalidInput, NotAllowed."""
+    """Return the idempotency key in a request, None without one. Raises InvalidInput, NotAllowed."""
     key = request.key()
     if key is None:
         return None
@@ -189,8 +189,8 @@ async def _send_items(
 ) -> None:
     """Send the items of a run as they come, then how it has ended.
 
-    Raises the error that comes in place of a first item; a later one is sent as the end. If it is cancelled,
-    or the client leaves, it withdraws the request.
+    Raises the error that comes in place of a first item; a later one is sent as the end. If the task is
+    cancelled, or the client leaves, the request is withdrawn.
     """
     questions = _Questions(ask, tells=ASKS in request.preferences())
     heartbeat = tracker.options.heartbeat_seconds
@@ -210,7 +210,7 @@ async def _send_items(
 
 
 class _Questions:
-    """The questions to people on which a run with many items waits, if its client wants to know them."""
+    """The questions to people on which a run with many items waits, for a client that wants to know."""
 
     def __init__(self, ask: AgentRequest, *, tells: bool) -> None:
         self.are_new = False
@@ -223,7 +223,7 @@ class _Questions:
         self._ask.wake()
 
     def told(self) -> bytes:
-        """Return the event for a new question or its end, empty if there is nothing new."""
+        """Return the event for a new question or for the end of one, empty if there is nothing new."""
         are_new, self.are_new = self.are_new, False
         return framed(WAITS, _encode(self._ask.question)) if are_new else b""
 
@@ -244,7 +244,7 @@ async def _lines(ask: AgentRequest) -> AsyncGenerator[bytes, None]:
 
 
 def _last_line(tracker: HttpRequestTracker, ask: AgentRequest) -> bytes:
-    """Return the line after the items: none if all went well."""
+    """Return the line that follows the items: the error of the run, or nothing if all went well."""
     return b"" if ask.error is None else b'{"%s":%s}\n' % (END.encode(), _end(tracker, ask))
 
 
@@ -269,7 +269,7 @@ async def _wait(ask: AgentRequest, seconds: float) -> None:
 async def _invoke_until_asked(
     tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool, op: Operation, data: Any
 ) -> Response:
-    """Return the result of a run; its path, if it asks a person and there is room to keep it."""
+    """Return the result of a run; or the run's path, if it asks a person and there is room to keep it."""
     ask = tracker.ask(request)
     ask.on_question = ask.wake
     _post(tracker, ask, request, link, op, data)
@@ -325,7 +325,7 @@ def _place(tracker: HttpRequestTracker, agent: str, action: str) -> str:
 
 
 def _run(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool | None) -> KeptRun:
-    """Return the run at a path; if the path has a run's id, even when the agent is gone."""
+    """Return the run at a path; if the path contains the run's id, even when the agent is gone."""
     agent, action = public_name(request.parts[0] if link is None else link.path), request.parts[2]
     if link is None or len(request.parts) == 4:
         return tracker.runs.find(request.owner, agent, action, request.parts[3])

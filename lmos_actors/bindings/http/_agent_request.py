@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..lmos._server_requests import AgentOrPool, RequestedOperation
 
 LONGEST: Final = 1e9
-"""Seconds; for a longer time no deadline is set."""
+"""Seconds: for a longer time than this no deadline is set."""
 
 WAY: Final = "http"
 """The binding's name in metrics and traces."""
@@ -41,7 +41,7 @@ class RequestTracker(Protocol):
 
     @property
     def rt(self) -> Runtime:
-        """The node's machinery."""
+        """The runtime of the node's agents."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class RequestTracker(Protocol):
         ...
 
     def settled(self) -> None:
-        """Take note that a request is no longer open."""
+        """Note that a request is no longer open."""
         ...
 
     def shown(self, error: Exception) -> Exception:
@@ -114,7 +114,7 @@ class AgentRequest:
     # ---- asking
 
     def send(self, link: AgentOrPool, requested: RequestedOperation, remaining: float | None = None) -> None:
-        """Put it into an agent's mailbox.
+        """Put the request into an agent's mailbox.
 
         Raises MailboxFull, AgentUnavailable, NotFound, NotAllowed, InvalidInput, DeadlineExceeded.
         """
@@ -201,14 +201,14 @@ class AgentRequest:
         return value
 
     def outcome(self) -> Any:
-        """Return the value, or raise the error, once it is done."""
+        """Return the value of the finished request, or raise its error."""
         if self.error is not None:
             raise self.error from None
         return self.value
 
     @enable_ki_protection
     async def something(self) -> None:
-        """Wait until it is done, or has an item, or has progress if that is asked for."""
+        """Wait until the request is done, or has an item, a question or progress that its client wants."""
         self._task = current_task()
         await wait_task_rescheduled(self._abort)
 
@@ -228,7 +228,7 @@ class AgentRequest:
             far.go_on()
 
     def cancel(self, reason: str | None) -> None:
-        """Fail with ActionCancelled if it is not done: the result is not needed."""
+        """Fail the request with ActionCancelled, unless it is done: the result is not needed."""
         far = self._far
         if far is not None and self._withdraw(far):
             self.failed(far, ActionCancelled(reason))
@@ -252,13 +252,13 @@ class AgentRequest:
         return self._allows(agent, verb)
 
     def answered(self, far: Far, value: Any) -> None:
-        """Take the value."""
+        """End the request with the value that the agent answers."""
         self.value = value
         ended(far, None)
         self._finish()
 
     def failed(self, far: Far, error: Exception) -> None:
-        """Take the error, unless another member of a pool takes the request."""
+        """End the request with an error, unless another member of a pool takes the request."""
         if not isinstance(error, AgentUnavailable) or far.again is None or not far.again():
             self.error = self._tracker.shown(error)
             ended(far, error)
@@ -282,19 +282,19 @@ class AgentRequest:
         """Do nothing: HTTP does not report that a run waits for its action's concurrency."""
 
     def began(self, far: Far) -> None:
-        """Take note that its run has begun."""
+        """Note that the run of the request has begun."""
         self.running = True
         if self.on_begun is not None:
             self.on_begun()
 
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
-        """Keep the question to a person that its run waits for, for queries."""
+        """Keep, for queries, the question to a person that the run waits for; None if it waits no longer."""
         self.question = question
         if self.on_question is not None:
             self.on_question()
 
     def reported(self, far: Far, value: Any) -> None:
-        """Keep the progress, for queries."""
+        """Keep the progress of the run, for queries."""
         self.progress = value
         if self.tells_progress:
             self.wake()
@@ -304,7 +304,7 @@ class AgentRequest:
         return self.items is None or len(self.items) < ROOM
 
     def send_item(self, far: Far, item: Any) -> bool:
-        """Take an item, if items are read."""
+        """Keep an item until the client takes it; return False if nobody reads items."""
         if self.items is None:
             return False
         self.items.append(item)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 NAMES_COMPARED: Final = 1_000
 LONGEST: Final = 200
-"""Characters of a name; a longer one exists nowhere, and is cut in errors."""
+"""Limit on the characters of a name: no longer one exists, and errors repeat only its beginning."""
 
 HTML: Final = "text/html"
 DESCRIPTION: Final = (TD_JSON, JSON, HTML)
@@ -95,7 +95,7 @@ class AgentsOverHttp:
         self._context = server.context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request for a path below `/agents/`."""
         request = HttpRequest(scope, receive, send)
         try:
             response = await self._answer(request)
@@ -152,7 +152,7 @@ class AgentsOverHttp:
         return link
 
     def _allowed(self, request: HttpRequest) -> str:
-        """Return the methods of a resource; of a property or an action, only the ones that it supports."""
+        """Return the methods of a resource; for a property or an action, only the supported methods."""
         methods: dict[str, Any] = dict(READING if len(request.parts) == 1 else _methods(request))
         if len(request.parts) == 3:
             link = self._context.exposure.at(request.parts[0])

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..lmos._server import LmosServer
 
 LONGEST: Final = 200
-"""Characters of an unknown name that an error repeats."""
+"""Limit on the characters of an unknown name that an error repeats."""
 
 ALWAYS: Final = {**NOSNIFF, **VARY, **NO_CACHE}
 NOTHING_FOREIGN: Final = (
@@ -61,8 +61,8 @@ def http_app(
     """Return the application that serves a node's agents and their descriptions over HTTP.
 
     Below `/agents/NAME` are the descriptions and the forms of single agents; `/` has all descriptions,
-    `/.well-known/wot` the only agent's or else the node's own; `/NAME` leads to `/agents/NAME`. The routes
-    `extra` go before the routes of the pages. `guard` decides which clients are let in, before all
+    `/.well-known/wot` has the only agent's or else the node's own; `/NAME` leads to `/agents/NAME`. The
+    routes `extra` go before the routes of the pages. `guard` decides which clients are let in, before all
     else; None lets all in. The paths `apart` belong to routes with a guard of their own. `options` has the
     limits of runs and listeners.
     """
@@ -98,7 +98,7 @@ class _Pages:
         self._openapi = OpenApi(descriptions)
 
     async def well_known(self, request: Request) -> Response:
-        """Return the description of the only agent, else that of the node."""
+        """Return the description of the only agent, else the description of the node."""
         sees, all_here = _sees(request), asked_at(self._all, request)
         sole = all_here.sole(sees)
         return _described(request, all_here.own(sees) if sole is None else all_here.served(sole))
@@ -209,7 +209,7 @@ async def _as_problem(_: Request, error: Exception) -> Response:
 
 
 def _sees(request: Request) -> Sees:
-    """Return what the client may see. Counts against the client's rate. Raises Unauthorized,
+    """Return the test of what the client may see. Counts against the client's rate. Raises Unauthorized,
     RateLimited."""
     admission: Admission | None = getattr(request.state, "admission", None)
     if admission is not None:

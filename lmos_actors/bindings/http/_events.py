@@ -1,9 +1,9 @@
 """Observations and events over HTTP: as server-sent events, or by long polls, one value a request.
 
-`Accept` decides which. A stream sends an empty comment after 15 seconds of silence, reports what a client
-has missed as an event named `lmosx:gap`, and ends with `lmosx:end`, after which there is nothing to reconnect
-for. Events of a single affordance have no name, as `onmessage` of browsers receives only such; of several,
-each has the name of its affordance.
+`Accept` decides which. A stream sends an empty comment after 15 seconds of silence, reports what a client has
+missed as an event named `lmosx:gap`, and ends with `lmosx:end`, after which there is nothing to reconnect
+for. Events of a single affordance have no name, as `onmessage` of browsers receives only nameless ones; in a
+stream of several, each has the name of its affordance.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 64
 AT_ONCE_BYTES: Final = 1 << 16
-"""Bytes of events that are sent together: they, and one event more, wait for a client that does not read."""
+"""Limit in bytes of events sent together: that much, and one event more, waits for a client that is slow."""
 
 GAP: Final = "lmosx:gap"
 END: Final = "lmosx:end"
@@ -80,7 +80,7 @@ def _check_no_pool(link: AgentOrPool) -> None:
 async def observe_all(
     tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool
 ) -> Response | None:
-    """Send the changes of all observable properties, each by its name."""
+    """Send the changes of all observable properties, each with the name of its property."""
     _check_no_pool(link)
     if request.method == "HEAD":
         return only_head(EVENTS)
@@ -114,7 +114,7 @@ async def subscribe(tracker: HttpRequestTracker, request: HttpRequest, link: Age
 async def subscribe_all(
     tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool
 ) -> Response | None:
-    """Send all events, each by its name."""
+    """Send all events of an agent, each with its name."""
     representative(link)
     return await _send_events(tracker, request, link, ALL_EVENTS, negotiate(request.headers, (EVENTS,)))
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 PIECE: Final = 65_536
-"""Bytes of an item at most where a body is octets."""
+"""Limit in bytes of one item, where a body is octets."""
 
 ROOM_ITEMS: Final = 16
 ROOM_BYTES: Final = 262_144

@@ -92,7 +92,7 @@ _UNCHANGED: Final = {"description": "It has not changed since the entity tag."}
 _PROBLEM_REF: Final = {"$ref": "#/components/responses/Problem"}
 _FAILURE_REF: Final = {"$ref": "#/components/responses/ActionFailure"}
 _ALWAYS: Final = ("400", "401", "403", "404", "405", "406", "429", "500", "503")
-"""Statuses that can refuse any operation; `_BRINGING` has the further ones for requests with a body."""
+"""Statuses with which any operation may be refused; `_BRINGING` has more, for requests with a body."""
 
 _BRINGING: Final = ("412", "413", "415")
 
@@ -211,7 +211,7 @@ class _OperationWriter:
         self._agent = agent
 
     def operation(self, verb: str, name: str, summary: str, responses: JsonObject, **more: Any) -> JsonObject:
-        """Return one operation."""
+        """Return one operation in the form of OpenAPI, with the problems that it may be answered with."""
         wrong: JsonObject = dict.fromkeys(_ALWAYS, _PROBLEM_REF)
         if "requestBody" in more:
             wrong |= dict.fromkeys(_BRINGING, _PROBLEM_REF)
@@ -351,7 +351,7 @@ def _body_of(affordance: JsonObject) -> JsonObject:
 
 
 def _streamed_body(affordance: JsonObject, inputs: JsonObject) -> JsonObject:
-    """Return the request of an action that takes a stream: this is the body, the rest is in the query."""
+    """Return the request of an action that takes a stream: the stream is the body, the rest in the query."""
     (stream,) = inputs.values()
     kinds = (LINES, OCTETS) if stream["contentType"] == OCTETS else (LINES,)
     content: JsonObject = {}

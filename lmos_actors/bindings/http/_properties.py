@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 async def read(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool) -> Response:
-    """Read a property."""
+    """Return the value of a property, or 304 if the client has it already."""
     key = property_key(request.parts[2])
     operation_named(link, "property", key, request.parts[2])
     negotiate(request.headers, (JSON,))
@@ -34,7 +34,7 @@ async def read(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrP
 
 
 async def read_all(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool) -> Response | None:
-    """Read all properties, or send all changes to a client that accepts a stream of events."""
+    """Return the values of all properties; to a client that accepts a stream of events, send all changes."""
     representative(link)
     if negotiate(request.headers, (JSON, EVENTS)) == EVENTS:
         return await observe_all(tracker, request, link)
@@ -52,7 +52,7 @@ def _tagged(request: HttpRequest, body: bytes) -> Response:
 
 
 async def write(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool) -> Response:
-    """Write a property."""
+    """Set a property to the value in the request."""
     name = request.parts[2]
     key = f"{WRITE_MANY}{name}"
     op = operation_named(link, "property", key, name)
@@ -64,7 +64,7 @@ async def write(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOr
 
 
 async def write_many(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool) -> Response:
-    """Write several properties, all or none."""
+    """Set several properties to the values in the request, all or none."""
     representative(link)
     new = await _new_value(request)
     if not isinstance(new, dict):
@@ -79,7 +79,7 @@ async def write_many(tracker: HttpRequestTracker, request: HttpRequest, link: Ag
 
 
 async def _new_value(request: HttpRequest) -> Any:
-    """Return the value that a request brings. Raises HttpError 415, InvalidInput, ClientDisconnect."""
+    """Return the new value in a request. Raises HttpError 415, InvalidInput, ClientDisconnect."""
     body = await request.whole_body()
     if body:
         check_content_type(request.headers)
@@ -110,7 +110,7 @@ async def _written(
 def _on_condition(
     request: HttpRequest, writes: Operation, reads: Operation, to_json: Callable[[Any], bytes]
 ) -> Operation:
-    """Return an operation that checks the conditions and writes the value, both in one turn."""
+    """Return an operation that checks the conditions of a request and writes the value, in one turn."""
 
     def write_if(agent: Any, new: Any) -> None:
         tag = tag_of(to_json(reads.fn(agent)))

@@ -55,7 +55,7 @@ class FeedSink:
         self._name = name
 
     def push(self, value: Any) -> None:
-        """Take a reading, or an event."""
+        """Put a reading or an event into the feed of the listener."""
         if type(value) is Occurrence:
             self._feed.push(Occurrence(value.event, self._sharing.of(value.data)))
         elif self._name:
@@ -64,7 +64,7 @@ class FeedSink:
             self._feed.push(self._sharing.of(value))
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """Take note that readings are missing."""
+        """Put a gap into the feed: values are missing."""
         self._feed.gap(reason, missed)
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class HttpRequestTracker:
     # ---- asking
 
     def ask(self, request: HttpRequest) -> AgentRequest:
-        """Make the request for an agent. Raises AgentUnavailable while the node drains."""
+        """Return a new request for an agent. Raises AgentUnavailable while the node drains."""
         if self.context.draining:
             raise AgentUnavailable(request.parts[0], LEAVING)
         parent = state = None
@@ -147,7 +147,7 @@ class HttpRequestTracker:
 
     @contextmanager
     def listening(self, link: AgentOrPool, *, conflate: bool = False) -> Generator[Listening]:
-        """Make a listener at an agent, not joined yet; it leaves with the block."""
+        """Yield a new listener at an agent, which has not joined yet; at the end of the block it leaves."""
         made = Listening(self.rt, link.sinks(), self.context.sharing, conflate=conflate)
         self._listening[made] = None
         try:
@@ -164,7 +164,7 @@ class HttpRequestTracker:
         return self.context.seats
 
     def settled(self) -> None:
-        """Take note that a request is no longer open."""
+        """Note that a request is no longer open."""
         if self._quiet is not None and not self.open:
             self._quiet.set()
 

@@ -70,12 +70,12 @@ class HttpRequest(Request):
 
     @property
     def reads(self) -> bool:
-        """Whether it is GET or HEAD."""
+        """Whether the request only reads: its method is GET or HEAD."""
         return self.method in ("GET", "HEAD")
 
     @property
     def owner(self) -> str:
-        """The owner of the runs it may query: its principal, or its address without one."""
+        """The owner of the runs that this client may query: its principal, or without one its address."""
         return f"@{self.principal}" if self.principal is not None else self.label.rpartition(":")[0]
 
     def header(self, name: bytes) -> str | None:
@@ -86,7 +86,7 @@ class HttpRequest(Request):
         return found[0] if len(found) == 1 else None
 
     async def whole_body(self) -> bytes:
-        """Return the body. Raises ClientDisconnect if there will not be all of it.
+        """Return the body. Raises ClientDisconnect if the rest of it will not come.
 
         Unlike `body` it keeps nothing: a request may wait long for its agent, with its input decoded by then.
         Nor is it read from `stream`, an async generator: most bodies are one message, and trio keeps track of
@@ -109,7 +109,7 @@ class HttpRequest(Request):
         Raises what `frames` raises.
 
         A StreamingResponse of Starlette would leave a generator that is not exhausted to the garbage
-        collector, and with it a listener to its agent. And it sends the last part as if there were more,
+        collector, and with it a listener to its agent. It also sends the last part as if there were more,
         while a client whose credentials have expired may receive the end of its response, but no more parts.
         """
         self.begun = True
@@ -121,7 +121,7 @@ class HttpRequest(Request):
         await self._send({"type": "http.response.body", "body": last()})
 
     def remaining(self) -> float | None:
-        """Return the seconds until the consumer gives up. Raises InvalidInput if it is not a number."""
+        """Return the seconds until the consumer gives up, None without that header. Raises InvalidInput."""
         if b"lmos-remaining" not in self.header_names:
             return None
         text = self.header(b"lmos-remaining")

@@ -93,7 +93,7 @@ def no_content() -> Response:
 
 
 def allow(methods: str) -> Response:
-    """Return the response to OPTIONS."""
+    """Return the response to OPTIONS, with the methods that are allowed."""
     return Response(None, 204, {"allow": methods})
 
 

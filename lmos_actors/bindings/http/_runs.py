@@ -41,7 +41,7 @@ class KeptRun:
     account: Account
     asked_at: datetime
     shown: Callable[[dict[str, Any]], dict[str, Any]]
-    """Returns a question to a person as its client may know it."""
+    """Returns a question to a person as the client may see it."""
     output: bytes | None = None
     error: dict[str, Any] | None = None
     ended_at: datetime | None = None
@@ -49,7 +49,7 @@ class KeptRun:
 
     @property
     def progress(self) -> bytes | None:
-        """The progress as JSON, None without any."""
+        """The progress of the run as JSON, None without any."""
         if self.ask.progress is None:
             return None
         try:
@@ -59,7 +59,7 @@ class KeptRun:
 
     @property
     def status(self) -> str:
-        """The status, by its LMOS name."""
+        """The status of the run, by its LMOS name."""
         if self.ended_at is None:
             return "running" if self.ask.running else "pending"
         return "completed" if self.error is None else "failed"
@@ -137,7 +137,7 @@ class Runs:
     def keep(
         self, owner: str, agent: str, action: str, place: str, ask: AgentRequest, weight: int = 0
     ) -> KeptRun:
-        """Keep a run; its place is completed with its id. `weight`: bytes that its input takes."""
+        """Keep a run; the run's id is added to `place`. `weight`: bytes that its input takes."""
         run_id = ask.message_id
         account = self._budget.open(lambda: self._give_way(ask))
         place = f"{place}/{run_id}"

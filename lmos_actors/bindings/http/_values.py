@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lmos_actors.actors import Operation
 
 LIMITS: Final = Limits(max_bytes=1 << 40)
-"""For nesting and numbers; the front door bounds the length of bodies."""
+"""Limits on the nesting and the numbers of bodies; the front door bounds their length."""
 
 SHORT: Final = 64  # bytes that are too few for harmful nesting or numbers
 MOST_PARAMETERS: Final = 100
@@ -124,7 +124,7 @@ def _unquoted(text: str) -> str:
 def with_parameters(op: Operation, data: Any, query: bytes) -> Any:
     """Return the input of an action with the query parameters that are members of it (`uriVariables`).
 
-    Those of other names are ignored. Raises InvalidInput for a member that the body has too.
+    Parameters of other names are ignored. Raises InvalidInput for a member that the body has too.
     """
     given = parameters_of(query)
     shapes = {} if op.whole else {p.wire_name: p.shape.schema for p in op.params if not p.is_stream}
@@ -143,7 +143,7 @@ def with_parameters(op: Operation, data: Any, query: bytes) -> Any:
 
 
 def valued(text: str, schema: Mapping[str, Any]) -> Any:
-    """Read a query parameter: as it is where its type is text, else as JSON."""
+    """Return the value of a query parameter: unchanged where its type is text, else read as JSON."""
     if _may_be_text(schema):
         return text
     try:

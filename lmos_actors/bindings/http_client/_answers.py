@@ -34,11 +34,11 @@ _LIKE: Final = {408: 503, 410: 404, 413: 400, 415: 405, 406: 405, 422: 400, 501:
 _STATUSES: Final = frozenset(HTTPStatus)
 
 _UNKNOWN: Final = (502, 504)
-"""A gateway got no answer in time: the request may have been carried out."""
+"""The status by which a gateway got no answer in time: the request may have been carried out."""
 
 
 class Asked(Protocol):
-    """The operation that an error is about."""
+    """The operation whose failure an error reports."""
 
     @property
     def verb(self) -> str:
@@ -52,7 +52,7 @@ class Asked(Protocol):
 
 
 def wrong(path: str, error: BadAnswer | str, status: int = 502) -> RemoteProtocolError:
-    """Make the error for an answer that cannot be used."""
+    """Return the error for an answer that cannot be used."""
     detail = f"{path} sent an answer that cannot be used: {error}"
     return RemoteProtocolError(lmos.Problem(type=WRONG, title="Wrong Answer", status=status, detail=detail))
 
@@ -72,7 +72,7 @@ def refusal(answer: WebAnswer, path: str, thing_id: str, op: Asked | None) -> Ex
 def error_from(
     problem: Mapping[str, Any] | None, head: Head | None, op: Asked | None, thing_id: str
 ) -> Exception:
-    """Make the exception for problem details, or for a status alone."""
+    """Return the exception for problem details, or for a status alone."""
     fields = problem or {}
     status = head.status if head is not None else fields.get("status")
     status = status if type(status) is int else 500
@@ -95,7 +95,7 @@ def error_from(
 
 
 def _about(fields: Mapping[str, Any], status: int, op: Asked | None) -> dict[str, Any] | None:
-    """Return the data of a problem; for a failed action its output, whatever the server."""
+    """Return the data of a problem; for a failed action, its output, from any kind of server."""
     is_refusal = fields.get("type") == lmos.FAILED or (
         status == ActionFailed.STATUS and op is not None and op.verb == "invoke"
     )
@@ -180,7 +180,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def standing_in(answer: WebAnswer) -> Standing | None:
-    """Read the ActionStatus of an answer, None if it holds none."""
+    """Return the status of a run from the ActionStatus in an answer, None if it holds none."""
     try:
         is_there = answer.body and is_json(essence(answer.head.kind))
         data = _members(from_json(answer.body)) if is_there else None

@@ -59,8 +59,8 @@ def with_keys(
 ) -> tuple[str, Headers]:
     """Return the URL of a request, and the headers for its server alone, with the API key that it needs.
 
-    Raises InvalidInput as `HttpOperation.url` does, Unauthorized without a key, NotAllowed if the key is
-    asked for in a place where none can be sent.
+    Raises InvalidInput as `HttpOperation.url` does, Unauthorized without a key, NotAllowed if the form asks
+    for the key where none can be sent.
     """
     headers: list[tuple[bytes, bytes]] = []
     query: list[str] = []

@@ -76,7 +76,7 @@ def taken(answer: WebAnswer, expected: str | None) -> Any:
 
 
 def from_json(data: bytes | str) -> Any:
-    """Read JSON, within the limits that messages have. Raises BadAnswer."""
+    """Return the value of a JSON body, within the limits that messages have. Raises BadAnswer."""
     far = lmos.beyond(data, _LIMITS)
     if far is not None:
         raise BadAnswer(f"it is {far.detail}")

@@ -1,7 +1,7 @@
 """Fetching descriptions over HTTP, by the network of the node: bounded in bytes, redirects and time.
 
 No pool is needed, as each connection carries one request; and commands fetch before there is a node. The
-caller's headers are not sent to another server after a redirect; `headers_for` is called anew for each.
+caller's headers are not sent to another server after a redirect; `headers_for` is called for each hop.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _plain(endpoint: Endpoint) -> str:
 async def _connected(
     network: Network, endpoint: Endpoint, tls: ssl.SSLContext | None, *, may_be_here: bool
 ) -> tuple[HttpStream, bool]:
-    """Connect; return the connection, and whether it leads to this machine."""
+    """Return a new connection, and whether it leads to this machine."""
     here = is_here(endpoint.host)
     try:
         return HttpStream(await network.connect(attrs.evolve(endpoint, elsewhere=not here), tls)), here

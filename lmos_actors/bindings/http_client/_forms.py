@@ -48,16 +48,16 @@ _METHODS: Final = {"cancelaction": "DELETE"}
 
 
 class HttpOperation(NamedTuple):
-    """A form of a description, and the one of its operations that carries out a verb."""
+    """A form of a description, with that operation of the form by which a verb is carried out."""
 
     form: Form
     op: str
     declared: Mapping[str, Mapping[str, Any]]
-    """The variables of its URL that the description declares, by name."""
+    """The variables of the form's URL that the description declares, by name."""
 
     @property
     def method(self) -> str:
-        """The HTTP method."""
+        """The HTTP method of the request."""
         return method_of(self.form, self.op) if self.is_named else _METHODS.get(self.op, self._usual)
 
     @property
@@ -71,7 +71,7 @@ class HttpOperation(NamedTuple):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names of the variables of its URL, declared or not."""
+        """The names of the variables in the form's URL, declared or not."""
         return tuple(dict.fromkeys((*self.declared, *variables_of(self.form.href))))
 
     def url(self, values: Mapping[str, Any]) -> str:

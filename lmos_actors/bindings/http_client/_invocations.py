@@ -74,7 +74,7 @@ _ASKS: Final = (b"Prefer", b"lmos-questions")
 LONGEST_RETRY_AFTER: Final = 60.0
 INPUT: Final = b"LMOS-Input"
 LONGEST_BESIDE: Final = 8_000
-"""Bytes of the input beside a stream: servers bound the heads of requests."""
+"""Limit in bytes of the input beside a stream: servers bound the heads of requests."""
 
 SILENCE: Final = 60.0
 """Seconds without a byte that end a stream of events whose server has sent comments as heartbeats."""
@@ -96,7 +96,7 @@ class SingleReads:
         return trio.current_time() < self.until
 
     def begin(self) -> None:
-        """Read them one by one for a minute."""
+        """Begin to read properties one by one, for a minute."""
         self.until = trio.current_time() + 60.0
 
 
@@ -128,15 +128,15 @@ class InvocationObserver(Protocol):
     """The receiver of the reports of an invocation before its answer."""
 
     def on_status(self, status: str, progress: Any, waits: dict[str, Any] | None) -> None:
-        """Take another status of the run, new progress, or the question to a person that it waits for."""
+        """Note a new status or progress of the run, or the question to a person that the run waits for."""
         ...
 
     def began(self, url: str) -> None:
-        """Take the URL of the run, which goes on."""
+        """Note the URL at which the run goes on."""
         ...
 
     async def took(self, output: Any) -> None:
-        """Take an item of the output; waits until there is room for the next one."""
+        """Receive an item of the output; wait until there is room for the next one."""
         ...
 
 
@@ -166,7 +166,7 @@ class HttpInvocation:
         self.far = request.far
         self.request = request
         self.is_over = False
-        """Whether its run has been ended by DELETE."""
+        """Whether the run has been ended by DELETE."""
         self._body: tuple[bytes | None, Mapping[str, Any]] = (None, {})
         sources = request.sources if isinstance(request, RemoteRun) else None
         target = None if sources is None else sources.sources[0].target
@@ -250,7 +250,7 @@ class HttpInvocation:
     # ---- carrying it out
 
     async def run(self, observer: InvocationObserver | None) -> Any:
-        """Send it, and return the value as plain data, UNSET if there is none. Raises AgentError."""
+        """Send the request, and return the value as plain data, UNSET if there is none. Raises AgentError."""
         try:
             return await self._requests(observer)
         except FAILURES as error:

@@ -128,7 +128,7 @@ class HttpLink(ForwardingLink):
         return link.tapped(key, sink, entering=False)
 
     def sinks(self) -> RemoteSinks:
-        """Return the listeners of this agent on this node, as a near link does."""
+        """Return the listeners of this agent on this node, as a link to a near agent does."""
         if self._sinks is None:
             self._sinks = RemoteSinks(self._tapped)
         return self._sinks

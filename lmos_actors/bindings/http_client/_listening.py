@@ -53,7 +53,7 @@ _VERBS: Final = {"property": "observe", "event": "subscribe", "events": "subscri
 
 @attrs.frozen
 class ListeningTarget:
-    """The operation behind a listening, as errors name it."""
+    """The operation by which a listening is made, for errors."""
 
     verb: str
     name: str
@@ -165,7 +165,7 @@ class HttpSubscription:
         return from_json(data) if data else None
 
     def _end(self, problem: Any) -> Exception:
-        """Return the error for the last event: the problem in it, else NotFound: the agent is gone."""
+        """Return the error for the last event: the problem in it, or NotFound: the agent is gone."""
         if isinstance(problem, dict):
             return error_from(cast("dict[str, Any]", problem), None, self._what, self._far.thing_id)
         return NotFound("agent", self._far.path)

@@ -110,16 +110,16 @@ class CarriedRequest:
         return self.invocation.server.ways.can_query(self.request.name)
 
     def on_status(self, status: str, progress: Any, waits: dict[str, Any] | None) -> None:
-        """Take another status of the run, new progress, or the question to a person that it waits for."""
+        """Note a new status or progress of the run, or the question to a person that the run waits for."""
         self.request.on_status(status, progress, waits)
 
     def began(self, url: str) -> None:
-        """Take the URL of the run, which goes on."""
+        """Note the URL at which the run goes on."""
         self.url = url
         self._wake(self.waiting)
 
     async def took(self, output: Any) -> None:
-        """Take an item of the output; wait while too many have not been taken."""
+        """Keep an item of the output for the consumer; wait while too many have not been taken."""
         self.ahead += 1
         self.request.item(output)
         await checkpoint()
@@ -229,7 +229,7 @@ class WebPeer:
 
     @property
     def heeds(self) -> bool:
-        """Whether clocks stand still while an agent there says that it asks a person."""
+        """Whether deadlines stand still while an agent at this server reports that it asks a person."""
         return self.named or bool(self.headers) or self._node.heeds(self.url)
 
     def thing(self, thing_id: str, variables: Variables = ()) -> RemoteThing:
@@ -295,7 +295,7 @@ class WebPeer:
         self._scope.cancel("no ref uses this peer")
 
     def release(self) -> None:
-        """Count one user less; when none is left, stop the peer."""
+        """Count one user fewer; when none is left, stop the peer."""
         self._node.release_peer(self)
 
     # ---- requests
@@ -424,14 +424,14 @@ class WebPeer:
     # ---- one way
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
-        """Send a one-way message; False where there is no room. Raises as `post` does."""
+        """Send a one-way message; return False where too many wait already. Raises as `post` does."""
         far = sent.far
         self._check_there(far)
         request = PendingTell(far, "invoke", name, payload, None, trace, sent=sent)
         return not self._tells.line and self._tells.put(request)
 
     def holds_up(self, far: RemoteThing) -> bool:
-        """Return whether one-way messages to a thing already wait for room."""
+        """Return whether one-way messages to a thing already wait to be sent."""
         return self._tells.line.holds_up(far.thing_id)
 
     @enable_ki_protection
@@ -441,7 +441,7 @@ class WebPeer:
     # ---- listening
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
-        """Return the target of a source's items: a request body. Raises NotAllowed if no form takes one."""
+        """Return the target for a source's items: a request body. Raises NotAllowed if no form takes one."""
         way = self.ways.way("invoke", request.name)
         if way is None or essence(way.form.content_type) not in CONTENT_TYPES:
             raise NotAllowed(
@@ -507,7 +507,7 @@ class WebPeer:
         self.failure = None
 
     async def connected(self, path: str) -> None:
-        """Wait until it can be connected to, however long that takes. Raises AgentUnavailable at the end."""
+        """Wait until the server can be reached, however long. Raises AgentUnavailable at the node's end."""
         backoff = self.new_backoff()
         while True:
             if self.ended:

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PLACES: Final = 64
-"""Servers of which something is kept although no request to them is open."""
+"""Limit on the servers that are remembered while no request to them is open."""
 
 _SAFE: Final = ("GET", "HEAD")
 
 
 class TooManyListeners(Exception):
-    """One server already has the most answers that may be listened to, which is `most`."""
+    """One server already has `most` answers that are listened to: no more may be open."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most)
@@ -51,7 +51,7 @@ class TooManyListeners(Exception):
 
 
 class _Place:
-    """One server: its idle connections, the longest idle first, and the room for busy ones."""
+    """One server: its idle connections, the longest idle first, and the limits on those in use."""
 
     def __init__(self, options: HttpOptions) -> None:
         self.seats = trio.Semaphore(options.requests, max_value=options.requests)
@@ -61,7 +61,7 @@ class _Place:
 
     @property
     def is_used(self) -> bool:
-        """Whether a request to it is open, or a connection is kept."""
+        """Whether a request to the server is open, or a connection to it is kept."""
         return bool(self.idle or self._listening or self.seats.value != self.seats.max_value)
 
     @contextmanager
@@ -79,7 +79,7 @@ class _Place:
 class WebPool:
     """The connections over HTTP of one node.
 
-    `start_soon` starts the task that closes idle ones, in a stage that ends after the agents;
+    `start_soon` starts the task that closes idle connections, in a stage that ends after the agents;
     `headers_for` returns the credentials for a URL, together with the given headers; it is asked each time.
     """
 
@@ -193,7 +193,7 @@ class WebPool:
         body: RequestBody,
         take: Callable[[Head, HttpStream], Awaitable[T]],
     ) -> T:
-        """Send a request whose body is a stream, and return what `take` makes of the answer meanwhile.
+        """Send a request whose body is a stream; meanwhile pass the answer to `take`, and return its result.
 
         Raises what `listening` does, and what `take` does. No redirect is followed: the body cannot be sent
         again.

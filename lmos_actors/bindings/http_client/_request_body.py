@@ -2,7 +2,7 @@
 
 Items wait here until they are written to the connection: 16 items and 256 KiB at most. The source is not
 touched before the server has sent 100 (Continue), which a node does once the run has begun; a server that
-does not know of it is given the body after `CONTINUE_SECONDS`. While a source is silent, empty lines show the
+never sends it is given the body after `CONTINUE_SECONDS`. While a source is silent, empty lines show the
 server that its client is there.
 """
 
@@ -30,7 +30,7 @@ ROOM_ITEMS: Final = 16
 ROOM_BYTES: Final = 262_144
 
 LONGEST: Final = 4 << 20
-"""Bytes of one item, as JSON."""
+"""Limit in bytes of one item, as JSON."""
 
 CONTINUE_SECONDS: Final = 5.0
 SILENCE: Final = 30.0
@@ -60,7 +60,7 @@ class RequestBody:
         return self._begun and len(self._lines) < ROOM_ITEMS and self._size < ROOM_BYTES
 
     def put(self, item: Any) -> None:
-        """Take an item. Raises InvalidInput for one that cannot be written, or is too long."""
+        """Add an item to the body. Raises InvalidInput for one that cannot be written, or is too long."""
         try:
             line = lmos.written(plain(item))
         except LocalProtocolError as error:

@@ -10,7 +10,7 @@ import attrs
 from ._stream import BadAnswer
 
 LONGEST: Final = 4 << 20
-"""Characters of one event, and of one line."""
+"""Limit on the characters of one event, and of one line."""
 
 LONGEST_ID: Final = 1_000
 
@@ -47,7 +47,7 @@ class EventReader:
         self._id = last_id
 
     def feed(self, data: bytes) -> list[SentEvent]:
-        """Take some bytes; return the events that they complete. Raises BadAnswer if one is too long."""
+        """Return the events that some more bytes complete. Raises BadAnswer if one is too long."""
         text = self._decode(data)
         if not self._begun and text:
             self._begun, text = True, text.removeprefix("\ufeff")

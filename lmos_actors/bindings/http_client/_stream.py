@@ -29,16 +29,16 @@ Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 CHUNK: Final = 65_536
 LONGEST_HEAD: Final = 32_768
-"""Bytes of the head of an answer, and of everything between chunks."""
+"""Limit in bytes of the head of an answer, and of everything between chunks."""
 
 LONGEST: Final = 4 << 20
-"""Bytes of the body of an answer that are kept while its request is still being sent."""
+"""Limit in bytes of a body that is kept while the request it answers is still being sent."""
 
 INTERIM: Final = 16
 """The most answers with a status below 200 before the final one."""
 
 place_at = lru_cache(1024)(endpoint_of)
-"""`endpoint_of`, which is slow, for URLs that are used again and again."""
+"""`endpoint_of` with a cache, as it is slow and the same URLs come again and again."""
 
 _STREAMED: Final[Headers] = ((b"Transfer-Encoding", b"chunked"), (b"Expect", b"100-continue"))
 
@@ -238,7 +238,7 @@ class HttpStream:
             return  # as in `ask`
 
     async def send_body(self, body: RequestBody) -> None:
-        """Send a body that is a stream, piece by piece; returns once the server takes no more of it."""
+        """Send a body that is a stream, piece by piece; return once the server takes no more of it."""
         await body.wait_begun()
         try:
             while data := await body.next():

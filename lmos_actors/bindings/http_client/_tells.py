@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._invocations import HttpInvocation
 
 SEATS: Final = 256
-"""Messages that are accepted for sending and wait."""
+"""Limit on the messages that are accepted for sending and wait."""
 
 
 class OutgoingTells:
@@ -52,7 +52,7 @@ class OutgoingTells:
         return True
 
     def may_tell(self, thing_id: str) -> bool:
-        """Return True: over HTTP there is no credit."""
+        """Return True: over HTTP no message needs credit."""
         return True
 
     async def run(self) -> None:
