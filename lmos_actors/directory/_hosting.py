@@ -94,7 +94,7 @@ class OwnDirectory:
         await self._answer_of(removed, is_there=True)
 
     async def find(self, query: str | None, most: int) -> list[Any]:
-        """Return at most `most` descriptions, those that a JSONPath selects or all. Raises as `put`."""
+        """Return at most `most` descriptions that a JSONPath selects; None selects all. Raises as `put`."""
         if query is not None:
             found: list[Any] = await self._answer_of(self._ref.invoke(ThingDirectory.search_jsonpath, query))
             return found[:most]

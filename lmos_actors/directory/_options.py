@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lmos_actors.security import SharedToken
 
 _NO_NUMBERS: Final = ("path", "takeover", "takeover_token")
-"""Options that are no numbers."""
+"""Options that are not numbers."""
 
 CENTURY: Final = (
     36_525 * 86_400.0
@@ -28,13 +28,13 @@ class DirectoryOptions:
     `path` is the SQLite database, created if missing, or the URL of a store in Redis with `writers=one`;
     None keeps everything in memory for the life of the node. Only one directory can use a database at a time.
 
-    At most `max_entries` descriptions, each of at most `max_bytes` of JSON, together `max_total_bytes`.
-    `default_ttl`: time to live in seconds of a registration without an end; None: `max_ttl`, or none.
-    `max_ttl`: a registration for longer is refused. `max_events` and `max_event_bytes`: size of the log of
-    events for clients that resume with `Last-Event-ID`. `max_page`: descriptions in one page.
-    `max_listeners`: open event streams; `heartbeat_seconds`: seconds without an event after which they get a
-    comment. Limits of a search: `max_query` characters, `max_nodes` visited values, `search_seconds` (on
-    real time only), `max_answer_bytes`; `max_searches` run concurrently, four times as many may wait.
+    It holds at most `max_entries` descriptions, each of at most `max_bytes` of JSON, all together
+    `max_total_bytes`. `default_ttl`: time to live in seconds of a registration without an end; None:
+    `max_ttl`, or none. `max_ttl`: a registration for longer is refused. `max_events` and `max_event_bytes`:
+    size of the log of events for clients that resume with `Last-Event-ID`. `max_page`: descriptions in one
+    page. `max_listeners`: open event streams; `heartbeat_seconds`: seconds without an event after which they
+    get a comment. Limits of a search: `max_query` characters, `max_nodes` visited values, `search_seconds`
+    (on real time only), `max_answer_bytes`; `max_searches` run concurrently, four times as many may wait.
 
     Only the principal that made an entry may change it. Principals in `takeover` may change all entries; so
     may clients that present `takeover_token`, which also use this directory whatever access lists say. If

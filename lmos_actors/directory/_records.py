@@ -33,7 +33,7 @@ ABOUT: Final = "directory"
 """Space of the records about the whole directory."""
 
 LIFE: Final = "life"
-"""Key, in that space, of the directory's id, for which the numbers of events are valid."""
+"""Key, in the space `ABOUT`, of the directory's id, for which the numbers of events are valid."""
 
 
 class _Thing(msgspec.Struct):
@@ -76,7 +76,7 @@ class StoredState:
 def stored_state(
     things: Iterable[tuple[str, bytes]], events: Iterable[tuple[str, bytes]], at: Moment
 ) -> StoredState:
-    """Return what the records of the two spaces mean."""
+    """Return the state that the records of the two spaces hold."""
     last = order = 0
     logged: list[LoggedEvent] = []
     for key, value in events:

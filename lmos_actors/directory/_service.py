@@ -34,16 +34,16 @@ class DirectoryService(NodeService):
         self._options = DirectoryOptions.of(options)
 
     def children(self) -> tuple[ChildSpec[ThingDirectory]]:
-        """Return the spec of its agent."""
+        """Return the spec of the directory's agent."""
         return (directory_spec(self._options, NAME),)
 
     def begin(self, rt: Runtime, root: Supervisor) -> None:
-        """Take note of the node."""
+        """Keep the root of the node's tree, and make a ref to the directory's agent."""
         self._root = root
         self._ref: Ref[Any] = Ref(link_to(rt, AgentQuery(None, NAME), None, None))
 
     def own_agents(self) -> OwnAgents:
-        """Return the name of its agent, which stores data, and the token of the deployment's nodes."""
+        """Return the name of the agent, which stores data, and the token of the deployment's nodes."""
         return {"storage_agents": (NAME,), "shared": self._options.takeover_token}
 
     def directory(self, url: str) -> OwnDirectory:
@@ -52,11 +52,11 @@ class DirectoryService(NodeService):
         return OwnDirectory(self._ref, url, None if token is None else token.name)
 
     def open(self, home: ServiceHome) -> None:
-        """Take note of where the node listens."""
+        """Keep the node's side of the service, with the addresses at which the node listens."""
         self._home = home
 
     def routes(self) -> list[BaseRoute]:
-        """Return the routes of its API."""
+        """Return the routes of the directory's API."""
         home = self._home
         return directory_routes(
             self._ref,
@@ -69,7 +69,7 @@ class DirectoryService(NodeService):
         )
 
     def views(self) -> dict[str, View]:
-        """Return how many descriptions it has."""
+        """Return the view `directories`: the number of descriptions, and the revision."""
         return {"directories": self._view}
 
     def _view(self) -> dict[str, Any]:

@@ -154,7 +154,7 @@ class HttpDirectory:
         self._checked(await self.ask("DELETE", _entry(thing_id)), 200, 204, 404)
 
     async def find(self, query: str | None, most: int) -> list[Any]:
-        """See `Directory`: if it does not support JSONPath, all descriptions are read page by page."""
+        """See `Directory`. From a server without JSONPath all descriptions are read, page by page."""
         if query is not None:
             answer = await self.ask("GET", f"/search/jsonpath?{urlencode({'query': query})}")
             if answer.head.status not in _NO_SEARCH:

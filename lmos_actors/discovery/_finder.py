@@ -24,7 +24,7 @@ MAX_LINKS: Final = 256
 
 
 class AgentFinder:
-    """Finder of agents for the refs of one node, near and in the directories of `lookup`.
+    """Finder of agents for the refs of one node: on the node itself, and in the directories of `lookup`.
 
     `id_of` returns the id by which others know an agent of this node, `url_of` the URL of its description.
     """

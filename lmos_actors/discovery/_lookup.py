@@ -36,8 +36,8 @@ FRESH_SECONDS: Final = 15.0
 
 SOON: Final = 0.1
 MIN_INTERVAL: Final = 1.0
-"""Minimum seconds between two look-ups, whatever turns out to be gone: few after the first one, as a crashed
-agent is soon back; twice as many after each one that brings nothing new."""
+"""Minimum seconds between two look-ups made because something is gone: few after the first one, as a crashed
+agent is soon back; twice as many after each one that finds nothing new."""
 
 MAX_RESULTS: Final = 1_000
 """Limit of descriptions that one look-up reads from one directory."""
@@ -80,14 +80,14 @@ class Replica:
         self.id = id
         self.description = description
         self.directory = directory
-        """URL of the directory that listed it, None for an agent of this node."""
+        """URL of the directory that listed the agent, None for an agent of this node."""
         self.open = 0
         """Unanswered requests from this node, for an agent elsewhere."""
         self.rejected = False
         self.epoch = 0
-        """Epoch of its lease, for an agent with a key of its own."""
+        """Epoch of the agent's lease, for an agent with a key of its own."""
         self.key: str | None = None
-        """Key of such an agent."""
+        """Key of the agent, if it has one of its own."""
         self._link: Any = None
         self._make: Callable[[], Any] | None = None
         self._dropped = False
@@ -108,7 +108,7 @@ class Replica:
 
     @property
     def is_near(self) -> bool:
-        """Whether it is an agent of this node."""
+        """Whether the replica is an agent of this node."""
         return self._make is None
 
     @property
@@ -118,14 +118,14 @@ class Replica:
 
     @property
     def link(self) -> Any:
-        """Link to it; the first use makes it, and it connects in the background. Raises ConfigError."""
+        """Link to the replica; made at the first use, it connects in the background. Raises ConfigError."""
         if self._link is None and self._make is not None:
             self._link = self._make()
         return self._link
 
     @property
     def link_or_none(self) -> Any:
-        """Link to it, None if its description has no usable form."""
+        """Link to the replica, None if its description has no usable form."""
         try:
             return self.link
         except ConfigError:
@@ -134,13 +134,13 @@ class Replica:
 
     @property
     def usable_link(self) -> Any:
-        """Link to it if a request can be sent now, else None; never waits."""
+        """Link to the replica if a request can be sent now, else None; never waits."""
         link = self.link_or_none
         return None if link is None or self.is_down or not is_connected(link) else link
 
     @property
     def is_down(self) -> bool:
-        """Whether it is known to be unable to take a request now."""
+        """Whether the replica is known to be unable to take a request now."""
         link = self._link
         if link is None:
             return self.rejected
@@ -150,16 +150,16 @@ class Replica:
 
     @property
     def answers(self) -> bool:
-        """Whether the connection to its node is open."""
+        """Whether the connection to the replica's node is open."""
         link = self._link
         return bool(getattr(link, "sockets", ())) and is_connected(link)
 
     def load(self) -> int:
-        """Return its load: all the work of an agent here, or this node's open requests to one elsewhere."""
+        """Return the replica's load: all the work of an agent here, or our open requests to one elsewhere."""
         return self.open if self._make is not None else sum(load_of(each) for each in _members(self._link))
 
     async def wait_reached(self) -> Any:
-        """Wait until its link is connected, and return it. Raises AgentUnavailable."""
+        """Wait until the replica's link is connected, and return the link. Raises AgentUnavailable."""
         try:
             link = self.link
             if self._make is not None:
@@ -184,7 +184,7 @@ class Replica:
             self._end()
 
     def drop(self) -> None:
-        """Stop using it; open requests are still answered, then its link is released."""
+        """Stop using the replica; open requests are still answered, then its link is released."""
         self._dropped = True
         self._end()
 
@@ -208,7 +208,7 @@ class KnownReplicas:
     def __init__(self, lookup: Lookup, query: AgentQuery) -> None:
         self.query = query
         self.replicas: dict[str, Replica] = {}
-        """By id, in the order of ids."""
+        """The replicas by id, in the order of ids."""
         self.at = NEVER
         """Time of the last look-up."""
         self.seen = NEVER
@@ -229,7 +229,7 @@ class KnownReplicas:
         return ", ".join(directory.url for directory in self._lookup.directories)
 
     def is_older_than(self, seconds: float) -> bool:
-        """Return whether the last look-up is longer ago than this."""
+        """Return whether the last look-up is longer ago than `seconds`."""
         return trio.current_time() - self.at > seconds
 
     @property

@@ -223,7 +223,7 @@ class Announcer:
         self._opened: Zeroconf | None = None
 
     async def open(self, announcements: Sequence[Announcement]) -> None:
-        """Announce; a name in use gets a number. Raises ConfigError where multicast is not possible."""
+        """Announce the node; a name that is in use gets a number. Raises ConfigError without multicast."""
         await _in_thread(self._open, announcements)
 
     def _open(self, announcements: Sequence[Announcement]) -> None:

@@ -182,10 +182,10 @@ def _has_started(link: Any) -> bool:
 class _Entry:
     exhibit: ExposedAgent
     number: int = 0
-    """Number of its latest renewal in the heap; earlier ones are outdated."""
+    """Number of the entry's latest renewal in the heap; earlier ones are outdated."""
     registered: bool = False
     sent: bool = False
-    """Whether the directory may have it: a put without an answer may have succeeded."""
+    """Whether the directory may have the entry: a put without an answer may have succeeded."""
 
 
 class Registrar:
@@ -219,7 +219,7 @@ class Registrar:
 
     @property
     def state(self) -> Registered:
-        """Present state."""
+        """State of the registration now."""
         there = sum(entry.registered for entry in self._entries.values())
         return Registered(self._directory.url, there, dict(self._refused), self._failure)
 

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from ._lookup import Lookup
 
 WAITS: Final = (0.5, 1.0, 2.0, 5.0)
-"""Seconds between the look-ups while a caller waits for an agent to appear; the last one repeats."""
+"""Seconds between the look-ups while a caller waits for an agent to appear; the last value repeats."""
 
 RUNNING_SECONDS: Final = 2.0
 """Seconds to wait for an agent that was reached and does not run, before other replicas are tried again."""
@@ -124,7 +124,7 @@ class ReplicaLink(ForwardingLink):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it leads to a single agent elsewhere that has been found."""
+        """Whether the link leads to a single agent elsewhere that has been found."""
         current, known = self._current, self._known
         return current is not None and known is not None and known.replicas.get(current.id) is current
 

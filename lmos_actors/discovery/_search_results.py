@@ -51,13 +51,13 @@ class Found:
     epoch: int = 0
     """Epoch of the lease of an agent with a key of its own, from its entry."""
     key: str | None = None
-    """Key of such an agent."""
+    """Key of the agent, if it has one of its own."""
     refer: Callable[[Any], Any] = attrs.field(repr=False, eq=False, kw_only=True)
-    """Makes the ref from a class; see `ref`."""
+    """Function that makes the ref from a class; see `ref`."""
 
     @property
     def is_near(self) -> bool:
-        """Whether it is an agent of this node."""
+        """Whether the agent is one of this node."""
         return self.directory is None
 
     def ref(self, cls: type[A], /) -> Ref[A]:

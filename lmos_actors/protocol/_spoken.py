@@ -28,7 +28,7 @@ _SIGNS: Final[dict[str, Callable[[_Members], bool]]] = {
 
 
 def spoken_in(frame: str | bytes) -> str | None:
-    """Return the name of the protocol to which a frame belongs, None if no known one shows."""
+    """Return the name of the protocol to which a frame belongs, None if it is not a known one."""
     try:
         found: Any = msgspec.json.decode(frame)
     except (ValueError, RecursionError):

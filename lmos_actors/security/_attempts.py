@@ -12,7 +12,7 @@ address: people behind one proxy, on one machine, or with a browser that a web p
 - **All else is counted by claimed name and address**: the user of a password, the subject of a signed token.
   Once the bucket is empty nothing is checked, so that a right guess cannot be told from a wrong one.
   Credentials without a name are counted by address. An address that claims more than `NAMES` names within
-  `MEMORY` seconds has one bucket for all further ones; else each name would be a new bucket.
+  `MEMORY` seconds has one bucket for all further ones; otherwise each name would be a new bucket.
 - **All doors of a node share one count**: a guess at one door counts at all of them.
 - **Bounded**: 4,096 digests, as many buckets, as many addresses that have claimed names; the least recently
   used goes first.

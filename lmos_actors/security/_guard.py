@@ -20,8 +20,8 @@ What it keeps true:
 - **A session of the page stands for credentials, and only for the node's own page** (`_sessions.py`). An
   Authorization header counts before a cookie; a wrong one is refused whatever cookie comes with it.
 - **Lists hold behind every name of an agent.** A member of a pool is also subject to the pool's list, and an
-  agent that stores what others sent is subject to `read` and `write` where it is invoked; else its own name
-  or its actions would be a way around.
+  agent that stores what others sent is subject to `read` and `write` where it is invoked; otherwise its own
+  name or its actions would be a way around the lists.
 
 Time comes in as arguments: `now` of a monotonic clock for rates and intervals, `wall` (Unix time) only for
 the expiry of tokens. So a changed system clock can extend no rate limit.

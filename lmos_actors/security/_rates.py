@@ -12,7 +12,7 @@ from lmos_actors._core import Bounded
 from lmos_actors.errors import ConfigError
 
 MOST: Final = 4096
-"""Names that are kept; beyond it the least recently used is dropped."""
+"""Limit on the names that are kept; beyond it the least recently used is dropped."""
 
 
 @attrs.frozen

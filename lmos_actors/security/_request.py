@@ -102,7 +102,7 @@ class Refusal:
 
     @property
     def error(self) -> AgentError:
-        """The equivalent exception."""
+        """The exception that is equivalent to the refusal."""
         if self.status == 401:
             return Unauthorized(self.reason)
         if self.status == 403:

@@ -82,7 +82,7 @@ class NoSec:
     name: ClassVar[str] = "nosec_sc"
 
     def definition(self) -> SecurityScheme:
-        """Return its entry in `securityDefinitions`."""
+        """Return the scheme's entry in `securityDefinitions`."""
         return SecurityScheme(scheme="nosec")
 
 
@@ -98,7 +98,7 @@ class Basic:
     users: References = attrs.field(converter=_users)
 
     def definition(self) -> SecurityScheme:
-        """Return its entry in `securityDefinitions`."""
+        """Return the scheme's entry in `securityDefinitions`."""
         return SecurityScheme(scheme="basic", location="header")
 
 
@@ -114,7 +114,7 @@ class Bearer:
     tokens: References = attrs.field(converter=references_by_name)
 
     def definition(self) -> SecurityScheme:
-        """Return its entry in `securityDefinitions`."""
+        """Return the scheme's entry in `securityDefinitions`."""
         return SecurityScheme(scheme="bearer", location="header", extra={"format": "opaque"})
 
 
@@ -163,7 +163,7 @@ class Jwt:
             raise ConfigError(f"leeway must be 0 to {LONGEST_LEEWAY:g} seconds")
 
     def definition(self) -> SecurityScheme:
-        """Return its entry in `securityDefinitions`."""
+        """Return the scheme's entry in `securityDefinitions`."""
         alg = self.algorithms[0] if len(self.algorithms) == 1 else None
         more = {} if alg is None else {"alg": alg}
         return SecurityScheme(scheme="bearer", location="header", extra={"format": "jwt", **more})

@@ -21,7 +21,7 @@ import trio
 from trio.lowlevel import Abort, Task, checkpoint, current_task, reschedule
 
 FEW: Final = 4
-"""The connections that end, and the fewest that begin, in each pass of the event loop, if so many wait."""
+"""The number of connections that may end, and may at least begin, in one pass of the event loop."""
 
 INSTANT: Final = 0.005
 """Seconds in which at most `FEW` connections may come, or leave, without waiting for others."""

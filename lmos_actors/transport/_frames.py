@@ -139,7 +139,7 @@ class FrameCodec(WSConnection):
         self._failed = False
 
     def receive_body(self, data: bytes | None) -> None:
-        """Take in the body of an answer other than 101, None at its end; `events` tells what it was."""
+        """Take in the body of an answer other than 101, None at its end; `events` yields what it was."""
         whole, self._buffer = self._buffer + (data or b""), b""
         if whole:  # to h11 nothing is the end
             super().receive_data(whole)
@@ -189,7 +189,7 @@ class FrameCodec(WSConnection):
     def ping(self) -> bytes:
         """Return a ping without a payload.
 
-        This and the next two raise wsproto's LocalProtocolError once the connection is closed.
+        `ping`, `pong` and `close` raise wsproto's LocalProtocolError once the connection is closed.
         """
         return self._control(Ping())
 
@@ -500,7 +500,7 @@ class Wire(WebSocketConnection):
         """Pass events to the listener from now on; before that nothing is read.
 
         While `is_behind` returns True, reading waits until other tasks have had their turns. The memory of a
-        message in progress is charged to `account`; all of it has to come within `message_seconds`.
+        message in progress is charged to `account`; the whole message has to come within `message_seconds`.
         """
         self._owner, self._incoming = owner, IncomingMessage(account, message_seconds, is_behind)
         self.codec.begin(owner.on_text)
@@ -571,7 +571,7 @@ class Wire(WebSocketConnection):
 async def _give_way(is_behind: Callable[[], bool]) -> None:
     """Let other tasks handle what has come before more is read, so that TCP slows its sender down.
 
-    Not for ever: those tasks may wait for what comes next.
+    The wait has a limit: those tasks may wait for what comes next.
     """
     for _ in range(64):
         await checkpoint()

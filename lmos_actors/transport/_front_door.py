@@ -128,7 +128,7 @@ class ClientConnection:
 
 
 class ClientConnections:
-    """All connections by state, each state in the order in which they entered it: the first is the oldest."""
+    """All connections by state, in the order in which they entered their state: the first is the oldest."""
 
     def __init__(self, options: DoorOptions) -> None:
         self._options = options
@@ -170,8 +170,8 @@ class ClientConnections:
         self._move(client, self._busy)
 
     def part(self, client: ClientConnection) -> None:
-        """Note that a connection has been refused and its place is free. Those that are slowest to read
-        the refusal are closed."""
+        """Note that a connection has been refused and its place is free. If too many are in this state, the
+        oldest of them is closed."""
         if client.place is self._parting:
             return
         if len(self._parting) >= self._options.max_half_open:
@@ -484,7 +484,7 @@ class FrontDoor:
     async def _exchange(
         self, client: ClientConnection, stream: trio.abc.Stream, head: Head, rest: bytes
     ) -> bytes | None:
-        """Have a request answered; return what came after it, None if the connection is to be closed."""
+        """Let a request be answered; return what came after it, None if the connection is to be closed."""
         if self._app is None:
             raise Refused(426, "only WebSockets are served here", "no app", TO_WEBSOCKET)
         if [each for each in head.tokens(b"expect") if each.lower() != "100-continue"]:

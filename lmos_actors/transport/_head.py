@@ -288,10 +288,10 @@ class Upgrade:
 
 @attrs.frozen
 class Accept:
-    """The answer that opens the WebSocket, with further `headers`; then `serve` has it until it returns.
+    """The answer that opens a WebSocket, with further `headers`; `serve` then has the connection.
 
-    `subprotocol` is one of those offered, or None. `options` are for this connection; None: the front
-    door's.
+    `subprotocol` is one that was offered, or None. `options` are for this connection; None means those of the
+    front door.
     """
 
     subprotocol: str | None

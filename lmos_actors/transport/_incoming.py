@@ -41,7 +41,7 @@ class MessageParts:
         self.size = 0
 
     def add(self, part: bytes | bytearray) -> None:
-        """Take the next part in."""
+        """Add the next part of the message."""
         size = len(part)
         self.size += size
         if size >= LARGE:
@@ -65,8 +65,8 @@ class MessageParts:
 class IncomingMessage:
     """The parts of a message that comes in fragments, or in several reads.
 
-    All of it has to come within `seconds`; `is_behind` is the handler's. All this is not kept in the
-    wire: it has thirty attributes already, and an object with more takes a kilobyte more.
+    The whole message has to come within `seconds`; `is_behind` comes from the handler. The wire does not keep
+    these: it has thirty attributes already, and with more it would take a kilobyte more.
     """
 
     __slots__ = ("_account", "_parts", "is_behind", "seconds")

@@ -185,12 +185,12 @@ class MemoryStream(trio.abc.HalfCloseableStream):
 
 
 def memory_pair(buffer: int = _CHUNK) -> tuple[MemoryStream, MemoryStream]:
-    """Make two ends of one stream; each direction holds `buffer` bytes at most."""
+    """Return the two ends of a new stream; each direction holds `buffer` bytes at most."""
     return pair_of(MemoryStream, buffer)
 
 
 def pair_of(kind: type[S], buffer: int) -> tuple[S, S]:
-    """Make two ends of one stream, of a class; each direction holds `buffer` bytes at most."""
+    """Return the two ends of a new stream, of a class; each direction holds `buffer` bytes at most."""
     there, back = Pipe(buffer), Pipe(buffer)
     left, right = kind(back, there), kind(there, back)
     left._other, right._other = right, left  # pyright: ignore[reportPrivateUsage]
@@ -255,14 +255,14 @@ class MemoryNetwork:
         self._connections = 0
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
-        """Connect to the listener there. Raises ConnectFailed."""
+        """Connect to the listener at an endpoint. Raises ConnectFailed."""
         await checkpoint()
         mine, theirs = memory_pair(self._buffer)
         self.join(endpoint, mine, theirs)
         return await secured(mine, endpoint, tls)
 
     def join(self, endpoint: Endpoint, mine: MemoryStream, theirs: MemoryStream) -> None:
-        """Hand one end of a stream to the listener there. Raises ConnectFailed."""
+        """Hand one end of a stream to the listener at an endpoint. Raises ConnectFailed."""
         address = (endpoint.host, endpoint.port)
         listener = self._listeners.get(address)
         if listener is None:
@@ -275,7 +275,7 @@ class MemoryNetwork:
         mine.tell_when_closed(lambda: self._streams.pop(number, None))
 
     async def listen(self, endpoint: Endpoint) -> MemoryListener:
-        """Listen there; port 0 finds a free one. Raises ConfigError if the address is taken."""
+        """Listen at an endpoint; port 0 finds a free one. Raises ConfigError if the address is taken."""
         await checkpoint()
         address = (endpoint.host, endpoint.port or self._free_port(endpoint.host))
         if address in self._listeners:

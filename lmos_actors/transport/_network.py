@@ -105,7 +105,7 @@ class Network(Protocol):
         """Connect; where the endpoint is secure, the TLS handshake is done when this returns.
 
         `tls` None means the usual trust in the system's certificates. Raises ConnectFailed, also where the
-        endpoint is to be elsewhere and its name leads to this machine. It has no deadline; the caller has.
+        endpoint is to be elsewhere and its name leads to this machine. The caller sets a deadline.
         """
         ...
 
@@ -153,7 +153,7 @@ def cut_off(url: str, error: Exception, *, secure: bool, before: str = "") -> Co
 def why_cut(error: Exception, *, secure: bool) -> str:
     """Return why the first answer of a server has not come.
 
-    In TLS 1.3 a client learns only then that its certificate was refused, and some servers do not say why.
+    In TLS 1.3 a client learns only by it that its certificate was refused, and some servers do not say why.
     """
     cause = error.__cause__
     if isinstance(cause, ssl.SSLError):

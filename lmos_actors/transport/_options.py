@@ -31,12 +31,12 @@ class ConnectionOptions:
     `max_message_bytes`: a peer that begins a longer message is closed with 1009. `heartbeat_seconds`: after
     this long without a byte from the peer, and twice as long at most, it is pinged. `heartbeat_grace`: how
     long it then has to send anything at all. `handshake_seconds`: for each of the handshakes (TCP and TLS
-    together, then WebSocket). `close_seconds`: how long the other's Close, or the end of the stream, is
-    waited for. `write_seconds`: how long the peer has to take 64 KiB that wait. `message_seconds`: from the
-    first byte of a message to its last; a peer that takes longer is closed with 1008. `total_bytes`: what all
-    peers of a node together may hold in its memory, see `_budget.py`. `messages_per_second`: as
-    many, pings among them, may also come at once; a peer that sends more is closed with 1008. `fast_frames`:
-    whole text frames are coded past wsproto, with the same verdicts. `needs_pongs`: the peer is pinged every
+    together, then WebSocket). `close_seconds`: how long the peer's Close, or the end of the stream, is waited
+    for. `write_seconds`: how long the peer has to take 64 KiB that wait. `message_seconds`: from the first
+    byte of a message to its last; a peer that takes longer is closed with 1008. `total_bytes`: what all peers
+    of a node together may hold in its memory, see `_budget.py`. `messages_per_second`: as many, pings among
+    them, may also come at once; a peer that sends more is closed with 1008. `fast_frames`: whole text frames
+    are coded past wsproto, with the same verdicts. `needs_pongs`: the peer is pinged every
     `heartbeat_seconds`, and only its pongs count as a sign of life.
 
     A node of ours that owes an answer is pinged every 2 s, and given up after `answer_seconds` without a
@@ -102,11 +102,11 @@ class Handler(Protocol):
     """
 
     def text(self, text: str) -> None:
-        """Take a text message."""
+        """Handle a text message from the peer."""
         ...
 
     def binary(self, data: bytes) -> None:
-        """Take a binary message."""
+        """Handle a binary message from the peer."""
         ...
 
     def frames(self, room: int) -> list[bytes]:
@@ -137,7 +137,7 @@ class FrameListener(Protocol):
 
 
 class Bucket:
-    """A token bucket: so many tokens a second, and at most as many at once."""
+    """A token bucket: a number of tokens a second, and at most as many at once."""
 
     __slots__ = ("_at", "_left", "_rate")
 

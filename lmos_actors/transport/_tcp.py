@@ -42,7 +42,7 @@ class DirectStream(trio.abc.HalfCloseableStream):
     __slots__ = ("__weakref__", "_crowd", "_is_new", "_more", "_said_last", "_socket")
 
     def __init__(self, sock: socket.socket, *, is_new: bool = False) -> None:
-        """Take a socket. `is_new`: the first bytes that come wait for their turn, see `Crowd`."""
+        """Wrap a socket. `is_new`: the first bytes that come wait for their turn, see `Crowd`."""
         sock.setblocking(False)
         with suppress(OSError):  # some systems refuse it where the peer is gone already: reading tells that
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -93,7 +93,7 @@ class Peers:
         self._web: WebPool | None = None
 
     def peer(self, url: str, headers: Headers = (), habits: Habits = "auto") -> Peer:
-        """Return the peer at that address, connected or not. Raises ConfigError for no URL of that kind."""
+        """Return the peer at a WebSocket address, connected or not. Raises ConfigError for any other."""
         key = (endpoint_of(url).url, headers, habits)
         peer = self._kept(key, lambda: Peer(self, *key))
         assert isinstance(peer, Peer)

@@ -153,7 +153,7 @@ def _check_leads(places: Iterable[str], source_url: str) -> None:
 
 
 async def _at_root(peers: Peers, base: str, thing: str | None, headers: Headers, local: bool) -> Target:
-    """Fetch the description of a server's only thing, else the list of all things that kotlin-wot serves."""
+    """Fetch the description of a server's only thing, else the list of all, as kotlin-wot serves it."""
     try:
         return await _target_at(peers, base + WELL_KNOWN, thing, headers, local)
     except (ConfigError, ConnectFailed) as error:

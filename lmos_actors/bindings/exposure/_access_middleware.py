@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Send = Callable[[Message], Awaitable[None]]
 
 PROBES: Final = ("/healthz", "/readyz")
-"""Paths for probes, which know no names or secrets of the node; anyone gets answers from these paths."""
+"""Paths for probes, which know no names or secrets of the node; the answers reveal none either."""
 
 AGENTS: Final = b"/agents/"
 DESCRIPTIONS: Final = (b"/", b"/.well-known/wot", b"/agents", b"/openapi.json")

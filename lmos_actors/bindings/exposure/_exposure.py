@@ -115,7 +115,7 @@ class Exposure:
         return f"{base}{AGENTS}{quote(name, safe='')}"
 
     def pool_of(self, name: str) -> str | None:
-        """Return the public name of the pool to which an agent of that name belongs, or would; else None."""
+        """Return the public name of the pool that an agent of that name is in or would be in, else None."""
         above = name.rpartition(".")[0]
         link = self.at(above) if above else None
         return None if link is None or isinstance(link, Slot) else public_name(link.path)
@@ -125,7 +125,7 @@ class Exposure:
     def thing_at(self, target: str) -> str | None:
         """Return the id of the thing for messages that name none, on a socket at an agent's address.
 
-        If no such thing exists now, the name is returned, and errors for the messages then contain it.
+        If no such thing exists now, the name is returned, so that the answers show that it does not exist.
         """
         name = name_in_path(target.partition("?")[0])
         if name is None:
@@ -152,7 +152,7 @@ class Exposure:
         """Remember what was found.
 
         Agents come and go, each under its own name, and nobody asks again for those that are gone. So all are
-        checked again whenever their number has doubled since the last check.
+        checked again whenever as many have been added as the last check had left.
         """
         self._room -= 1
         if self._room < 0:

@@ -153,7 +153,7 @@ class HttpLink(ForwardingLink):
         return self._web.unready() if failure is None else str(failure)
 
     async def wait_running(self) -> None:
-        """Wait until it can be connected to, and until the agent runs again if it is known not to run."""
+        """Wait until the thing can be reached, and until its agent runs again if that is known not to run."""
         if self._socket is not None:
             await self._socket.wait_running()
         await self._web.wait_running()

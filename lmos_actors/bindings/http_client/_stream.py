@@ -205,7 +205,7 @@ class HttpStream:
         return head
 
     async def _ends_early(self, sending: trio.CancelScope) -> bool:
-        """Keep the body of an answer that comes while the request is sent; return whether it ends before."""
+        """Keep what comes of an answer while its request is sent; return whether it ends before that."""
         early: deque[Any] = deque()
         ends, size = False, 0
         with sending:

@@ -1,4 +1,4 @@
-"""Errors in the answers of peers, as near agents raise them, and what they say about the agent there."""
+"""Errors in the answers of peers, as near agents raise them, and what they show about the agent there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def refuses_whole(error: Exception) -> bool:
 
 
 def means_unwell(error: Exception) -> bool:
-    """Return whether an answer says that an agent does not run now, or cannot be reached."""
+    """Return whether an answer shows that an agent does not run now, or cannot be reached."""
     gone = isinstance(error, NotFound) and error.kind == "agent"
     return gone or isinstance(error, AgentUnavailable | AgentDied)
 

@@ -5,7 +5,7 @@ growing, randomised pause. While there is no connection requests fail at once wi
 AgentUnavailable(retry_in=...): queueing them would hide an outage for an unbounded time, and callers can
 wait by `ref.ready()`.
 
-A connection that breaks soon after it was made does not reset the pause: else a server that accepts
+A connection that breaks soon after it was made does not reset the pause: otherwise a server that accepts
 connections and drops them would be called without end. A server that drains closes with 1012 after its last
 answer: an unanswered request was not begun then, and may be sent elsewhere. Things are kept weakly, so that a
 peer with many short-lived agents does not grow.
@@ -83,7 +83,7 @@ class PeerEnvironment(Protocol):
         ...
 
     def release_peer(self, peer: RemotePeer) -> None:
-        """Count one user of a peer less; when none is left, stop the peer."""
+        """Remove one user of a peer from the count; when none is left, stop the peer."""
         ...
 
     def heeds(self, url: str) -> bool:
@@ -128,7 +128,7 @@ class Peer:
         self.ended = False
         self.tried = False
         self.things: WeakValueDictionary[str, RemoteThing] = WeakValueDictionary()
-        """By id; each lives as long as a ref, an open request or a listening refers to it."""
+        """Things by id; each lives as long as a ref, an open request or a listening refers to it."""
         self.connection: PeerConnection | None = None
         self.named = False
         """Whether code of this node, or its file, has named the address, not only a directory."""
@@ -169,7 +169,7 @@ class Peer:
 
     @property
     def heeds(self) -> bool:
-        """Whether clocks stand still while an agent there says that it asks a person."""
+        """Whether deadlines stand still while an agent there reports that it asks a person."""
         return self.named or bool(self.headers) or self._node.heeds(self.url)
 
     @property
@@ -243,7 +243,7 @@ class Peer:
         return StreamTarget(self.connection, request, name)
 
     def listen(self, listening: SharedListening) -> None:
-        """Ask for the values listened to, now or on the next connection."""
+        """Request the values of a listening, now or on the next connection."""
         if self.connection is not None:
             self.connection.listen((listening,))
 
@@ -281,7 +281,7 @@ class Peer:
         self._scope.cancel("no ref uses this connection")
 
     def release(self) -> None:
-        """Count one user less; when none is left, stop the peer."""
+        """Count one user fewer; when none is left, stop the peer."""
         self._node.release_peer(self)
 
     async def _connect_once(self) -> None:

@@ -207,7 +207,7 @@ class PeerConnection:
         return session.read_many(thing, request.names, **request.trace_context)
 
     def _reads_at_once(self, request: PendingRequest) -> bool:
-        """Return whether one message reads all properties: with our peers, and with kotlin-wot if it can."""
+        """Return whether one message reads all properties: at our peers, and at kotlin-wot unless refused."""
         return bool(self.offers) or (self.session.habits == "kotlin-wot" and not request.singly)
 
     def _messages(self, request: PendingRequest) -> int:
@@ -314,7 +314,7 @@ class PeerConnection:
         return await question.wait(request, leave)
 
     def taken(self, request: PendingRequest) -> None:
-        """Return the credit for an item of a run that its consumer has taken."""
+        """Give back the credit for an item of a run that its consumer has taken."""
         if isinstance(request.pending, lmos.PendingRun):
             self.session.consumed(request.pending)
 
@@ -365,7 +365,7 @@ class PeerConnection:
 
     @enable_ki_protection
     def text(self, text: str) -> None:
-        """Take a text message."""
+        """Handle a text message from the peer."""
         if not self._is_over:
             self._text = text
             self._take(self.session.receive(text))
@@ -373,7 +373,7 @@ class PeerConnection:
 
     @enable_ki_protection
     def binary(self, data: bytes) -> None:
-        """Take a binary message."""
+        """Handle a binary message from the peer."""
         if not self._is_over:
             self._take(self.session.receive_binary(data))
 
@@ -482,7 +482,7 @@ class PeerConnection:
     def lose(self, unavailable: Callable[[str], AgentUnavailable], *, drained: bool) -> None:
         """Fail all requests that are open, or stand in line: the connection is gone.
 
-        `unavailable` returns the error for those in line. `drained`: the peer has answered all it had begun.
+        `unavailable` makes the error for those in line. `drained`: the peer has answered all it had begun.
         """
         self._is_over = True
         self._watch.end()

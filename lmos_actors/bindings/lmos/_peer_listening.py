@@ -50,7 +50,7 @@ BROKEN: Final = "connection lost"
 ENDED: Final = "subscription ended"
 
 SHORT: Final = 512
-"""Characters in which there are too few objects to be counted."""
+"""Limit on the characters of a text whose objects are too few to be counted."""
 
 LONGEST_WAIT: Final = 3600.0
 """Upper bound, in seconds, of a pause that a peer asks for by `retry_in`."""
@@ -234,7 +234,7 @@ class SharedListening:
     # ---- the side of the connection
 
     def on_confirmed(self) -> None:
-        """Take note that it is confirmed, or that the thing confirms nothing."""
+        """Note that the listening is confirmed, or that the thing confirms nothing."""
         self.is_confirmed = True
         self._settle(None)
         self._backoff.reset()

@@ -96,7 +96,7 @@ class RemotePeer(Protocol):
 
     @property
     def origin(self) -> tuple[bool, str]:
-        """Whether it is reached over TLS, and its authority."""
+        """Whether the address is reached over TLS, and the authority in it."""
         ...
 
     @property
@@ -111,7 +111,7 @@ class RemotePeer(Protocol):
 
     @property
     def heeds(self) -> bool:
-        """Whether clocks stand still while an agent there says that it asks a person."""
+        """Whether deadlines stand still while an agent there reports that it asks a person."""
         ...
 
     @property
@@ -177,7 +177,7 @@ class RemotePeer(Protocol):
         ...
 
     def release(self) -> None:
-        """Count one user less; when none is left, stop the peer."""
+        """Count one user fewer; when none is left, stop the peer."""
         ...
 
     def post(self, request: PendingRequest) -> None:
@@ -330,12 +330,12 @@ class PendingRequest(msgspec.Struct, eq=False):
 
     @property
     def path(self) -> str:
-        """The path of the agent it goes to."""
+        """The path of the agent that the request goes to."""
         return self.far.path
 
     @property
     def affordance(self) -> str:
-        """The name of the affordance that it uses; as `path`, for the waiting graph."""
+        """The name of the affordance that the request uses; like `path`, for the waiting graph."""
         return self.name
 
     @property
@@ -350,11 +350,11 @@ class PendingRequest(msgspec.Struct, eq=False):
 
     @property
     def place(self) -> str:
-        """The address of the node it goes to."""
+        """The address of the node that the request goes to."""
         return self.far.peer.place
 
     def input_stream(self, name: str) -> Any:
-        """Return an input stream that it has opened, None before it has been sent and once it has ended."""
+        """Return an input stream of the request, None before it was sent and once the stream has ended."""
         carried: Any = self.simulated or self.pending
         return None if self.ended or carried is None else carried.inputs.get(name)
 
@@ -367,7 +367,7 @@ class PendingRequest(msgspec.Struct, eq=False):
         self.far.peer.follow(self, asked, then)
 
     def leaving(self) -> str | None:
-        """Return the reason to give for its cancel if its caller leaves now."""
+        """Return the reason to give for cancelling the request if its caller leaves now."""
         return None
 
     def held_sender(self) -> Any:
@@ -386,10 +386,10 @@ class PendingRequest(msgspec.Struct, eq=False):
         """Take note that a one-way message has left the line for the outbox."""
 
     def answer(self, value: Any) -> None:
-        """Take the value, as plain data; UNSET where the answer has none."""
+        """Receive the value, as plain data; UNSET where the answer has none."""
 
     def fail(self, error: Exception) -> None:
-        """Take the error that comes in place of a value."""
+        """Receive the error that comes in place of a value."""
 
     def on_status(self, status: str, progress: Any, waits: dict[str, Any] | None) -> None:
         """Take another status of the run, new progress, or the question to a person that it waits for."""
@@ -459,12 +459,12 @@ class SentTell(msgspec.Struct, eq=False):
 
     @property
     def far(self) -> RemoteThing:
-        """The thing it was sent to."""
+        """The thing that the message was sent to."""
         far: RemoteThing = self.link.far
         return far
 
     def fail(self, error: Exception) -> None:
-        """Report it as a dead letter."""
+        """Report the message as a dead letter."""
         self.link.rt.dead_letter(str(error), self.link, self.sender, self.op.name, self.args)
 
 

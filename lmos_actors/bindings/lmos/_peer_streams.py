@@ -70,7 +70,7 @@ class HeldSources:
         return None
 
     def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
-        """Return the tasks that iterate them."""
+        """Return the tasks that iterate the sources."""
         return self._request.held_sources()
 
 

@@ -6,7 +6,7 @@ should not wait that long. So while a request is unanswered the peer is pinged e
 nothing has come from it for `answer_seconds` (of `ConnectionOptions`), the connection is broken off, and the
 caller gets OutcomeUnknown. Whatever comes is a sign of life.
 
-Only time in which this process ran counts. A look that comes late finds that the event loop was held up, or
+Only time in which this process ran counts. A check that comes late shows that the event loop was held up, or
 the process stopped. What the peer has sent meanwhile may be unread, so that time is not counted.
 
 Peers that are not ours are not watched: some of them answer nothing, not even a ping, while they work.
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Connection
 
 LOOK: Final = 1.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 PING: Final = 2.0
-"""Seconds between two pings; the first comes with the first look, for peers that are far away."""
+"""Seconds between two pings; the first comes with the first check, for peers that are far away."""
 
 LATE: Final = 0.5
-"""Seconds by which a look may be late; if it is later, the time since the last look is not counted."""
+"""Seconds by which a check may be late; if it is later, the time since the last check is not counted."""
 
 
 class PeerWatch:

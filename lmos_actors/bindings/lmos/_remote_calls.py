@@ -79,7 +79,7 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
     """The progress that the run reports."""
     sources: CallSources | None = None
     consumer: Run | OwnTask | None = msgspec.field(default_factory=CURRENT.get)
-    """The run that has begun it, None outside agents."""
+    """The run that has begun this one, None outside agents."""
     trace: tuple[int, int] | None = None
     """Number and trace of the request, if an instrument records it."""
     cancelled: bool = False
@@ -236,7 +236,7 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
             self.fail(ActionCancelled("the consumer left"))
 
     def _status(self, standing: lmos.RunStatus | None = None) -> CallStatus:
-        """Return the status known here, else the peer's; a word that only the peer knows means "goes on"."""
+        """Return the status known here, else the peer's; one that only the peer knows means "in progress"."""
         if self._done:
             return CallStatus("completed" if self._error is None else "failed", self.cancelled, self.reason)
         if standing is None:

@@ -290,7 +290,7 @@ class RemoteLink:
 
     @enable_ki_protection
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Send a one-way message; wait for room in the outbox and the receiver's credit, for no answer."""
+        """Send a one-way message: wait for room in the outbox and for credit, but for no answer."""
         rt, turns = self.rt, self.turns
         op, args, payload, _ = self._bound(key, args, kwargs)
         op.check_one_way()

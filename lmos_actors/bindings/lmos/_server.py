@@ -131,7 +131,7 @@ class LmosServer:
         return Accept(SUBPROTOCOL if offered else None, serve, self._headers)
 
     def _admitted(self, upgrade: Upgrade) -> Admission | Refusal | None:
-        """Ask the guard; None where all may do everything, so that no request need be looked at."""
+        """Return the guard's decision; None where all may do everything, so no request is checked."""
         if self._guard is None:
             return None
         admission = self._guard.admit(presented_in(upgrade), trio.current_time())
@@ -151,7 +151,7 @@ class LmosServer:
         return sees(admission)(public_name(path))
 
     def _thing_at(self, target: str, admission: Admission | None) -> str | None:
-        """Return the id of the thing that messages without one mean; see `Exposure.thing_at`.
+        """Return the id of the thing for messages that name none; see `Exposure.thing_at`.
 
         A thing that the peer may not see is treated like one that does not exist.
         """

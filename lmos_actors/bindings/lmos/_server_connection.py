@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from ._server_requests import AgentOrPool, RequestedOperation
 
 LONGEST: Final = 1e9
-"""Seconds: a longer time is as good as no deadline."""
+"""Seconds: for a longer time than this no deadline is set."""
 
 STEP: Final = 32_768
 """Step, in bytes, by which the charge for a session falls while it still holds much."""
@@ -140,7 +140,7 @@ class ServerConnection:
 
     @enable_ki_protection
     def text(self, text: str) -> None:
-        """Take a text message. If nothing else is open, run the turn here and send its answer at once."""
+        """Handle a text message. If nothing else is open, run the turn here and send its answer at once."""
         if self._expelled:
             return
         receive = self.session.receive
@@ -157,7 +157,7 @@ class ServerConnection:
                 self.connection.flush()
 
     def binary(self, data: bytes) -> None:
-        """Take a binary message."""
+        """Handle a binary message."""
         if self._expelled:
             return
         self._handle_demands(self.session.receive_binary(data))
@@ -235,9 +235,9 @@ class ServerConnection:
         self._counted = None
 
     def _check(self, admission: Admission, asked: lmos.IncomingRequest, link: AgentOrPool | None) -> None:
-        """Check that the peer may ask for this, before anything else is done about it.
+        """Check that the peer may make a request, before anything else is done about the request.
 
-        Gives the same answer for an agent that does not exist. Raises Unauthorized, Forbidden, RateLimited.
+        The result is the same for an agent that does not exist. Raises Unauthorized, Forbidden, RateLimited.
         """
         name = name_meant(asked.thing_id) if link is None else public_name(link.path)
         now = trio.current_time()
@@ -398,7 +398,7 @@ class ServerConnection:
     # ---- answers: see `Asker` of the actors
 
     def answered(self, far: Far, value: Any) -> None:
-        """Send the value."""
+        """Answer the request with the value."""
         asked = far.asked
         shared = bool(asked.also)
         self._context.open.pop(asked, None)
@@ -419,7 +419,7 @@ class ServerConnection:
             self._after_answer(shared=shared)
 
     def failed(self, far: Far, error: Exception) -> None:
-        """Send the error."""
+        """Answer the request with the error."""
         asked = far.asked
         shared = bool(asked.also)
         self._context.open.pop(asked, None)
@@ -453,7 +453,7 @@ class ServerConnection:
         self.check_end()
 
     def reported(self, far: Far, value: Any) -> None:
-        """Report progress."""
+        """Report the progress of a run to the peer."""
         self._tell(far, lambda asked: self.session.progress(asked, plain(value)))
         self.check_end()
 

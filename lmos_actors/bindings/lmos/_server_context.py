@@ -131,8 +131,8 @@ class ServerContext:
     def goes_on(self, asked: IncomingRequest) -> bool:
         """Return whether a request goes on after its connection has ended.
 
-        An action may say so (`on_disconnect="finish"`). One that the peer may send again goes on for as long
-        as its answer would be remembered.
+        An action may say so (`on_disconnect="finish"`). A request that the peer may send again goes on for as
+        long as its answer would be remembered.
         """
         far = self.open.get(asked)
         if far is None or not isinstance(asked.message, InvokeAction):

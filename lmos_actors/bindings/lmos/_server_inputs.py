@@ -37,7 +37,7 @@ class ServerInput:
         session.ready(stream)
 
     def take(self, item: Any, session: lmos.ThingSession, stream: lmos.Incoming) -> None:
-        """Take an item from the wire."""
+        """Check an item from the wire and pass it on; an item of a wrong type breaks the stream off."""
         name, count = self._parameter.wire_name, self._count
         self._count += 1
         try:
@@ -47,7 +47,7 @@ class ServerInput:
             session.stop(stream, str(error))
 
     def end(self, reason: str | None) -> None:
-        """Take the end of the stream: with a reason it was broken off."""
+        """End the stream; a `reason` means that it was broken off."""
         if reason is None:
             self.items.finish()
         else:

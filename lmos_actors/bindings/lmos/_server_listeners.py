@@ -73,7 +73,7 @@ class Listener(ABC):
 
     @abstractmethod
     def push(self, value: Any) -> None:
-        """Take one value."""
+        """Send one value, or keep it until the connection has room."""
 
     def gap(self, reason: str, missed: int | None) -> None:
         """Take note that values are missing from here on."""
@@ -231,7 +231,7 @@ def exited(down: Down, generation: str) -> dict[str, Any]:
 # --- all listeners of one connection
 
 CROWDED: Final = 64
-"""Frames that wait to be sent: with more of them, events wait at their subscribers and runs for room."""
+"""Limit on the frames that wait: beyond it events wait at their subscribers, and runs wait for room."""
 
 CROWDED_BYTES: Final = 256 << 10
 
@@ -246,7 +246,7 @@ class Listeners:
     """All listeners of one connection, and their way to its session.
 
     `sent` is called when the session has been given a message or has had one taken back, `failed` with errors
-    of sending. `sharing` is the server's.
+    of sending. `sharing` is the server's table of shared values.
     """
 
     def __init__(

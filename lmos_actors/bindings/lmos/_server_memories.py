@@ -36,10 +36,10 @@ class _Kept:
 
 
 class AnswerMemories:
-    """The memories of a server's peers. A peer without a good name has one for each connection.
+    """The memories of a server's peers. A peer without a secret name has one for each connection.
 
-    Of peers without a connection `remembered_peers` are kept; the one that was used longest ago is forgotten
-    first. `remembered_bytes` bounds those memories, and also all together, with the runs that can be queried.
+    Of peers without a connection `remembered_peers` are kept; the least recently used is forgotten first.
+    `remembered_bytes` bounds their memories, and also all memories plus the runs that can be queried.
     """
 
     __slots__ = ("_most", "_most_bytes", "_named", "_seconds", "_unused", "bound")

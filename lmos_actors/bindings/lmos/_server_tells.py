@@ -88,7 +88,7 @@ class IncomingTells:
         self.label, self.principal, self.peer = who
         self.rights: Callable[[str, Verb], bool] = nothing
         self.stands = True
-        """Whether the connection still stands, so that failures can be answered."""
+        """Whether the connection is still open, so that failures can be answered."""
         self._rt = rt
         self._session = session
         self._waiting = waiting
@@ -156,12 +156,12 @@ class IncomingTells:
         self._lanes.pop(slot, None)
 
     def answered(self, far: Far, value: Any) -> None:
-        """Take note that its turn has ended."""
+        """Note that the turn of a message has ended."""
         self.began(far)
         ended(far, None)
 
     def failed(self, far: Far, error: Exception) -> None:
-        """Report to the sender that it did not begin, or did not end well, unless it failed as declared."""
+        """Report to the sender that a message did not begin, or failed other than as declared."""
         if isinstance(error, ActionFailed) or not far.asked.open:
             self.began(far)
             ended(far, error)
@@ -177,7 +177,7 @@ class IncomingTells:
                 self._lost(tell, error)
 
     def waits(self, far: Far) -> None:
-        """Take note that it stands in line for its action's concurrency."""
+        """Do nothing: a message that waits for its action's concurrency has not begun."""
 
     def began(self, far: Far) -> None:
         """Return credit, in half windows or after `PATIENCE`, as its run begins or its turn has ended."""
@@ -191,7 +191,7 @@ class IncomingTells:
         self._settled()
 
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
-        """Take note that its run asks a person: its sender waits for no answer."""
+        """Do nothing: the sender waits for no answer, so it is not told that the run asks a person."""
 
     def reported(self, far: Far, value: Any) -> None:
         """Drop progress: a one-way message has no receiver for it."""
@@ -205,7 +205,7 @@ class IncomingTells:
         return False
 
     def _lost(self, far: Far, error: Exception) -> None:
-        """Let another member of the pool take it, as a near message; else report that it does not begin."""
+        """Let another member of the pool take a message; if none does, report that it does not begin."""
         self._waits_no_more(far)
         movable = self.stands and far.again is not None and isinstance(error, AgentUnavailable)
         if movable and far.again is not None and far.again():

@@ -207,7 +207,7 @@ def normalize_spelling(raw: dict[str, Any], shape: Shape) -> Problem | None:
 
 
 def normalize(raw: dict[str, Any], shape: Shape) -> dict[str, Any] | Problem:
-    """Return the members for a frame's struct, with null only where it is a value; else a problem."""
+    """Return the members for a frame's struct, with null only where null is a value; or what is wrong."""
     members, payloads = shape.members, shape.payloads
     fields = {
         key: value for key, value in raw.items() if key in members and (value is not None or key in payloads)

@@ -23,7 +23,7 @@ _OTHERS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _DIGITS: Final = bytes(0x30 if chr(byte) in "0123456789.eE+-" else 0x20 for byte in range(256))
 
 REQUEST: Final = 2048
-"""About how many bytes of memory a request or a listening takes besides its frame."""
+"""Approximate bytes of memory that a request or a listening takes besides its frame."""
 
 
 @attrs.frozen(kw_only=True)
@@ -88,13 +88,13 @@ PAYLOADS: Final = ("input", "data", "value", "output", "progress", "about")
 
 
 class Checked(dict[str, Any]):
-    """An input whose members are single values, each checked by a contract: no number is not finite."""
+    """An input whose members are single values, each checked by a contract: all its numbers are finite."""
 
     __slots__ = ()
 
 
 FINITE: Final = frozenset({str, int, bool, type(None), type(msgspec.UNSET), msgspec.Raw, Checked})
-"""The types of payloads that hold no number that is not finite."""
+"""The types of payloads in which all numbers are finite."""
 
 
 def check_finite(message: Message) -> None:

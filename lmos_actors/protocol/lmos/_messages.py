@@ -137,10 +137,10 @@ class StreamOffer(Struct, kw_only=True, frozen=True, gc=False, rename=_WIRE, omi
 class InvokeAction(Base, tag="invokeAction", frozen=True):
     """Asks for a run of an action.
 
-    Extension: `remaining` are the seconds until the caller gives up; `attempt` counts from 1 the attempts
-    made under one `messageID`; `credit` is the room for items of the answer; `streams` are the input streams
-    by parameter; `binary`: items of bytes may come in binary frames; `tell` is the number of a one-way
-    message, which has no answer but an error; `key` names the request, so that its answer is kept.
+    Extension: `remaining` are the seconds until the caller gives up; `attempt` is the number of the attempt
+    under one `messageID`, from 1; `credit` is the room for items of the answer; `streams` are the input
+    streams by parameter; `binary`: items of bytes may come in binary frames; `tell` is the number of a
+    one-way message, which has no answer but an error; `key` names the request, so that its answer is kept.
     """
 
     action: str
@@ -158,7 +158,7 @@ class QueryAction(Base, tag="queryAction", frozen=True):
     """Asks for the latest status of a run: the one whose `messageID` is the correlation, else the newest.
 
     Extension: with `asked` it asks what the run, or another request, waits for; `asked` has the ids of all
-    requests that were asked about, one after the other, to get here, this one last.
+    requests that were asked about in turn on the way here; the last is the request that this query is about.
     """
 
     action: str
@@ -253,7 +253,7 @@ class Error(Base, tag="error", frozen=True):
 
 
 class Acknowledgement(Base, tag="acknowledgement", frozen=True):
-    """A confirmation that a request was accepted; `message` is its type.
+    """A confirmation that a request was accepted; `message` is the `messageType` of the request.
 
     Peers of kotlin-wot's habits get it; others if they asked with `ack`, or the thing always sends it.
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ._messages import Base, Credit
 
 OFFERS: Final = ("acks", "gaps", "streams", "deadlines", "retries", "tells", "keys", "waits", "questions")
-"""The extensions that a session knows, by the words that a description announces them with."""
+"""The extensions that a session knows, by the names that descriptions use for them."""
 
 NO_THING: Final = "urn:lmos-actors:unknown"
 """The `thingID` of an `error` about a frame that names no thing."""

@@ -121,7 +121,7 @@ class PendingRun(ConsumerRequest, eq=False):
     controls: list[RunControl] = []  # open ones, oldest first
 
     def standing(self) -> RunStatus:
-        """Return its status as far as it is known here."""
+        """Return the status of the run as far as it is known here."""
         return RunStatus(self.status, self.progress, self.output, self.cancelled, self.reason)
 
 
@@ -176,5 +176,5 @@ class Feed:
 
     @property
     def key(self) -> Key:
-        """Its kind, thing and name: no two live feeds of a connection have the same."""
+        """The kind, thing and name of the feed, which no two live feeds of a connection share."""
         return self.kind, self.request.thing_id, self.name

@@ -61,7 +61,7 @@ WOULD_DEADLOCK: Final = f"{OURS}would-deadlock"
 
 DETAIL = 2_000  # characters
 LONGEST = 1e12
-"""Limit on the seconds in a peer's error; more count as 0. Some integers do not fit a float."""
+"""Limit on the seconds in a peer's error; larger numbers count as 0. Some integers do not fit a float."""
 
 
 class Problem(Struct, kw_only=True, frozen=True):

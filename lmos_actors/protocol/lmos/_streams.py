@@ -161,7 +161,7 @@ BYTES: Final = "application/octet-stream"
 class Run(Protocol):
     """An invocation, as its streams know it: a request to a thing, or a consumer's pending run.
 
-    Compared by identity.
+    Runs are compared by identity.
     """
 
     @property
@@ -391,7 +391,7 @@ class StreamTable:
         return ItemArrived(stream.run, stream, item)
 
     def _unknown(self, number: int, correlation: str | None) -> StreamViolation | None:
-        """Take a message for no open stream: if it was never open, the message breaks its run's rules."""
+        """Handle a message for a stream that is not open: if it never was, the run's rules are broken."""
         run = self._named.get(correlation or "")
         ours = number % 2 == self._next % 2
         if run is not None and (number >= self._next if ours else number > self._highest):

@@ -56,7 +56,7 @@ Stage: TypeAlias = Literal["none", "unsent", "sent", "begun"]
 """The progress of a turn: there is none; its message waits here; it has been sent; frames of it have come."""
 
 End: TypeAlias = Literal["done", "failed", "refused"]
-"""The end of a turn: an answer, an error; or it was refused before it began, so it may be asked for again."""
+"""The end of a turn: an answer; an error; or a refusal before it began, so that it may be asked for again."""
 
 OF_NO_TURN: Final = (Connected, UploadReady, UploadComplete)
 """The frames of a server, except errors, that belong to no turn."""
@@ -94,7 +94,7 @@ class ClientConnection:
         self._wake = wake
         self._unasked = 0  # announcements, without those that messages ask for
         self.is_announced = False
-        """The server has announced a session that the client had not asked for."""
+        """Whether the server has announced a session that the client had not asked for."""
         self._resumes = session_id is not None  # until a frame of a turn shows what has become of it
         self._waiting: deque[tuple[bytes, bool]] = deque()
 
@@ -211,7 +211,7 @@ class ClientConnection:
         return ServerSaid(message, asks=asks)
 
     def receive_binary(self, data: bytes) -> MediaFrame | UnreadableMedia:
-        """Take a binary frame."""
+        """Take a binary frame, and return what it means."""
         frame = read_media_frame(data)
         if isinstance(frame, UnreadableMedia):
             self.unread += 1

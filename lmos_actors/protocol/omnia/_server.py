@@ -469,7 +469,7 @@ class ServerConnection:
         return taken
 
     def shown(self, call: Call) -> ToolCall:
-        """Return the frame that only shows a call, and remember it: an answer to it is passed over."""
+        """Return the frame that only shows a call, and remember it: an answer to it is ignored."""
         self._shown[call.id] = None
         if len(self._shown) > 256:  # calls that are remembered
             del self._shown[next(iter(self._shown))]

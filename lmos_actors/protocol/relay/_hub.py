@@ -66,7 +66,7 @@ CLOSED: Final = "closed"
 """The code of a fate, not of an error: a frame that came while the connection was being closed."""
 
 CALM: Final = 10.0
-"""Seconds within its rate after which the time that an agent may exceed it begins anew."""
+"""Seconds without a refusal after which the time that an agent may exceed its rate begins anew."""
 
 CAPABILITIES: Final = ("broadcast", "direct", "subscribe")
 
@@ -76,7 +76,7 @@ class HubOptions:
     """The limits of a hub, its name and its version.
 
     `max_message` limits the bytes of a frame, `max_depth` its levels of arrays and objects. Each of the
-    `rates` allows an agent so many frames in so many seconds, which may also come at once. If more than
+    `rates` is a number of frames that an agent may send, also at once, in a number of seconds. If more than
     `outbox_bytes` wait for an agent, broadcasts are dropped; beyond `outbox_most` its connection is closed.
     With `broadcasts` "followed" an agent that follows others hears only their broadcasts; its follows are
     kept for `resume_seconds` after it has left.
@@ -117,7 +117,7 @@ class HubStatistics:
 
 
 class _Allowance:
-    """An allowance of so many frames in so many seconds: a bucket that refills."""
+    """A limit on frames within a number of seconds: a bucket that refills."""
 
     __slots__ = ("_at", "_burst", "_left", "_rate")
 
@@ -172,7 +172,7 @@ class Hub:
         self.on_change: Callable[[], object] = lambda: None
         """Called when `due_at` may have changed."""
         self.passing: Callable[[Members], AbstractContextManager[Members]] | None = None
-        """Entered while a message is passed on; returns the members to pass on."""
+        """A context around each message that is passed on; entering it returns the members to pass on."""
         self.handled: HubFrame | None = None
         """The frame whose hooks are being called."""
         self._new_id = new_id

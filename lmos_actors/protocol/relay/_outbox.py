@@ -36,7 +36,7 @@ class Outbox:
         self.taken = 0
         """Frames that were taken."""
         self.is_too_full = False
-        """More bytes wait than are allowed: the connection must be closed."""
+        """Whether more bytes wait than are allowed, so that the connection must be closed."""
         self._soft, self._hard = soft, hard
         self._gap = gap
         self._wake = wake

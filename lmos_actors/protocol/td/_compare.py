@@ -172,7 +172,7 @@ def _one_sided(ours: object, what: str) -> str:
 
 
 def _optional(theirs: Schema | None, ours: Schema | None, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Compare two schemas, of which either may be absent: then there is no such value."""
+    """Compare two schemas; an absent one means that there is no such value."""
     if theirs is not None and ours is not None:
         yield from schema_differences(theirs, ours, place, flow)
     elif theirs is not None:

@@ -1,16 +1,16 @@
 """Compatibility of two data schemas: whether values of one are values of the other, and where they differ.
 
-`offered` is the schema of the serving side, `expected` the one that the consumer was written for. A value
-that the consumer sends must fit the offered schema, so that one must not be narrower; a value that it
-receives must fit the expected schema, so the offered one must not be wider. `Flow` holds the directions of a
-value; a property that is read and written has both.
+`offered` is the schema of the serving side, `expected` the schema that the consumer was written for. A value
+that the consumer sends must fit the offered schema, which must not be narrower; a value that it receives must
+fit the expected schema, so the offered one must not be wider. `Flow` holds the directions of a value; a
+property that is read and written has both.
 
-Whether one JSON schema contains another is undecidable for words such as `pattern`, and costly to decide for
-alternatives. So:
+Whether one JSON schema contains another is undecidable for keywords such as `pattern`, and costly to decide
+for alternatives. So:
 
-- Words with an order (limits, enumerations, required members, types) are compared by that order.
-- Words without one (`pattern`, `format`, `multipleOf`, ...) count as narrower *and* wider when they differ.
-  That errs on the side of `breaks`; a warning too many is better than a consumer that fails.
+- Keywords with an order (limits, enumerations, required members, types) are compared by that order.
+- Keywords without one (`pattern`, `format`, `multipleOf`, ...) count as narrower *and* wider when they
+  differ. That errs on the side of `breaks`; a warning too many is better than a consumer that fails.
 - Alternatives (`oneOf`) are compared each with each, with the limits beside `oneOf` merged into every one.
   Two alternatives that only together cover a third are not recognised; descriptions of this package have
   none.
@@ -104,7 +104,7 @@ RECEIVED: Final = Flow(False, True)
 
 
 def schema_differences(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Yield the differences of two data schemas, nested ones included, in the order of their words."""
+    """Yield the differences of two data schemas, nested ones included, in the order of their keywords."""
     if offered == expected:
         return
     if is_array(offered.get("oneOf")) or is_array(expected.get("oneOf")):
@@ -286,7 +286,7 @@ def _limit(schema: Schema, words: Sequence[str], sign: int) -> _Limit:
 
 
 def _narrowings(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Compare words without an order: of two patterns neither is known to be narrower."""
+    """Compare keywords without an order: of two patterns neither is known to be narrower."""
     for word in _NARROWING:
         theirs, ours = offered.get(word), expected.get(word)
         if theirs != ours:
@@ -383,7 +383,7 @@ def _is_limited(value: object) -> bool:
 
 
 def _other_words(offered: Schema, expected: Schema, place: Place, _flow: Flow) -> Iterator[Difference]:
-    """Compare words that limit nothing, then texts."""
+    """Compare keywords that limit nothing, then texts."""
     for word in dict.fromkeys((*expected, *offered)):
         theirs, ours = offered.get(word), expected.get(word)
         if word not in _ELSEWHERE and theirs != ours:

@@ -1,4 +1,4 @@
-"""Checks of data schemas: contradictions that no value fits, and words without effect."""
+"""Checks of data schemas: contradictions that no value fits, and keywords without effect."""
 
 from __future__ import annotations
 

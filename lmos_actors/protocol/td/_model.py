@@ -184,7 +184,7 @@ class PropertyAffordance(Affordance):
 
 @attrs.frozen(kw_only=True)
 class ActionAffordance(Affordance):
-    """Action: a function of the thing. Absent `safe` and `idempotent` mean false; `synchronous`, unknown.
+    """Action: a function of the thing. Absent `safe` and `idempotent` mean false, `synchronous` unknown.
 
     `progress` and `streams` are the action's own members. `Description.progress_of` and `streams_of` also
     read the thing's members, where this package writes them, as kotlin-wot refuses actions with unknown

@@ -12,8 +12,8 @@ What it keeps true:
   not bound an integer says that it is sent exactly.
 - **Stable output.** Members have a fixed order, as schemas are compared and printed.
 
-Words that TD lacks are taken from JSON Schema: `additionalProperties`, `propertyNames`, `uniqueItems`.
-`msgspec.json.schema` does not serve: it writes `$ref` for every class and `anyOf` for every union.
+Keywords that TD lacks are taken from JSON Schema: `additionalProperties`, `propertyNames`, `uniqueItems`.
+`msgspec.json.schema` is not used: it writes `$ref` for every class and `anyOf` for every union.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ArrayType: TypeAlias = types.ListType | types.SetType | types.FrozenSetType | ty
 EXACT = 2**53  # the largest range of integers that doubles represent exactly
 WORDS: dict[type, str] = {str: "string", int: "integer", type(None): "null"}
 UNBOUNDED = "Sent as it is, also beyond 2^53."
-"""The note on integers without bounds: for readers with doubles. Models would take it for a hint."""
+"""The note on integers without bounds, for readers that store doubles. Models would take it for a hint."""
 SECRET_MARK = "lmosx:secret"
 """Member of a data schema: true for values that nothing may show or keep."""
 

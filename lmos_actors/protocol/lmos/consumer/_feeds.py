@@ -61,7 +61,7 @@ class Feeds:
     # -- asking
 
     def observe(self, thing: str, name: str, trace: TraceMembers) -> Feed:
-        """Listen to a property."""
+        """Ask for the value of a property now, and for every later one; return the feed."""
         new_id, gaps = self._connection.new_id(), self._gaps
         request = ObserveProperty(
             thing_id=thing, message_id=new_id, correlation_id=new_id, name=name, gaps=gaps, **trace
@@ -69,7 +69,7 @@ class Feeds:
         return self._start(Feed("property", name, request))
 
     def subscribe(self, thing: str, event: str, trace: TraceMembers) -> Feed:
-        """Listen to an event."""
+        """Ask for every later event of a name; return the feed."""
         new_id, gaps, ack = self._connection.new_id(), self._gaps, self._acks
         request = SubscribeEvent(
             thing_id=thing, message_id=new_id, correlation_id=new_id, event=event, gaps=gaps, ack=ack, **trace
@@ -206,7 +206,7 @@ class Feeds:
         return self._confirmed(feed, PropertyRead(feed, message.value, message.timestamp))
 
     def take_event(self, message: Event) -> Outcomes:
-        """Take an event."""
+        """Return the outcome of an event for the feed that it belongs to, if there is one."""
         feed = self.find(message.correlation_id)
         if feed is None:
             if self.is_former(message.correlation_id):

@@ -63,7 +63,7 @@ class Receiver:
         return (Close(code, reason),)
 
     def take(self, text: str | bytes) -> Outcomes:
-        """Take a text frame."""
+        """Handle a text frame, and return its outcomes."""
         if self._closing:
             return ()
         message = self._connection.codec.decode(text)
@@ -146,7 +146,7 @@ class Receiver:
         return self._connection.stray(unreadable, unreadable.problem.detail) if refused is None else refused
 
     def take_binary(self, data: bytes) -> Outcomes:
-        """Take a binary frame."""
+        """Handle a binary frame, and return its outcomes."""
         if self._closing:
             return ()
         if "streams" not in self._connection.known:

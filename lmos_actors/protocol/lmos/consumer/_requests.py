@@ -104,7 +104,7 @@ class Requests:
         return pending
 
     def tell(self, message: OneWayMessage, checked: bool) -> None:
-        """Send a one-way message, as `ask` a request. Raises what that raises; MailboxFull without credit."""
+        """Send a one-way message as `ask` does a request. Raises as `ask`, and MailboxFull without credit."""
         request, connection, tells = message.request, self._connection, self.tells
         thing, outbox = request.thing_id, connection.outbox
         if connection.closed or not thing or outbox.full:
@@ -162,7 +162,7 @@ class Requests:
         return None if message_id is None else self._controls.get(message_id)
 
     def controls_of(self, pending: ConsumerRequest) -> list[RunControl]:
-        """Return the open queries about a request that, not being a run, keeps none itself."""
+        """Return the open queries about a request that is not a run, and so does not keep them itself."""
         return [control for control in self._controls.values() if control.run is pending]
 
     def find_forgotten(self, correlation: str | None) -> ConsumerRequest | None:
@@ -304,7 +304,7 @@ class Requests:
     # -- what comes in
 
     def take_reading(self, message: PropertyReading | PropertyReadings) -> Outcomes:
-        """Take a reading as an answer; a stray if it is none."""
+        """Return the outcome of a reading as the answer to a request; a stray if it answers none."""
         correlation = message.correlation_id
         pending = self.find(correlation) or self._guess_of(message)
         if pending is None:

@@ -319,8 +319,8 @@ class ConsumerSession:
     def send(self, stream: Outgoing, item: Any) -> bool:
         """Send an item of an input stream; return False if the stream is over: its run reports why.
 
-        Raises LocalProtocolError without room, for an item that is too long, and for one of a stream of bytes
-        that is not bytes. A stream that was given such an item cannot go on: break it off.
+        Raises LocalProtocolError without room, for an item that is too long, and for an item other than bytes
+        on a stream of bytes. A stream that was given such an item cannot go on: break it off.
         """
         self._connection.check_open()
         frame = self._streams.send(stream, item)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerStreams(StreamTable):
-    """Inputs by their odd numbers, answers by their run."""
+    """The streams of a consumer: inputs by their odd numbers, answers by their run."""
 
     def __init__(self, **others: Any) -> None:
         """Number our own streams by odd numbers; `others` are the arguments of `StreamTable`."""

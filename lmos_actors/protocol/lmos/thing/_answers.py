@@ -51,7 +51,7 @@ SHORT_TEXT: Final = 64  # characters
 FEW: Final = 4  # members, or elements
 BRIEF: Final = 256  # bytes of a text that is kept as it was read
 OVERHEAD: Final = 2048
-"""About how many bytes a remembered answer takes besides its texts: for the objects around them."""
+"""Approximate bytes that a remembered answer takes besides its texts: for the objects around them."""
 
 
 class AnswerHolder(Protocol):
@@ -59,11 +59,11 @@ class AnswerHolder(Protocol):
 
     @property
     def held(self) -> int:
-        """About how many bytes of the process's memory its answers take."""
+        """Approximate bytes of the process's memory that the holder's answers take."""
         ...
 
     def shrink(self) -> None:
-        """Forget about half of them, the oldest first."""
+        """Drop about half of the answers, the oldest first."""
         ...
 
 
@@ -220,7 +220,7 @@ class AnswerMemory:
             self._drop(next(iter(self._answers)))
 
     def shrink(self) -> None:
-        """Forget about half of the answers, the oldest first."""
+        """Drop about half of the answers, the oldest first."""
         enough = self.held // 2
         while self._answers and self.held > enough:
             self._drop(next(iter(self._answers)))

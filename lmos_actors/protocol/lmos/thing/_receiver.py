@@ -60,7 +60,7 @@ Demand: TypeAlias = (
 Demands: TypeAlias = tuple[Demand, ...]
 
 _NEVER_ANSWERED: Final = (Error, Acknowledgement)
-"""Two ends that answered each other's errors would never stop."""
+"""Types of messages that get no error in answer: two ends that answer each other's errors never stop."""
 
 
 class Receiver:
@@ -71,7 +71,7 @@ class Receiver:
         self.closing = False
 
     def take_text(self, text: str | bytes, now: float) -> Demands:
-        """Take a text frame."""
+        """Handle a text frame, and return the demands on the host."""
         if self.closing:
             return ()
         connection = self._connection
@@ -81,7 +81,7 @@ class Receiver:
         return demands
 
     def take_binary(self, data: bytes) -> Demands:
-        """Take a binary frame."""
+        """Handle a binary frame, and return the demands on the host."""
         if self.closing:
             return ()
         connection = self._connection
@@ -208,7 +208,7 @@ class Receiver:
         return ()
 
     def take_cancel(self, message: CancelAction, _text: object, _now: float) -> Demands:
-        """Cancel a run."""
+        """Cancel the run that a message names."""
         return cancel(self._connection, message)
 
     def take_stream(

@@ -50,7 +50,7 @@ OPEN: Final = (State.WAITING, State.PENDING, State.RUNNING)
 
 @attrs.frozen
 class RequestKind:
-    """A kind of request: its word, the answering methods it allows, and whether it has an effect.
+    """A kind of request: its name, the answering methods it allows, and whether it has an effect.
 
     Requests with an effect are remembered, so that a repeat is answered and not carried out again.
     """
@@ -179,7 +179,7 @@ class Listening:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Its kind and name: there is one listening of each per thing and connection."""
+        """The kind and name of the listening: a thing has one of each on a connection."""
         return self.kind, self.name
 
 

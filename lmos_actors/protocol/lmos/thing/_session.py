@@ -78,9 +78,9 @@ class ThingSession:
         thing: str | None = None,
         grants: CreditGrants | None = None,
     ) -> None:
-        """Begin. `offered` is whether the peer offered `lmosprotocol`; `new_id` returns a new UUID as text,
-        and never raises; `memory` is the peer's, shared by its connections; without one a repeat is carried
-        out again.
+        """Begin the session. `offered` is whether the peer offered `lmosprotocol`; `new_id` returns a new
+        UUID as text, and never raises; `memory` is the peer's, shared by its connections; without one a
+        repeat is carried out again.
 
         `wake` is called from within a method when a frame waits and none did before: maybe by an answer that
         was given on another connection of the peer. It must not call the session. `thing` is the thing for

@@ -27,7 +27,7 @@ MAX_GATHERED: Final = 1024  # items
 
 
 class ThingStreams(StreamTable):
-    """Inputs by their odd numbers, answers by their run."""
+    """The streams of a thing: inputs by their odd numbers, answers by their run."""
 
     def __init__(self, *, max_frame: int | None = None, **others: Any) -> None:
         """Limit an item of an answer to `max_frame` bytes; `others` are the arguments of `StreamTable`."""

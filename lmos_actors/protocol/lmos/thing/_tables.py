@@ -106,13 +106,13 @@ class Runs:
         return self._bytes + len(self._ended) * OVERHEAD
 
     def shrink(self) -> None:
-        """Forget about half of the ended runs, the oldest first."""
+        """Drop about half of the ended runs, the oldest first."""
         enough = self.held // 2
         while self._ended and self.held > enough:
             self._forget(next(iter(self._ended)))
 
     def close(self) -> None:
-        """Forget all of them: the connection is gone."""
+        """Drop all ended runs: the connection is gone."""
         self._limit = 0
         self._live.clear()
         for key in tuple(self._ended):
@@ -205,7 +205,7 @@ class ListeningTable:
         return [one for one in of_thing.values() if one.kind in (EVENT, ALL_EVENTS)]
 
     def all(self) -> list[Listening]:
-        """Return all of them, in no promised order."""
+        """Return all listenings, in no promised order."""
         return [one for of_thing in self._things.values() for one in of_thing.values()]
 
 

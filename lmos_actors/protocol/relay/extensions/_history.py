@@ -57,7 +57,7 @@ class Kept(msgspec.Struct, frozen=True):
     frame: Raw
 
     def is_for(self, agent: str) -> bool:
-        """Return whether an agent may read it."""
+        """Return whether an agent may read the message."""
         return EVERYBODY in self.to or agent == self.sender or agent in self.to
 
 

@@ -68,7 +68,7 @@ class Vote(msgspec.Struct):
     quorum: int
     votes: dict[str, bool] = msgspec.field(default_factory=dict[str, bool])
     status: Status | None = None
-    """The outcome."""
+    """The outcome of the vote, None while it is open."""
     announced: bool = False
 
 
