@@ -50,7 +50,7 @@ class _Thing(msgspec.Struct):
 
 
 class _Logged(msgspec.Struct):
-    """Value of an event; `order` is the number of the last one, up to this, that changed the set of ids."""
+    """Value of an event; `order` is the number of the last event, up to it, that changed the set of ids."""
 
     kind: Kind
     id: str

@@ -65,7 +65,7 @@ LEFT_SECONDS: Final = 30.0
 """Seconds for which the entry of an agent with a key of its own stays after the end of its node."""
 
 LEAVE_SECONDS: Final = 5.0
-"""Limit in seconds for removing the entries of a node that ends; the rest expires."""
+"""Limit in seconds for removing the entries of a node that ends; entries left over expire."""
 
 
 def _urls(urls: Any) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ class Registrar:
         self._until = trio.CancelScope()
         self._leaving = False
         self.left = trio.Event()
-        """Set when the task has ended."""
+        """Set when the task of the registrar has ended."""
 
     @property
     def state(self) -> Registered:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound="Agent")
 
 LEASE: Final = "lmosx:lease"
-"""Member of an entry for an agent with a key of its own: `key` and `epoch` of the lease of its node."""
+"""Member of an entry for an agent with a key of its own: key and epoch of its node's lease."""
 
 SCHEMES: Final = ("ws://", "wss://", "http://", "https://")
 MAX_ID: Final = 2048

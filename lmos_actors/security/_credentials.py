@@ -200,13 +200,13 @@ class _LoadedCredential:
 
 
 def is_private(place: Place) -> bool:
-    """Whether data sent to a place is hidden on the way: by TLS, or because it never leaves this machine."""
+    """Whether data for a server is hidden on the way: by TLS, or because it never leaves this machine."""
     secure, host, _ = place
     return secure or is_loopback(host)
 
 
 def in_the_clear(url: str, permission: str) -> str:
-    """Return the message about credentials for a place that is not private; `permission` allows it."""
+    """Return the error on credentials for a place that is not private; `permission` names what allows it."""
     better = "wss" if url.startswith("ws") else "https"
     return (
         f"credentials for {url} would be sent without TLS, readable by anyone on the way: use {better}, "

@@ -146,7 +146,7 @@ class Guard:
     ) -> None:
         self.security = security
         self.generation = 0
-        """Grows when credentials that were accepted may no longer be."""
+        """A number that grows when credentials that were accepted may not be accepted any more."""
         self.refusals: Counter[int] = Counter()
         """Number of refusals by status."""
         self._wall, self._report = wall, report

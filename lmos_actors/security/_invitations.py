@@ -1,4 +1,4 @@
-"""Invitations: secrets at a reference, one a line, each of which lets one client in.
+"""Invitations: secrets at a reference, one on each line; each lets one client in.
 
 The use of an invitation is not recorded here, but under its digest where identities are kept; the digest is
 SHA-256, so that it is the same in each process.

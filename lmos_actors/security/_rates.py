@@ -50,7 +50,7 @@ class Buckets:
         return len(self._buckets)
 
     def wait(self, name: str, now: float) -> float:
-        """Return the seconds until a token is available, 0 if one is. Takes none."""
+        """Return the seconds until a token is available, 0 if one is. No token is taken."""
         bucket = self._buckets.get(name)
         return 0.0 if bucket is None else self._lacking(self._left(bucket, now))
 

@@ -143,7 +143,7 @@ class Jwt:
     file is read again when it changes, so keys are rotated without a restart. A token must come from
     `issuer`, be for `audience`, be signed with one of `algorithms`, and have an expiry; `leeway` is the
     allowed difference of clocks in seconds. `principal` and `scopes` name the claims with the client's name
-    and its scopes. Needs the extra `auth`. Raises ConfigError.
+    and its scopes. The extra `auth` is needed. Raises ConfigError.
     """
 
     name: ClassVar[str] = "jwt_sc"

@@ -41,7 +41,7 @@ MOST: Final = 256
 MOST_OF_ONE: Final = 16
 
 LONGEST: Final = 16 << 10
-"""The most bytes of cookies in one request that are read; browsers send about 4 KiB for each."""
+"""Limit on the bytes of cookies in a request that are read; browsers send about 4 KiB for each cookie."""
 
 _ID: Final = re.compile(rb"[0-9a-f]{64}")
 
@@ -84,7 +84,7 @@ class Sessions:
             self._open.pop(self._digest_of(id), None)
 
     def gone(self, *, secure: bool) -> bytes:
-        """Return the value of `Set-Cookie` that deletes the cookie."""
+        """Return the value of `Set-Cookie` by which a browser deletes the cookie."""
         return self._cookie(b"", 0, secure=secure)
 
     def find(self, request: RequestContext, wall: float) -> Proof | None:

@@ -96,7 +96,7 @@ class Crowd:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many wait that others had better wait outside, before they are accepted."""
+        """Whether many connections wait already, so that others should wait before they are accepted."""
         return len(self._arriving.waiting) >= WAITING
 
     async def arrive(self) -> None:

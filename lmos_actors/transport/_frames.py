@@ -509,11 +509,11 @@ class Wire(WebSocketConnection):
         del self._open_handshake, self._close_handshake, self._for_testing_peer_closed_connection
 
     def drop(self) -> None:
-        """Release what came of a message whose rest will not come."""
+        """Release the parts of a message whose rest will not come."""
         self._incoming.drop()
 
     def end(self) -> None:
-        """Release the owner, and what came of a message whose rest will not come."""
+        """Release the owner, and the parts of a message whose rest will not come."""
         self.drop()
         self._owner, self._incoming = None, IncomingMessage()
         self.codec.end()

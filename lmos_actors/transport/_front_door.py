@@ -279,7 +279,7 @@ class FrontDoor:
         """Serve until cancelled, or until `stop_accepting()` was called and the last connection has ended.
 
         Cancelled, it closes the listener and every connection before it ends: a WebSocket with 1001. Raises
-        what a listener raises, and what a connection raises other than an `Exception`.
+        what a listener raises, and whatever a connection raises that is no `Exception`.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -343,7 +343,7 @@ class FrontDoor:
     async def _receive(
         self, client: ClientConnection, raw: trio.abc.Stream, *, admitted: bool
     ) -> _Serve | None:
-        """Converse over HTTP; if that leads to a WebSocket, return what serves it."""
+        """Serve HTTP requests; if one of them opens a WebSocket, return what serves that."""
         stream = raw if self._tls is None else await self._secured(client, raw, self._tls)
         if stream is None:
             return None

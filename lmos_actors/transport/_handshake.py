@@ -110,8 +110,8 @@ async def accept(
 ) -> Connection:
     """Do the server's handshake over a stream; `head` has been read from it: an upgrade and what followed.
 
-    Answers 101 with `subprotocol`, which the peer must have offered, and `headers`. An invalid upgrade is
-    answered with 400 or 426; then, as when the peer is gone or does not take the answer, the stream is
+    The answer is 101 with `subprotocol`, which the peer must have offered, and `headers`. An invalid upgrade
+    is answered with 400 or 426; then, as when the peer is gone or does not take the answer, the stream is
     closed and ConnectionLost raised. What the client makes this end hold is charged to `account`, or to an
     account of this connection alone.
     """

@@ -92,7 +92,7 @@ class Head:
         return self._named.get(name, [])
 
     def tokens(self, name: bytes) -> list[str]:
-        """The elements of a list in headers of that name, spelt as they came."""
+        """The elements of a list in the headers of a name, spelt as they came."""
         if name not in self._named:
             return []
         parts = (part.strip() for value in self._named[name] for part in value.split(","))
@@ -148,7 +148,7 @@ class HeadReader:
         self._buffer += data
 
     def take(self) -> Head | None:
-        """Return the head once it is whole, without waiting for its body. Raises `Refused`."""
+        """Return the head once it is whole, without waiting for the body. Raises `Refused`."""
         while self._checked == 0 and self._buffer.startswith(b"\r\n"):
             self._empty_lines += 1
             if self._empty_lines > 4:  # RFC 9112, 2.2 asks for one to be ignored

@@ -58,7 +58,7 @@ class MessageParts:
         self._last = bytearray()
 
     def whole(self) -> bytes:
-        """Return the message."""
+        """Return the whole message, its pieces put together."""
         return b"".join((*self._pieces, self._last))
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Masks: TypeAlias = "Callable[[int], bytes]"
-"""Returns as many random bytes as its argument."""
+"""A function that returns as many random bytes as its argument tells."""
 
 _PAGE: Final = 4096
 _SHORT: Final = 512  # bytes up to which one long number is faster than four passes

@@ -80,7 +80,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         return max(taken, 0)
 
     def _carry(self, data: bytes | memoryview) -> None:
-        """Bring bytes to the other end, which has room for them."""
+        """Give bytes to the other end, which has room for them."""
         self._out.data += data
         if self._other is not None:
             self._other._reader.wake()
@@ -96,7 +96,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
             raise trio.BusyResourceError("another task uses this end of the stream")
 
     def has_news(self) -> bool:
-        """Whether receiving would not wait: something has come, or it is the end."""
+        """Whether receiving would return at once: something has come, or the stream has ended."""
         pipe = self._in
         return bool(self._closed or pipe.data or pipe.broken or pipe.ended)
 
@@ -284,7 +284,7 @@ class MemoryNetwork:
         return listener
 
     def forget(self, address: tuple[str, int]) -> None:
-        """Free the address."""
+        """Free the address of a listener."""
         self._listeners.pop(address, None)
 
     def sever(self, host: str, port: int, why: str = "the connection was reset") -> int:

@@ -78,7 +78,7 @@ def endpoint_of(url: str) -> Endpoint:
 
 
 class Listener(Protocol):
-    """A place at which streams come in. One task accepts at a time."""
+    """A listener for streams that come in. One task accepts at a time."""
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
@@ -99,7 +99,7 @@ class Listener(Protocol):
 
 
 class Network(Protocol):
-    """The only place that opens sockets, or their stand-ins."""
+    """The only code that opens sockets, or their stand-ins."""
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
         """Connect; where the endpoint is secure, the TLS handshake is done when this returns.

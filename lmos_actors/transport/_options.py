@@ -85,8 +85,8 @@ class Ended:
     """The end of a connection.
 
     `by` is the side that ended it: "peer" or "us" by a Close frame, with its `code` and `reason` (1005: a
-    Close without a code); or "broken", without one: `code` is None, and `reason` describes it.
-    `clean`: both sides have sent Close.
+    Close without a code); or "broken", without a Close: `code` is None, and `reason` describes it. `clean`:
+    both sides have sent Close.
     """
 
     code: int | None

@@ -90,7 +90,7 @@ class DirectStream(trio.abc.HalfCloseableStream):
         await wait_writable(self._socket)
 
     def has_news(self) -> bool:
-        """Whether receiving would not wait: something has come, or it is the end."""
+        """Whether receiving would return at once: something has come, or the stream has ended."""
         try:
             self._socket.recv(1, socket.MSG_PEEK)
         except _IDLE:
@@ -297,7 +297,7 @@ def _why(error: OSError) -> str:
 
 
 def _text(error: BaseException) -> str:
-    """Return the system's words for an error; trio adds the address as Python writes it."""
+    """Return the system's text for an error; trio adds the address as Python writes it."""
     if not isinstance(error, OSError):
         return str(error)
     if error.errno is not None and error.errno > 0 and not isinstance(error, socket.gaierror):

@@ -99,7 +99,7 @@ def _alert(error: ssl.SSLError) -> str:
 
 
 def _text(error: ssl.SSLError) -> str:
-    """Return OpenSSL's words without its codes and the place in Python's sources."""
+    """Return OpenSSL's text without its codes and the position in Python's sources."""
     said = error.reason.lower().replace("_", " ") if error.reason else str(error)
     return said or "no reason is known"
 

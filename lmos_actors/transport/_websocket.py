@@ -473,7 +473,7 @@ class Connection:
     # ---- the end
 
     async def _see_out(self) -> None:
-        """After our Close: wait for the peer's, or for the end of the stream."""
+        """Wait, after our Close, for the peer's Close or for the end of the stream."""
         seconds = self.options.close_seconds
         if self._codec.deaf and not await self._half_closed():
             seconds = min(seconds, _NO_HALF)
@@ -492,7 +492,7 @@ class Connection:
         return True
 
     async def _end(self) -> None:
-        """Close the stream, whatever has happened; if we were cancelled, say so first."""
+        """Close the stream, whatever has happened; if this task was cancelled, send a Close first."""
         with trio.CancelScope(shield=True, deadline=trio.current_time() + self.options.close_seconds):
             if self._ended is None and not self._rest:
                 await self._say_goodbye()

@@ -33,8 +33,8 @@ def found_link(
 def thing_of(ref: Ref[Any]) -> ConsumedThing | None:
     """Return the agent elsewhere to which a ref to any `Agent` leads, as a thing used by its description.
 
-    None for a ref with a class, and while no agent has been found. If the agent has gone, another one may be
-    found, as with the ref. Never waits.
+    None for a ref with a class, and while no agent has been found. Once that agent has gone, another agent
+    may be found, as with the ref. Never waits.
     """
     link = chosen_link(ref._link)  # pyright: ignore[reportPrivateUsage] # the internals of a ref
     settled = getattr(link, "settled", None)

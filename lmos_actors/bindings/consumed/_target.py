@@ -202,7 +202,7 @@ def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Ta
 
 
 def _links_of(description: Description) -> str:
-    """Return, for an error, the links of a description to other things, such as those of a node."""
+    """Return, for an error, the links of a description to other things, such as a node's agents."""
     links = [link.href for link in description.links or () if link.rel == "item"]
     more = ", ..." if links[20:] else ""
     return f"; it links to {', '.join(links[:20])}{more}" if links else ""

@@ -136,7 +136,7 @@ class ConsumedThing:
         return link.open(Invocation(name, _given(input), _named(streams), self._seconds, stream=True))
 
     def tell(self, name: str, input: Any = UNSET) -> Coroutine[Any, Any, None]:
-        """Send one way: at most once, no answer."""
+        """Send a one-way message: it arrives at most once, and is not answered."""
         link = self._link
         if link.turns.slot is not None:
             raise link.turns.misuse("tell", of="thing.")

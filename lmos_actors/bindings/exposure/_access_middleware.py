@@ -34,7 +34,7 @@ AGENTS: Final = b"/agents/"
 DESCRIPTIONS: Final = (b"/", b"/.well-known/wot", b"/agents", b"/openapi.json")
 
 KEPT: Final = 64
-"""The number of host names of this node that are remembered, each with its port."""
+"""Limit on the host names of this node that are remembered, each with its port."""
 
 PROBLEM: Final = b"application/problem+json"
 _PLAIN: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
@@ -46,7 +46,7 @@ def certificate_in(shown: ClientCertificate | None) -> Certificate | None:
 
 
 def presented_in(upgrade: Upgrade) -> RequestContext:
-    """Return the context of a request for a WebSocket."""
+    """Return the context of a request for a WebSocket, for the guard."""
     certificate = certificate_in(upgrade.certificate)
     return RequestContext.of(
         upgrade.headers, upgrade.peer, secure=upgrade.secure, certificate=certificate, query=upgrade.query
@@ -54,7 +54,7 @@ def presented_in(upgrade: Upgrade) -> RequestContext:
 
 
 def presented_by(scope: Scope) -> RequestContext:
-    """Return the context of an HTTP request."""
+    """Return the context of an HTTP request, for the guard."""
     client = scope["client"]
     return RequestContext.of(
         tuple(scope["headers"]),

@@ -21,7 +21,7 @@ E = TypeVar("E", bound=Exception)
 T = TypeVar("T", PropertyAffordance, ActionAffordance, EventAffordance)
 
 Sees: TypeAlias = Callable[[str], bool]
-"""Returns whether the client may see what is exposed under a public name."""
+"""Function that tells whether the client may see what is exposed under a public name."""
 
 CRASHED: Final = "error"
 """The text of a crash for clients that may not see the exception."""
@@ -87,7 +87,7 @@ def check_sight(admission: Admission | None, sees: Sees, name: str) -> None:
 
 
 def secured(description: Description, security: Security, agent: str | None = None) -> Description:
-    """Return the description with the schemes of a node; forms that anyone may use say so.
+    """Return the description with the schemes of a node; forms that anyone may use are marked as open.
 
     `agent` is the public name of the described agent, None for the node itself.
     """

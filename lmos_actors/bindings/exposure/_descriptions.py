@@ -72,7 +72,7 @@ class Catalogue(Protocol):
         ...
 
     def named(self, name: str) -> Listed | None:
-        """Return what is exposed under a public name, None if nothing is."""
+        """Return the agent or pool that is exposed under a public name, None if there is none."""
         ...
 
 
@@ -85,7 +85,7 @@ class TaggedText:
 
 
 def served_text(data: str) -> TaggedText:
-    """Return a text with its tag."""
+    """Return a text with the entity tag that belongs to it."""
     text = data.encode()
     return TaggedText(text, f'"{sha256(text).hexdigest()[:32]}"')
 

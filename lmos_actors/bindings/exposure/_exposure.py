@@ -92,7 +92,7 @@ class Exposure:
                 yield public_name(link.path)
 
     def named(self, name: str) -> Exposed | None:
-        """Return what is exposed under a public name, None if nothing is."""
+        """Return the agent or pool that is exposed under a public name, None if there is none."""
         link = self.at(name)
         return None if link is None else self._exposed(link)
 
@@ -110,7 +110,7 @@ class Exposure:
         return own or self.address(name)
 
     def address(self, name: str) -> str:
-        """Return the canonical address of what is exposed under a public name."""
+        """Return the canonical address of the agent or pool with a public name."""
         base = self.bases[0] if self.bases else ""
         return f"{base}{AGENTS}{quote(name, safe='')}"
 
@@ -136,7 +136,7 @@ class Exposure:
     def find(self, thing_id: str) -> Slot | PoolLink | None:
         """Return what a consumer names by an id, an address that ends in `/agents/NAME`, a name, or a path.
 
-        Takes constant time: a thing that was found is remembered until it is gone for good.
+        This takes constant time: a thing that was found is remembered until it is gone for good.
         """
         found = self._found.get(thing_id)
         if found is not None and not found.gone:
@@ -149,7 +149,7 @@ class Exposure:
         return found
 
     def _keep(self, thing_id: str, found: Slot | PoolLink) -> None:
-        """Remember what was found.
+        """Remember the agent or pool that was found for an id.
 
         Agents come and go, each under its own name, and nobody asks again for those that are gone. So all are
         checked again whenever as many have been added as the last check had left.

@@ -83,7 +83,7 @@ def left(far: Far) -> None:
 def refused(rt: Runtime, way: str, verb: str, error: BaseException) -> None:
     """Report a request that never reached a mailbox.
 
-    `verb` is one that `Operation.verb` has, and empty where it is not known.
+    `verb` is as in `Operation.verb`, and empty where it is not known.
     """
     if rt.edge is not None:
         rt.edge.refused(way, verb, error)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lmos_actors.transport import Endpoint, Listener, Network
 
 MOST: Final = 4096
-"""The number of hosts kept; with more, every host counts as one named by others."""
+"""Limit on the hosts that are kept; beyond it every host counts as one named by others."""
 
 
 class OutwardNetwork:

@@ -96,15 +96,15 @@ class ReaderMemory:
     """The memory of what waits for one reader: a stream of server-sent events, or all subscriptions of a
     connection.
 
-    It is the `holder` of the reader's backlogs; `drop` makes all of these drop everything. Call `close` at
-    the end.
+    It is the `holder` of the reader's backlogs; `drop` makes all of these drop everything. Call `close` when
+    the reader has gone.
     """
 
     __slots__ = ("_account", "_lost", "drop", "held")
 
     def __init__(self, budget: Budget, drop: Callable[[], object]) -> None:
         self.drop = drop
-        """Drops the values that wait for the reader, with a gap in their place."""
+        """Function that drops the values that wait for the reader, with a gap in their place."""
         self._account = LooseAccount(budget, self._give_way)
         self._lost: dict[SharedValue, None] | None = None  # dropped values, while others drop them as well
         self.held = 0
@@ -161,7 +161,7 @@ class ReaderMemory:
         self._account.add(event.size())
 
     def _give_way(self) -> None:
-        """Replace all waiting values by a gap, for this reader and for readers that are as slow."""
+        """Replace all values that wait by a gap, for this reader and for readers that are as slow."""
         most, lost = self.held, dict[SharedValue, None]()
         self._lost = lost
         self.drop()

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 PLAIN: Final = frozenset({str, int, float, bool, type(None), bytes, datetime, date, time, UUID})
-"""The types whose values `plain` returns unchanged: callers check for them first where most are such."""
+"""The types whose values `plain` returns unchanged: callers check these first where most values have one."""
 
 
 def plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Agents served over HTTP. Importing this imports Starlette, which nodes that only consume do not need."""
+"""Agents served over HTTP. This package imports Starlette, which nodes that only consume do not need."""
 
 from lmos_actors._late import late
 

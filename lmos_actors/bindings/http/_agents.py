@@ -113,7 +113,7 @@ class AgentsOverHttp:
             await response(scope, receive, send)
 
     def _refused(self, request: HttpRequest, error: Exception) -> None:
-        """Count a request that has reached no mailbox."""
+        """Count a request that was refused before it reached a mailbox."""
         if request.ask is None or not request.ask.posted:
             refused(self._tracker.rt, WAY, request.verb, error)
 

@@ -209,8 +209,8 @@ async def _as_problem(_: Request, error: Exception) -> Response:
 
 
 def _sees(request: Request) -> Sees:
-    """Return the test of what the client may see. Counts against the client's rate. Raises Unauthorized,
-    RateLimited."""
+    """Return the test of what the client may see; the request counts against the client's rate. Raises
+    Unauthorized, RateLimited."""
     admission: Admission | None = getattr(request.state, "admission", None)
     if admission is not None:
         admission.charge(trio.current_time())

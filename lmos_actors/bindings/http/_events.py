@@ -95,7 +95,7 @@ async def observe_all(
 
 
 def properties_of(link: AgentOrPool) -> Mapping[str, Property[Any]]:
-    """Return the declared properties of an agent; a pool has those of its members."""
+    """Return the declared properties of an agent, or of the members of a pool."""
     cls = class_at(link)
     return {} if cls is None else cls.__contract__.properties
 
@@ -142,8 +142,8 @@ async def _send_events(
 async def polled(request: HttpRequest, listening: Listening, current: Any, *, observes: bool) -> Response:
     """Answer a long poll with the next value.
 
-    An observation is answered at once if the value differs from that in the client's If-None-Match.
-    If no value comes within the time that the client prefers to `wait`, the answer is 204.
+    An observation is answered at once if the value is not the one in the client's If-None-Match. If no value
+    comes within the time that the client prefers to `wait`, the answer is 204.
     """
     feed = listening.feed
     if observes and not feed.missed:
@@ -206,7 +206,7 @@ class EventStream:
         return self._together(found[0]) if found else b":\n\n"
 
     def _together(self, value: Any) -> bytes:
-        """Return a value as an event, with the events of values that already wait behind it."""
+        """Return a value as an event, followed by the events of values that wait already."""
         feed, frames = self._listening.feed, [self._frame(value)]
         size = len(frames[0])
         try:

@@ -73,7 +73,7 @@ class FeedSink:
 
 
 class Listening:
-    """One listener: its feed and the sinks that fill it. Call `leave` in any case."""
+    """One listener: its feed and the sinks that fill the feed. Call `leave` in any case."""
 
     def __init__(self, rt: Runtime, sinks: SinkTable, sharing: SharedValues, *, conflate: bool) -> None:
         self._memory = sharing.reader(self._drop)
@@ -89,11 +89,11 @@ class Listening:
         return sink
 
     def join(self, key: str) -> None:
-        """Receive the values of a key from now on."""
+        """Put the values of a key into the feed from now on."""
         self._sinks.add(key, self.sink(key))
 
     def leave(self) -> None:
-        """Receive nothing more."""
+        """Put nothing more into the feed."""
         for key, sink in self._joined.items():
             self._sinks.remove(key, sink)
         self._memory.close()
@@ -102,7 +102,7 @@ class Listening:
         self.feed.drop_waiting()
 
     def end(self) -> None:
-        """End because the node drains: values that have arrived are still sent."""
+        """End the feed because the node drains: values that have arrived are still sent."""
         self.leaving = True
         self.feed.close()
 

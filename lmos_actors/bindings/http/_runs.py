@@ -41,7 +41,7 @@ class KeptRun:
     account: Account
     asked_at: datetime
     shown: Callable[[dict[str, Any]], dict[str, Any]]
-    """Returns a question to a person as the client may see it."""
+    """Function that returns a question to a person as the client may see it."""
     output: bytes | None = None
     error: dict[str, Any] | None = None
     ended_at: datetime | None = None
@@ -154,7 +154,7 @@ class Runs:
         self._rt.timers.call_at(trio.current_time(), lambda: ask.cancel(SPENT))  # a turn may be running
 
     def _settle(self, run: KeptRun) -> None:
-        """Keep the outcome of a run, and nothing else."""
+        """Keep the outcome of a run that has ended, and drop the rest."""
         ask = run.ask
         run.account.close()
         run.ended_at = self._rt.entropy.now()

@@ -182,7 +182,7 @@ class HttpOperations:
         return (described.events or {}).get(name) if verb == "subscribe" else None
 
     def can_query(self, name: str) -> bool:
-        """Return whether runs of an action can be queried."""
+        """Return whether a form lets the runs of an action be queried, or cancelled."""
         owner = (self.description.actions or {}).get(name)
         forms = () if owner is None else effective_forms(self.description, owner)
         return any(choose(forms, op, ASKED) is not None for op in ("queryaction", "cancelaction"))

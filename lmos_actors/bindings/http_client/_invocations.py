@@ -108,11 +108,11 @@ class InvocationContext:
     ways: HttpOperations
     own: Callable[[str], Headers]
     abandon_run: Callable[[HttpInvocation, str], None]
-    """Ends an abandoned run in the background; never blocks."""
+    """Function that ends an abandoned run in the background; it never blocks."""
     is_ending: Callable[[], bool]
     """Whether the peer is closing, so that no run can be ended there any more."""
     key_for: Callable[[str], SecretBytes | None]
-    """Returns the API key for a URL, None without one."""
+    """Function that returns the API key for a URL, None without one."""
     singly: SingleReads = attrs.Factory(SingleReads)
 
     def addressed(self, way: HttpOperation, values: Mapping[str, Any], path: str) -> tuple[str, Headers]:

@@ -85,7 +85,7 @@ class HttpSubscription:
         self._what = target_of_listening(listening)
 
     async def run(self) -> None:
-        """Listen until cancelled, or until the listening is refused, be it for good or for now."""
+        """Listen until cancelled, or until the listening is refused, for good or only for now."""
         listening = self._listening
         while True:
             begun = trio.current_time()

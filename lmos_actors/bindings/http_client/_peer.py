@@ -70,7 +70,7 @@ class PeerRegistry(PeerEnvironment, Protocol):
         ...
 
     def kept(self, place: str, headers: Headers, make: Callable[[], RemotePeer]) -> RemotePeer:
-        """Return the peer of a place, made and started if there is none."""
+        """Return the peer with this address and these headers, made and started if there is none."""
         ...
 
     def key_for(self, url: str) -> SecretBytes | None:
@@ -106,7 +106,7 @@ class CarriedRequest:
 
     @property
     def expects_url(self) -> bool:
-        """Whether the server is expected to answer with a URL where the run goes on."""
+        """Whether the server is expected to answer with a URL at which the run goes on."""
         return self.invocation.server.ways.can_query(self.request.name)
 
     def on_status(self, status: str, progress: Any, waits: dict[str, Any] | None) -> None:
@@ -366,7 +366,7 @@ class WebPeer:
 
     @property
     def tell_credit(self) -> tuple[lmos.Credit, lmos.Credit] | None:
-        """None: over HTTP each one-way message is a request of its own."""
+        """Return None: over HTTP each one-way message is a request of its own, without credit."""
         return None
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
@@ -480,7 +480,7 @@ class WebPeer:
                 listening.on_refused(OutcomeUnknown(listening.far.path, f"{type(error).__name__} here"))
 
     def unlisten(self, listening: SharedListening) -> None:
-        """Stop listening, as the last listener has left."""
+        """Stop listening to something, as its last listener has left."""
         self._subscriptions.pop(listening, None)
         scope = self._listens.pop(listening, None)
         if scope is not None:

@@ -21,7 +21,7 @@ AGAIN: Final = (307, 308)
 """Statuses that redirect any request, with its method and its body."""
 
 READ: Final = (301, 302, 303)
-"""Statuses that redirect only reads: any other request would have to become a GET (RFC 9110, 15.4)."""
+"""Statuses that redirect only reads: other requests would have to become GETs (RFC 9110, 15.4)."""
 
 _WEB: Final = ("http://", "https://")
 

@@ -137,8 +137,8 @@ class HttpStream:
 
     @property
     def is_reusable(self) -> bool:
-        """Whether it can carry one more request: the last answer came whole, and neither side asked to
-        close."""
+        """Whether the connection can carry one more request: the last answer came whole, and neither side
+        asked to close."""
         http = self._http
         return (
             not self._spoilt
@@ -148,7 +148,7 @@ class HttpStream:
         )
 
     def is_stale(self, now: float) -> bool:
-        """Return whether something arrived while it was idle: its end, or data that nobody asked for."""
+        """Return whether something came while the connection was idle: its end, or data nobody asked for."""
         inner = getattr(self._stream, "transport_stream", None)
         if inner is not None and not self.used:
             # a TLS 1.3 server sends session tickets without a request: for 1 s it counts as open

@@ -60,7 +60,7 @@ class PeerEnvironment(Protocol):
 
     @property
     def rt(self) -> Runtime:
-        """The machinery of the node's agents."""
+        """The runtime of the node's agents."""
         ...
 
     @property
@@ -215,7 +215,7 @@ class Peer:
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
-        """See `RemotePeer`."""
+        """Ask what a request waits for; see `RemotePeer`."""
         connection, pending = self.connection, request.pending
         if connection is not None and "waits" in connection.offers and pending is not None:
             with suppress(MailboxFull, LocalProtocolError):
@@ -239,7 +239,7 @@ class Peer:
             self.connection.taken(request)
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
-        """Return the target of the items of a request's input stream, over the present connection."""
+        """Return the target for the items of a request's input stream, over the present connection."""
         return StreamTarget(self.connection, request, name)
 
     def listen(self, listening: SharedListening) -> None:

@@ -321,7 +321,7 @@ class PeerConnection:
     # ---- listening
 
     def listen(self, listenings: Iterable[SharedListening]) -> None:
-        """Ask for these listenings, now or when there is room."""
+        """Ask for the values of these listenings, now or when there is room."""
         for listening in listenings:
             self._unasked[listening] = None
         self._ask_listenings()

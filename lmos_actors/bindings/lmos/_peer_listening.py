@@ -193,7 +193,7 @@ class SharedListening:
         return {} if self._going is None else self._going.trace
 
     def ask(self, session: lmos.ConsumerSession) -> lmos.Feed:
-        """Ask for the values in a session, and return their feed. Raise what the session raises."""
+        """Ask a session for the values, and return their feed. Raise what the session raises."""
         thing, trace = self.far.thing_id, self.trace
         if self.kind == "property":
             return session.observe(thing, self.name, **trace)
@@ -243,7 +243,7 @@ class SharedListening:
         wake_all(self.far.rt.timers, self._waiting)
 
     def _settle(self, error: Exception | None) -> None:
-        """End the measured request; only the first call counts."""
+        """End the measurement of the request; only the first call counts."""
         if self._going is not None:
             self._going.ended(error)
 

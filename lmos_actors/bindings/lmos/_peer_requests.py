@@ -71,7 +71,7 @@ class RemotePeer(Protocol):
 
     @property
     def rt(self) -> Runtime:
-        """The machinery of the node's agents."""
+        """The runtime of the node's agents."""
         ...
 
     @property
@@ -91,7 +91,7 @@ class RemotePeer(Protocol):
 
     @property
     def place(self) -> str:
-        """The address without its query, for texts."""
+        """The address without its query, as texts show it."""
         ...
 
     @property
@@ -222,7 +222,7 @@ class RemotePeer(Protocol):
         ...
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
-        """Return the target of the items of a request's input stream. Raises NotAllowed."""
+        """Return the target for the items of a request's input stream. Raises NotAllowed."""
         ...
 
     def listen(self, listening: SharedListening) -> None:
@@ -524,7 +524,7 @@ class RunQuestion(PendingRequest, eq=False):
         return self.tasks
 
     async def wait(self, request: PendingRequest, leave: Callable[[], object]) -> RunStatus | None:
-        """Wait for the answer. Raises the error that it is answered with, unless `request` has ended.
+        """Wait for the answer. Raises the error in the answer, unless `request` has ended.
 
         `leave` is called if all tasks that wait for the answer are cancelled.
         """

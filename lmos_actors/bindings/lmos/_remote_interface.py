@@ -74,7 +74,7 @@ class ClassInterface:
         self._readable = tuple(readable)
 
     def operation(self, key: str, path: str) -> Operation:
-        """Return the operation of a key. Raises NotFound, in the words of a near agent."""
+        """Return the operation of a key. Raises NotFound with the same text as a near agent."""
         try:
             return self.table[key]
         except KeyError:

@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 
 
 class RemoteSinks:
-    """The listeners of one far agent, by what they listen to; as a near agent's `Sinks`."""
+    """The listeners of one far agent, by what they listen to, like the `Sinks` of a near agent."""
 
     __slots__ = ("_tapped", "_taps")
 
@@ -249,7 +249,7 @@ class RemoteLink:
         seconds: float | None = None,
         attempt: Attempt | None = None,
     ) -> Any:
-        """See `Link`. While there is no room for more requests, waits for it.
+        """See `Link`. Waits while there is no room for more requests.
 
         The deadline is swept here, and sent to the peer.
         """

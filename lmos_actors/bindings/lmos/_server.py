@@ -63,7 +63,7 @@ class DrainingService(Protocol):
     """Another server of the node's agents, such as HTTP, that drains with this one."""
 
     def on_drain(self) -> None:
-        """Take note that the node drains, or finishes: see `LmosServer`."""
+        """Begin the drain, or its end: see `LmosServer`."""
         ...
 
     async def wait_done(self) -> None:
@@ -175,7 +175,7 @@ class LmosServer:
     async def leave(self, seconds: float) -> None:
         """Refuse new connections, and drain the open ones one after another over `seconds`.
 
-        So their peers do not all connect elsewhere in one instant. Call `drain` after it.
+        So their peers do not all connect elsewhere in one instant. Call `drain` afterwards.
         """
         self.context.leaving = True
         standing = tuple(self._served)

@@ -77,7 +77,7 @@ def inputs_of(timers: Timers, op: Operation, streams: Mapping[str, lmos.Incoming
 
 
 def break_off(streams: Mapping[str, lmos.Incoming], reason: str) -> None:
-    """Break off all input streams of a request that goes on without them."""
+    """Break off all input streams of a request, which itself goes on."""
     for stream in streams.values():
         if stream.host is not None:
             stream.host.end(reason)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 Tell: TypeAlias = "Callable[[Down], Any]"
-"""Returns the end of an incarnation as plain data."""
+"""Function that returns the end of an incarnation as plain data."""
 
 
 class Listener(ABC):
@@ -76,11 +76,11 @@ class Listener(ABC):
         """Send one value, or keep it until the connection has room."""
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """Take note that values are missing from here on."""
+        """Send a gap, as values are missing from here on, or keep it until the connection has room."""
         self._take(Gap(reason, missed), must_wait=self._must_wait())
 
     def close(self) -> None:
-        """End: nothing more will be pushed."""
+        """Send what waits, and end the listener: nothing more will be pushed."""
         while self.send_waiting():
             pass
         if self.listening is not None:
@@ -105,7 +105,7 @@ class Listener(ABC):
         return bool(self._waiting) or self._listeners.is_congested()
 
     def _is_shared(self, *, must_wait: bool) -> bool:
-        """Return whether a value has to wait, or is for several listeners: then it is encoded once."""
+        """Return whether a value has to wait, or is for several listeners; either way it is encoded once."""
         return must_wait or self._sinks.count(self._key) > 1
 
     def _take(self, news: Gap | tuple[Any, Any], *, must_wait: bool) -> None:
@@ -136,7 +136,7 @@ class Listener(ABC):
 
 
 class Observer(Listener):
-    """A listener to a property: it keeps the latest reading alone, with the time at which that was made."""
+    """A listener to a property: it keeps the latest reading alone, with the time of the reading."""
 
     __slots__ = ()
 
@@ -243,7 +243,7 @@ _KINDS: Final[Mapping[str, type[Listener]]] = {
 
 
 class Listeners:
-    """All listeners of one connection, and their way to its session.
+    """All listeners of one connection, which send through its session.
 
     `sent` is called when the session has been given a message or has had one taken back, `failed` with errors
     of sending. `sharing` is the server's table of shared values.

@@ -173,7 +173,7 @@ class CancelAction(Base, tag="cancelAction", frozen=True):
 
 
 class ActionStatus(Base, tag="actionStatus", frozen=True):
-    """The status of a run: `pending`, `in progress`, `completed`, `failed`; other words are passed on.
+    """The status of a run: `pending`, `in progress`, `completed`, `failed`; other statuses are passed on.
 
     Extension: `progress` of a run; `in_reply_to` names the query or cancel that this answers; `cancelled`
     with `reason` marks a run that was cancelled; `waits` is what the run waits for, in the answer to a query
@@ -311,7 +311,7 @@ class TellCredit(Base, tag="tellCredit", frozen=True):
 class TellWindow(Base, tag="tellWindow", frozen=True):
     """The window of one-way messages on this connection, in messages and bytes. Extension.
 
-    A consumer confirms a window lower than the one before by repeating it; from then on it applies.
+    A consumer confirms a window lower than before by repeating it; then the lower window applies.
     """
 
     messages: Count

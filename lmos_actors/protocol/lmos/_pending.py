@@ -34,7 +34,7 @@ class TraceMembers(TypedDict, total=False):
 class RunStatus(Struct, frozen=True):
     """The status of a run, as the answer to a query or a cancel.
 
-    `status` is `pending`, `in progress`, `completed`, `failed`, `cancelled` or a word of the peer's own;
+    `status` is `pending`, `in progress`, `completed`, `failed`, `cancelled` or a status of the peer's own;
     `progress` and `output` are UNSET if none is known; `cancelled` is whether it was cancelled, for `reason`;
     `waits` is what it waits for, if the query asked.
     """

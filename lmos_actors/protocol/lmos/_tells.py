@@ -57,7 +57,7 @@ GROWTH: Final = 4
 """The factor between one window and the next."""
 
 Ranges: TypeAlias = list[tuple[int, int]]
-"""Numbers of messages, as pairs of the first and the last."""
+"""Numbers of messages, as pairs of the first and the last number of a range."""
 
 
 def size_of(window: Credit) -> int:
@@ -170,7 +170,7 @@ class SentTells:
         return False
 
     def has_come(self) -> bool:
-        """Return whether credit may have come back since `room` was False; asking resets it."""
+        """Return whether credit may have come back since `room` was False; the question resets this."""
         missed, self._missed = self._missed, False
         return missed
 
@@ -389,7 +389,7 @@ class ReceivedTells:
 
 
 def _ranges(numbers: list[int]) -> Ranges:
-    """Return numbers as ranges, in order; usually there is one."""
+    """Return numbers as ranges, in order; usually as a single range."""
     found: Ranges = []
     for number in sorted(numbers):
         if found and found[-1][1] == number - 1:

@@ -45,7 +45,7 @@ class FrameOrder:
     _is_resumed: bool = False
 
     def resume(self) -> None:
-        """Expect frames of another connection."""
+        """Expect the frames of another connection, on which the call goes on."""
         self._is_resumed = True
 
     def take(self, number: int) -> bool:

@@ -114,7 +114,7 @@ class MessageReceived:
 
 @attrs.frozen
 class UploadWanted:
-    """A request for a place to put a file."""
+    """A request for a URL to put a file at."""
 
     session_id: str
     request: UploadRequest
@@ -400,7 +400,7 @@ class ServerConnection:
         self.send(ErrorFrame(error=Fault(code=code, message=message)), session_id)
 
     def offer_upload(self, ticket: UploadTicket, session_id: str) -> None:
-        """Answer a request for a place to put a file."""
+        """Answer a request for a URL to put a file at."""
         self.send(UploadReady(upload_ready=ticket), session_id)
 
     def confirm_upload(self, stored: StoredUpload, session_id: str) -> None:

@@ -68,7 +68,7 @@ class RelayMessage:
 
     @property
     def is_broadcast(self) -> bool:
-        """Whether it went to everybody."""
+        """Whether the message went to everybody."""
         return EVERYBODY in self.to
 
     def is_for(self, agent: str) -> bool:

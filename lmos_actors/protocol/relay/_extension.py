@@ -77,7 +77,7 @@ class HubFrame:
 
     @property
     def is_broadcast(self) -> bool:
-        """Whether it goes to everybody."""
+        """Whether the frame goes to everybody."""
         return EVERYBODY in self.to
 
     def value(self, member: str) -> Any:
@@ -127,7 +127,7 @@ class HubControl(Protocol):
 
     @property
     def now(self) -> Callable[[], int]:
-        """Returns Unix time in milliseconds."""
+        """Function that returns Unix time in milliseconds."""
         ...
 
     @property
@@ -234,7 +234,7 @@ class HubExtension:
         self.store = self._noted = _NotedStore(hub, store)
 
     def when_settled(self, call: Callable[[], object]) -> None:
-        """Call a function once all writes of this extension are kept or lost, at once if there are none."""
+        """Call a function once all writes of this extension are kept or lost, or now if none is open."""
         if self._noted.writing:
             self.store.write({}, call, call)
         else:

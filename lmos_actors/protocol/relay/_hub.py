@@ -5,7 +5,7 @@ for it wait in its outbox. The rules:
 
 - **Every frame has one fate**: it is passed on, carried out as a command, or refused with an error. The
   counts of `statistics` add up.
-- **Identity is the hub's word.** `from` is the agent of the connection; a frame that names another is
+- **The hub decides on identity.** `from` is the agent of the connection; a frame that names another is
   refused. The hub sets `id` and `ts`, whatever was written there.
 - **Each recipient has a message once**, however often it is named. A broadcast goes to all but its sender.
 - **`relay` among the targets makes a command**, which nobody else sees.
@@ -150,7 +150,7 @@ class _Agent:
 class Hub:
     """The agents of a relay.
 
-    `new_id` makes the ids of messages, `now` is Unix time in milliseconds. The host must start the
+    `new_id` makes the ids of messages, `now` returns Unix time in milliseconds. The host must start the
     extensions, with their kept records, before the first connection. `shared` turns a broadcast into the
     bytes that the host sends to each recipient: it is called once for all of them.
     """
@@ -168,9 +168,9 @@ class Hub:
         self.extensions = tuple(extensions)
         """The extensions: all that the hub does beyond passing messages on."""
         self.now = now
-        """Returns Unix time in milliseconds."""
+        """Function that returns Unix time in milliseconds."""
         self.on_change: Callable[[], object] = lambda: None
-        """Called when `due_at` may have changed."""
+        """Function that is called when `due_at` may have changed."""
         self.passing: Callable[[Members], AbstractContextManager[Members]] | None = None
         """A context around each message that is passed on; entering it returns the members to pass on."""
         self.handled: HubFrame | None = None
@@ -254,7 +254,7 @@ class Hub:
             connection.end(code, reason)
 
     def end_one(self, agent: str, code: int, reason: str) -> None:
-        """Have the connection of an agent closed, if it has one."""
+        """Have the connection of an agent closed, if the agent has one."""
         found = self._open.get(agent)
         if found is not None:
             found.end(code, reason)
@@ -349,7 +349,7 @@ class Hub:
     def pass_on(
         self, sender: HubConnection, targets: list[str], members: Members, frame: HubFrame | None
     ) -> Fate:
-        """Pass a message on to its recipients, each of which gets it once. Raise HubRefusal.
+        """Pass a message on to its recipients; each gets it once. Raise HubRefusal.
 
         `frame` is for the extensions, None if there are none.
         """
@@ -407,7 +407,7 @@ class HubConnection:
         self._wake = wake
 
     def end(self, code: int, reason: str) -> None:
-        """Have the connection closed; the frames that wait are sent before."""
+        """Have the connection closed, after the frames that wait have been sent."""
         if self.closing is None:
             self.closing = code, reason
             self._wake()

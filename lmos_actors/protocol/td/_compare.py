@@ -44,9 +44,9 @@ _KINDS: Final = {"properties": "a property", "actions": "an action", "events": "
 def differences(offered: Description, expected: Description) -> tuple[Difference, ...]:
     """Return the differences between a description (`offered`) and a class's own (`expected`).
 
-    They follow the order of the class's affordances: missing affordances and those of another kind, their
-    data schemas and flags; then affordances that the class lacks, then titles, descriptions and metadata.
-    `breaks` of a difference says whether a consumer of the class can fail.
+    They follow the order of the class's affordances: affordances that are missing or of another kind, data
+    schemas and flags; then affordances that the class lacks, then titles, descriptions and metadata. `breaks`
+    of a difference says whether a consumer of the class can fail.
     """
     found: list[Difference] = []
     for kind in _KINDS:

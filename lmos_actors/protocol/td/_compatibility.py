@@ -167,7 +167,7 @@ def _one(types: Sequence[str]) -> object:
 
 
 def _alternatives(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Compare alternatives: a sent one must fit an offered one, a received one an expected one."""
+    """Compare alternatives: each one sent must fit an offered one, each one received an expected one."""
     both = is_array(offered.get("oneOf")) and is_array(expected.get("oneOf"))
     beside = tuple(word for word in _LIMITS if word != "unit" or not both)
     theirs, ours = _alternatives_of(offered, beside), _alternatives_of(expected, beside)

@@ -77,7 +77,7 @@ def near(word: str, known: Iterable[str]) -> str:
 
 
 def some_of(known: Iterable[str]) -> str:
-    """Return the first words of a list, with "..." for the rest."""
+    """Return the first entries of a list of words, with "..." for the rest."""
     first = list(islice(known, MAX_LISTED + 1))
     return ", ".join(first[:MAX_LISTED]) + (", ..." if len(first) > MAX_LISTED else "")
 

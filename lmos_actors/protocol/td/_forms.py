@@ -115,7 +115,7 @@ def _ways(form: Form) -> tuple[str, ...]:
 def method_of(form: Form, op: str) -> str:
     """Return the HTTP method for an operation.
 
-    `htv:methodName`, or the default of the HTTP binding of WoT.
+    It is the form's `htv:methodName`, or the default of the HTTP binding of WoT.
     """
     named = form.extra.get("htv:methodName")
     return named if isinstance(named, str) else _METHODS.get(op, "GET")

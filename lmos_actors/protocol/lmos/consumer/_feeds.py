@@ -189,7 +189,7 @@ class Feeds:
         return feed if feed is not None and self._by_key.get(feed.key) is feed else None
 
     def is_former(self, correlation: str | None) -> bool:
-        """Return whether this is the correlation of a feed that has ended, or of a stop."""
+        """Return whether this is the correlation of a feed that has ended, or of a request to end one."""
         return correlation is not None and correlation in self._former
 
     def take_reading(self, message: PropertyReading) -> Outcomes | None:
@@ -228,14 +228,14 @@ class Feeds:
         return (FeedEstablished(feed), value)
 
     def take_gap(self, message: Gap) -> Outcomes:
-        """Take the report that values are missing."""
+        """Return the outcome of a report that values are missing."""
         feed = self.find(message.correlation_id)
         if feed is None:
             return self._unclaimed(message)
         return (ValuesMissed(feed, message.reason, message.missed),)
 
     def take_acknowledgement(self, message: Acknowledgement) -> Outcomes:
-        """Take the confirmation of a subscription or of a stop; a repeated one is ignored."""
+        """Take the confirmation of a subscription, or of its end; a repeated one is ignored."""
         stopped = self._stopping.pop(message.correlation_id or "", None)
         if stopped is not None:
             return self._end(stopped, None)
@@ -248,11 +248,11 @@ class Feeds:
         return (FeedEstablished(feed),)
 
     def awaits(self, thing: str) -> bool:
-        """Return whether a feed of this thing is not confirmed yet."""
+        """Return whether a feed of this thing waits to be confirmed."""
         return any(feed.thing_id == thing and not feed.established for feed in self._by_id.values())
 
     def take_error(self, message: Error) -> Outcomes:
-        """Take an error that answers no request: it ends a feed, and confirms a stop."""
+        """Take an error that answers no request: it ends a feed, or confirms that one was stopped."""
         feed = self.find(message.correlation_id)
         error = error_of(message, None if feed is None else feed.request)
         found = self.refuse(message.correlation_id, error)

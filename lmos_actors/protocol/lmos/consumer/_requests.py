@@ -116,7 +116,7 @@ class Requests:
         self.forgotten += 1
 
     def check_room(self, pending: ConsumerRequest, more: int = 1) -> None:
-        """Raise what `ask` would raise for want of room, or for an id that is taken."""
+        """Raise what `ask` would raise for lack of room, or for an id that is in use."""
         request, connection = pending.request, self._connection
         connection.admit(request.thing_id, len(self._open), connection.options.max_open, more)
         if request.message_id in self._open or request.message_id in self._controls:
@@ -200,7 +200,7 @@ class Requests:
         return (RequestAnswered(whole, whole.values),)
 
     def fail(self, pending: ConsumerRequest, error: LmosActorsError) -> Outcomes:
-        """End a request with an error; a part ends its whole request, and the other parts."""
+        """End a request with an error; a part of a split request ends the whole, and its other parts."""
         self._take_out(pending)
         self.failed += 1
         whole = pending.whole
@@ -280,7 +280,7 @@ class Requests:
         return self._room()
 
     def take_unnamed(self, thing: str, action: str | None) -> ConsumerRequest | None:
-        """Return the one-way message for an answer that names none; None if the peer always names it."""
+        """Return the one-way message that an unnamed answer is for; None if the peer always names it."""
         return None if self._connection.ours else self.tells.oldest(thing, action)
 
     def close(self) -> list[ConsumerRequest]:

@@ -179,7 +179,7 @@ class ThingConnection:
         return self._tells is not None and self._tells.owes
 
     def tell_begun(self, request: IncomingRequest) -> None:
-        """Note that a one-way message has begun, or ended without an error: its credit goes back."""
+        """Note that a one-way message has begun, or ended without an error, so that its credit goes back."""
         if request.open and not self.over:
             self.counts.answered += 1
             self.tells_weight -= request.weight

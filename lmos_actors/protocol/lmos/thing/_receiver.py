@@ -167,7 +167,7 @@ class Receiver:
         return None
 
     def take_listen(self, message: Any, text: str | bytes, _now: float) -> Demands:
-        """Open a request that makes a listening, in the place of an older one."""
+        """Open a request for a listening, which replaces an older one."""
         connection = self._connection
         if not connection.has_room(message):
             return ()

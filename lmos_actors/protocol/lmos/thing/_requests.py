@@ -142,7 +142,7 @@ class IncomingRequest(Struct, eq=False):  # made for every request: attrs would 
 
     @property
     def open(self) -> bool:
-        """Whether it has no final answer yet."""
+        """Whether the request has no final answer yet."""
         return self.state in OPEN
 
 

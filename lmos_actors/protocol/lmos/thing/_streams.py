@@ -122,7 +122,7 @@ class ThingStreams(StreamTable):
 class ItemCollector:
     """The items of an answer for a peer that knows no streams: they become one array.
 
-    Holds 1,024 items and `max_bytes` of their JSON at most.
+    It holds 1,024 items and `max_bytes` of their JSON at most.
     """
 
     def __init__(self, max_bytes: int) -> None:

@@ -93,7 +93,7 @@ class Semantic(HubExtension):
     # ---- asking
 
     def command(self, frame: HubFrame) -> bool:
-        """Answer a query, or take keywords."""
+        """Answer a query, or replace the keywords of an agent."""
         payload = frame.value("payload")
         if frame.type == "query":
             self._query(frame, payload)

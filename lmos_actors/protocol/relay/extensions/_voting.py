@@ -61,7 +61,7 @@ RENEWED: Final = 3_600_000
 
 
 class Vote(msgspec.Struct):
-    """A vote: its proposer, its deadline, and how it stands."""
+    """A vote: its proposer, its deadline and quorum, the votes so far, and the outcome."""
 
     proposer: str
     deadline: int
