@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ._request_tracker import HttpRequestTracker, Listening
     from ._requests import HttpRequest
 
-"""Seconds of silence after which a stream of events sends a heartbeat."""
-
 AT_ONCE: Final = 64
 AT_ONCE_BYTES: Final = 1 << 16
 """Limit in bytes of events sent together: that much, and one event more, waits for a client that is slow."""
