@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import trio
 
@@ -12,6 +14,7 @@ from lmos_actors import (
     ChildSpec,
     Event,
     ExitReason,
+    NotAllowed,
     Property,
     Ref,
     action,
@@ -22,7 +25,7 @@ from lmos_actors import (
 from lmos_actors.testing import open_test_node, settle
 
 
-class Counter(Agent):
+class Counter(Agent, behaviours=("open", "shut")):
     count: Property[int] = prop(default=0)
     counted: Event[int] = event()
 
@@ -31,6 +34,10 @@ class Counter(Agent):
         self.count += number
         self.counted.emit(self.count)
         return self.count
+
+    @action(when="shut")
+    async def recount(self) -> None:
+        """Be refused: no counter here is ever shut."""
 
     @action
     def fail(self, output: str) -> None:
@@ -333,10 +340,14 @@ async def test_t4_exited_waits_for_the_last_run(virtual_clock) -> None:
 
 
 async def test_t6_asks_of_an_idle_agent_give_way_after_a_budget(virtual_clock) -> None:
-    """T6: 256 messages between checkpoints, for inline asks, tells and the dispatcher."""
+    """T6: 256 messages between checkpoints, for inline asks, tells, refused runs and the dispatcher."""
     async with open_test_node() as node, trio.open_nursery() as nursery:
         counter = await node.start(Counter)
         ticks = 0
+
+        async def be_refused() -> None:
+            with pytest.raises(NotAllowed):
+                await counter.invoke(Counter.recount)
 
         async def tick() -> None:
             nonlocal ticks
@@ -346,10 +357,10 @@ async def test_t6_asks_of_an_idle_agent_give_way_after_a_budget(virtual_clock) -
 
         nursery.start_soon(tick)
         await trio.lowlevel.checkpoint()
-        for verb in (counter.invoke, counter.tell):
+        for send in (partial(counter.invoke, Counter.add), partial(counter.tell, Counter.add), be_refused):
             before = ticks
             for _ in range(2560):
-                await verb(Counter.add)
+                await send()
             assert ticks - before >= 8, "one of ten may be seen late"
         nursery.cancel_scope.cancel()
 

@@ -632,8 +632,9 @@ class Slot:
         return value
 
     def waits_anyway(self, op: Operation) -> bool:
-        """Return whether an ask waits: there is a seat, and it asks for a run, or the agent is not idle."""
-        return self.accepted - self.begun < self.size and (op.kind == RUN or self.gate not in (IDLE, TALLIED))
+        """Return whether an ask waits: there is a seat, and the agent is not idle, or no run is refused."""
+        runs = op.kind == RUN and op.when is None
+        return self.accepted - self.begun < self.size and (runs or self.gate not in (IDLE, TALLIED))
 
     async def yield_to_others(self) -> None:
         """Make a checkpoint, now that the budget is spent."""
