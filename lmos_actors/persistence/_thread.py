@@ -100,7 +100,10 @@ def _wake(call: _Call) -> None:
         task, call.task = call.task, None
         trio.lowlevel.reschedule(task)
         if call.then is not None and call.error is None:
-            call.then(call.result)
+            try:
+                call.then(call.result)
+            except BaseException as error:  # noqa: ASYNC103 -- raised in the task: here it ends trio
+                call.error = error
 
 
 class StoreInThread:

@@ -366,12 +366,12 @@ class StoreWriter:
         self._changed.unpark_all()
 
     def _committed(self, batch: list[Ticket], conflicts: Sequence[Conflict | None]) -> None:
+        kept = [ticket for ticket, conflict in zip(batch, conflicts, strict=True) if conflict is None]
         totals = self._totals
         totals.commits += 1
         totals.seconds += trio.current_time() - self._began
         self._committing = []
         self._bytes -= sum([ticket.size for ticket in batch])
-        kept = [ticket for ticket, conflict in zip(batch, conflicts, strict=True) if conflict is None]
         totals.tickets += len(kept)
         totals.writes += sum([len(ticket.writes) for ticket in kept])
         totals.bytes += sum([ticket.size for ticket in kept])

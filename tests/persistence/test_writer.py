@@ -316,10 +316,15 @@ async def test_an_error_is_not_lost_at_an_end_that_is_cut_short(monkeypatch: pyt
     store.go_on.set()
 
 
-async def test_a_bug_in_a_store_ends_the_block_and_leaves_nobody_waiting() -> None:
+@pytest.mark.parametrize(
+    ("commit", "error"), [(lambda *_: 1 / 0, ZeroDivisionError), (lambda *_: [], ValueError)]
+)
+async def test_a_bug_in_a_store_ends_the_block_and_leaves_nobody_waiting(
+    commit: Any, error: type[Exception]
+) -> None:
     store = Watched()
-    store.commit = lambda *_: 1 / 0  # type: ignore[method-assign,assignment,return-value]
-    with pytest.RaisesGroup(ZeroDivisionError):
+    store.commit = commit  # type: ignore[method-assign]
+    with pytest.RaisesGroup(error):
         async with open_writer(store) as writer:
             ticket = writer.submit(put("a"))
             with trio.CancelScope(shield=True):
