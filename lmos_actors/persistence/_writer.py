@@ -366,6 +366,8 @@ class StoreWriter:
         self._changed.unpark_all()
 
     def _committed(self, batch: list[Ticket], conflicts: Sequence[Conflict | None]) -> None:
+        if self._committing is not batch:
+            return  # a read has found meanwhile that the store is lost: all has been settled
         kept = [ticket for ticket, conflict in zip(batch, conflicts, strict=True) if conflict is None]
         totals = self._totals
         totals.commits += 1

@@ -10,13 +10,13 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from lmos_actors.errors import StoreFailed, StoreFull, StoreInUse, WriteConflict
+from lmos_actors.errors import StoreFailed, StoreFull, StoreInUse, StoreLost, WriteConflict
 from lmos_actors.persistence import Delete, Expected, MemoryStore, Put, open_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lmos_actors.persistence import Batch, Conflict, Durability
+    from lmos_actors.persistence import Batch, Conflict, Durability, StoreWriter
 
 
 class Watched(MemoryStore):
@@ -330,6 +330,37 @@ async def test_a_bug_in_a_store_ends_the_block_and_leaves_nobody_waiting(
             with trio.CancelScope(shield=True):
                 await ticket.wait()
     assert isinstance(ticket.error, StoreFailed)
+
+
+async def test_a_ticket_is_settled_once_where_a_read_finds_the_store_lost_before_its_commit_ends() -> None:
+    store, settled, reads_on = Watched(), list[object](), threading.Event()
+    lost = StoreLost("s", "it is gone")
+
+    def get(*_: object) -> list[bytes | None]:
+        assert reads_on.wait(20)
+        raise lost
+
+    store.get = get  # type: ignore[method-assign]
+    store.go_on.clear()
+
+    async def read(writer: StoreWriter) -> None:
+        with pytest.raises(StoreLost):
+            await writer.get("s", ["a"])
+
+    with pytest.raises(StoreLost):
+        async with open_writer(store) as writer, trio.open_nursery() as nursery:
+            nursery.start_soon(read, writer)
+            await wait_all_tasks_blocked()
+            ticket = writer.submit(put("a"), done=settled.append)
+            await wait_all_tasks_blocked()
+            reads_on.set()
+            with pytest.raises(StoreLost):
+                await ticket.wait()
+            store.go_on.set()
+            await trio.sleep_forever()
+    assert settled == [lost]
+    assert ticket.error is lost
+    assert writer.statistics().waiting_bytes == 0
 
 
 def test_a_batch_is_kept_when_its_commit_returns_and_all_records_of_a_range_are_read(run: Any) -> None:
