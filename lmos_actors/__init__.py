@@ -1,13 +1,13 @@
 """A Trio-based actor runtime for multi-agent systems.
 
-Each agent is a structured-concurrency actor with its own nursery, mailbox and state; a supervisor tree
-keeps them running. `Agent`, `action`, `prop` and `event` define one, `open_node` runs them, a `Ref` addresses
-one.
+Each agent is a structured-concurrency actor with its own nursery, mailbox and state; a supervisor tree keeps
+them running. `Agent`, `action`, `prop` and `event` define agents, `open_node` runs them, a `Ref` addresses
+one of them.
 
 Each public name is imported when it is used. The command starts without them: `lmos-actors --version` needs
-none, a file of agents needs no node, and Ctrl-C during imports is handled by the command itself.
-Further names are in `lmos_actors.errors`, `lmos_actors.types` and `lmos_actors.facades`, as the error says
-if one is expected here.
+none, a file of agents needs no node, and Ctrl-C during imports is handled by the command itself. Further
+names are in `lmos_actors.errors`, `lmos_actors.types` and `lmos_actors.facades`: whoever looks for one of
+them here gets an error that names its module.
 """
 
 from lmos_actors._late import late

@@ -8,10 +8,10 @@ and not executed:
         from ._writer import Writer as Writer
 
 The first use of `Writer` then imports `_writer.py`. Linters, type checkers and packagers read the statements
-as they read any others. Python 3.15 has `lazy from ._writer import Writer` for it.
+as they read any others. Python 3.15 has `lazy from ._writer import Writer` for this.
 
 What this file keeps true: a name is bound in the face once it has been looked up, so that a second use costs
-nothing; other modules, also those that other threads import meanwhile, are imported as ever.
+nothing; other modules are imported as always, also by other threads meanwhile.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ A signal handler may import a face amid the block of another one.
 class late:
     """Note the imports of a block at the top of a face; import each name when it is used.
 
-    `others` are modules that may have a name which is looked for in the face; an error says so.
+    `others` are modules that may have a name which the face lacks; the error then names the module.
     """
 
     def __init__(self, face: str, *, others: Sequence[str] = ()) -> None:

@@ -20,7 +20,7 @@ WINGS: dict[str, tuple[str, ...]] = {
 
 
 def wing_of(module: str) -> str:
-    """Return the wing of a module by its full name; one in no wing belongs to the runtime."""
+    """Return the wing of a module by its full name; a module in no wing belongs to the runtime."""
     package, _, inside = module.partition(".")
     room = inside.partition(".")[0] if package == "lmos_actors" else ""
     return next((wing for wing, rooms in WINGS.items() if room in rooms), "runtime")
@@ -44,7 +44,7 @@ class WingFinder:
 def installed_versions(path: list[str]) -> dict[str, str]:
     """Return the versions of the packages installed in folders, by name; the first folder wins.
 
-    `importlib.metadata` finds the same, but takes longer than many a run: it reads the files.
+    `importlib.metadata` finds the same versions, but reads the files, which takes longer than many a run.
     """
     import os
 

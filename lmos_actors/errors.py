@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def group_of(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
-    """Return the error as a group, None if it is not one."""
+    """Return the error if it is a group, else None."""
     if isinstance(error, BaseExceptionGroup):
         return error  # pyright: ignore[reportUnknownVariableType] # of what, isinstance cannot tell
     return None
@@ -43,7 +43,7 @@ def raise_interrupt(error: BaseException) -> None:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of an error, "" if its `__str__` raises: its class may be any user's."""
+    """Return the text of an error, or "" if its `__str__` raises: the class may be written by any user."""
     try:
         text = str(error)
         return text if type(text) is str else str.__str__(text)
@@ -57,7 +57,7 @@ LONGEST_WORD = 100  # characters: comparing takes the product of the lengths
 
 
 class LmosActorsError(Exception):
-    """Base of every exception this package raises on purpose. They can be pickled and copied."""
+    """Base of every exception this package raises on purpose. All of them can be pickled and copied."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exception would unpickle it from its text, which is not what the constructors here take
@@ -76,7 +76,7 @@ def _remade(cls: type[LmosActorsError], args: tuple[Any, ...]) -> LmosActorsErro
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word most like `word`, or None when nothing is near.
 
-    A path or public name, such as `cellar/bell` or `cellar.bell`, is nearest to `bell`, in which it ends.
+    A path or public name, such as `cellar/bell` or `cellar.bell`, is nearest to `bell` if it ends in that.
     Where nothing else is near, `base_url` is nearest to `url`, and `port_number` to `port`.
     """
     if len(word) > LONGEST_WORD:
@@ -105,8 +105,8 @@ class AgentError(LmosActorsError):
 class NotFound(AgentError):
     """No such agent, child or affordance; `nearest` is the known name most like it, if any.
 
-    `known`: the names among which `nearest` is sought, unless `near` gives it; the text has it after `below`.
-    `criteria`: what else was looked for, in words; `name` is empty if that is all. `remedy`: what helps.
+    `known`: the names among which `nearest` is sought, unless `near` gives it; the text puts `below` before
+    it. `criteria`: what else was looked for, in words; `name` is empty if that is all. `remedy`: what helps.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class SourceFailed(InvalidInput):
     """An input stream broke off: its source raised or gave an item of another type, or its caller is gone.
 
     Raised in the handler that iterates the stream. `stream` is the name of the parameter, `reason` a text of
-    1,000 characters at most. A handler that lets it through ends its run and not its agent.
+    1,000 characters at most. A handler that does not catch it ends its run, but not its agent.
     """
 
     def __init__(self, stream: str, reason: str) -> None:
@@ -158,8 +158,8 @@ class SourceFailed(InvalidInput):
 class ToolFailed(LmosActorsError):
     """A tool of a chat agent has not returned a result; the turn that used it may go on.
 
-    `tool` is its name, `reason` why: its arguments were not right, it raised, the client that has it refused
-    or did not answer in time. Anything in it that is not Unicode is replaced, as the words may be anybody's.
+    `tool` is the tool's name. `reason` says why: the arguments were wrong, the tool raised, or the client
+    that has it refused or did not answer in time. Any part of `reason` that is not Unicode is replaced.
     """
 
     def __init__(self, tool: str, reason: str) -> None:
@@ -177,7 +177,7 @@ class ActionFailed(AgentError):
 
     A text words the failure. An object has more, as `{"code": "full", "detail": "no seat left", "row": 7}`:
     `code` is for programs, `detail` (or `message`) for people, `status` the status over HTTP, 409 unless it
-    is named; everything else is its `data`. Callers find the same near and far.
+    is named; everything else is its `data`. Callers in this process and elsewhere get the same members.
     """
 
     STATUS = 409
@@ -205,7 +205,7 @@ class ActionFailed(AgentError):
     def status(self) -> int:
         """The status over HTTP: the member `status` of the output from 400 to 599, else 409.
 
-        401 and 407 are about credentials, of which an action knows nothing: they count as not named.
+        401 and 407 are about credentials, which an action knows nothing about: they are replaced by 409.
         """
         status: int | None = _member(self.output, "status", int)
         known = status is not None and 400 <= status <= 599 and status not in (401, 407)
@@ -253,7 +253,7 @@ class ActionCancelled(AgentError):
 
 
 class MailboxFull(AgentError):
-    """The agent's mailbox had no room, or dropped this message to make some.
+    """The agent's mailbox was full, or dropped this message to make room for another.
 
     `share` is the number of seats that the asking peer had, if other peers wanted some too: then the peer
     with the most seats loses a request that has not begun. None if there was no other peer.
@@ -275,9 +275,9 @@ class MailboxFull(AgentError):
 class WouldDeadlock(AgentError):
     """Waiting for this answer would close a circle of requests, which nothing in it would end.
 
-    Raised on a node with `circles="fail"`, to the one whose request closes the circle; the others go on.
-    `circle` has the waits in the words of `node.waiting_graph()`, each with its line, at most 50. As with a
-    cancelled call, the run of the request may have begun, but mostly it has not.
+    Raised on a node with `circles="fail"`, where the request that closes the circle is made; the others go
+    on. `circle` has the waits in the words of `node.waiting_graph()`, each with its line, at most 50. As with
+    a cancelled call, the run of the request may have begun, but mostly it has not.
     """
 
     def __init__(self, agent: str, affordance: str, circle: tuple[str, ...]) -> None:
@@ -303,7 +303,7 @@ class AgentUnavailable(AgentError):
 
 
 class _Located(Protocol):
-    """Anything with a place in a tree."""
+    """Anything that has a path in a tree."""
 
     @property
     def path(self) -> str: ...
@@ -376,7 +376,7 @@ class OutcomeUnknown(AgentError):
 
 
 class KeyReused(AgentError):
-    """The key of a request is taken: by one of another action or input, or whose answer could not be kept.
+    """The key of a request is taken by one of another action or input, or one whose answer could not be kept.
 
     This request has not begun to run. `key` is the one given to `ref.retrying(key=...)`.
     """
@@ -438,7 +438,7 @@ class RemoteProtocolError(ProtocolError, AgentError):
 
 
 class StateMismatch(LmosActorsError):
-    """Stored state that the class of a durable agent cannot take; `key` is the key of that state.
+    """The stored state does not fit the class of a durable agent; `key` is the key of that state.
 
     Nothing is overwritten: the agent does not start until its class, or the state, has been changed.
     """
@@ -483,7 +483,7 @@ class IdTaken(SupervisionError):
 
 
 class WrongState(SupervisionError):
-    """The child is not in the state that this needs; `state` is the one it is in."""
+    """The child is not in the state that the call needs; `state` is its present state."""
 
     def __init__(self, path: str, state: str, needs: str) -> None:
         self.path = path
@@ -505,7 +505,7 @@ class StartFailed(SupervisionError):
 
 
 class StopFailed(SupervisionError):
-    """A child has been stopped, and raised while it ended; what it raised is the `__cause__`."""
+    """A child that was stopped raised an exception as it ended; that exception is the `__cause__`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -515,8 +515,8 @@ class StopFailed(SupervisionError):
 class RestartIntensityExceeded(SupervisionError):
     """Children ended more often than `max_restarts` in `max_seconds` allows.
 
-    `path` is the supervisor's place in the tree; `causes` are the exceptions within the window, oldest
-    first, the last 100 of them, also grouped as the `__cause__`.
+    `path` is the supervisor's path in the tree; `causes` are the exceptions within the window, oldest first,
+    the last 100 of them, also grouped as the `__cause__`.
     """
 
     def __init__(
@@ -537,8 +537,8 @@ class ConnectFailed(TransportError):
     """Nothing could be reached at `url`, or what was there refused; `why` is what went wrong.
 
     `status` is the HTTP status if something answered. `certificate` is "server" if the server's was refused
-    here, "client" if the server refused the client's or missed it. `leads_here`: another host named this
-    machine as the place (`local=True` of `node.consume` allows that). `retry_in` is the seconds after which
+    here, "client" if the server refused or missed the client's. `leads_here`: another host named a URL that
+    leads to this machine (`local=True` of `node.consume` allows that). `retry_in` is the seconds after which
     the server asks to try again, None where it does not.
     """
 
@@ -558,7 +558,7 @@ class ConnectFailed(TransportError):
         super().__init__(f"cannot connect to {url}: {why}")
 
     def at(self, url: str) -> ConnectFailed:
-        """Return the same failure under another URL of the same place."""
+        """Return the same failure under another URL of the same server."""
         return ConnectFailed(
             url,
             self.why,
@@ -581,7 +581,7 @@ class StoreFailed(LmosActorsError):
     """A store of kept state could not be opened, read or written.
 
     `store` names it, by the path of its file if it has one; `why` is what went wrong, `way_out` what to do.
-    After a failed commit nothing of it can be read; only a crash at that moment may still bring it back.
+    After a failed commit nothing that it wrote can be read; only a crash at that moment may bring it back.
     """
 
     WAY_OUT = "look at the disk and at the log of the system"
@@ -716,7 +716,7 @@ class WrongEventLoop(LmosActorsError):
 class WorkerDied(LmosActorsError):
     """The process that carried out a `self.to_process` ended, or could not start, before it answered.
 
-    How far the function had come is not known. What is known of the cause is the `__cause__`.
+    It is not known how far the function got. If anything is known about the cause, it is the `__cause__`.
     """
 
 
@@ -751,8 +751,8 @@ class UnkeptRunWarning(RuntimeWarning):
 class RepeatedCallWarning(RuntimeWarning):
     """A turn of a chat agent makes a request that would be carried out twice if the turn were resumed.
 
-    Issued once in a node for each action and class that asks for it, before the turn has recorded anything.
-    With `strict_resume=True` the request is refused with NotAllowed instead.
+    Issued once in a node for each action and each class that requests it, before the turn has recorded
+    anything. With `strict_resume=True` the request is refused with NotAllowed instead.
     """
 
 
@@ -762,8 +762,8 @@ class RepeatedCallWarning(RuntimeWarning):
 def raise_together(errors: list[BaseException], what: str) -> None:
     """Raise collected errors: a single one as itself, several as a group named `what`. Empties the list.
 
-    Duplicates are left out: every KeyboardInterrupt but the first, a StartFailed whose cause is in the
-    list, and a group of errors that are.
+    Duplicates are left out: every KeyboardInterrupt but the first, a StartFailed whose cause is in the list,
+    and a group that contains nothing but such errors.
     """
     distinct = list({id(error): error for error in errors}.values())
     again = [error for error in distinct if isinstance(error, KeyboardInterrupt)][1:]
@@ -799,9 +799,9 @@ BROKEN_CODE: Final = (ImportError, SyntaxError, TypeError, NameError, AttributeE
 
 
 def is_permanent(error: BaseException | None) -> bool:
-    """Return whether a start that failed with this fails at each further try, until somebody corrects it.
+    """Return whether each further start fails with this error, too, until somebody corrects what is wrong.
 
-    A wrong configuration does, unless the system refused something, such as a port, that may be free later.
+    So it is with a wrong configuration, unless the system refused something that may be free later: a port.
     """
     while error is not None:
         if isinstance(error, SupervisionError) and error.is_permanent:

@@ -13,7 +13,7 @@ What this file keeps true:
   in the module, among builtins. A field of the body does not hide a type: in `date: date | None = None` the
   annotation means the class.
 - Of a function around a class, only the names that the annotations of the class mention are kept, as they are
-  when the class is made: never its frame.
+  when the class is made; the function's frame is never kept.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def signature_of(fn: Any) -> inspect.Signature:
 
 
 def unknown_in(hint: Any) -> Unknown | None:
-    """Return the first part of a type that is unknown, None without one."""
+    """Return the first unknown part of a type, or None if all of it is known."""
     if isinstance(hint, Unknown):
         return hint
     return next(filter(None, map(unknown_in, _parts(hint))), None)
@@ -248,7 +248,7 @@ def _cells(thing: Any) -> Mapping[str, Any]:
 
 
 class _Names(dict[str, Any]):
-    """The names that one annotation sees. One that has no meaning is `Unknown`, and noted."""
+    """The names that one annotation sees. A name that has no meaning becomes `Unknown`, and is noted."""
 
     def __init__(self, spaces: list[Mapping[str, Any]]) -> None:
         self._spaces = spaces

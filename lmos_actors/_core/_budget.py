@@ -62,7 +62,7 @@ _BYTES: Final = (b",", b":", b"[", b"{")
 def weight(text: str | bytes) -> int:
     """Estimate the bytes that a text takes, beyond its own, once it has been read as JSON.
 
-    They may be twenty times as many, so that bounds on texts alone would not hold. For prose they are few.
+    They may be twenty times the text's own, so bounds on texts alone would not hold. For prose they are few.
     """
     if isinstance(text, str):
         return OBJECT * sum([text.count(mark) for mark in _TEXT])
@@ -71,9 +71,9 @@ def weight(text: str | bytes) -> int:
 
 @attrs.frozen
 class BudgetStatistics:
-    """A snapshot: the `bytes` that all peers hold, the `limit`, and how many gave way to it (`gave_way`).
+    """A snapshot: the `bytes` that all peers hold, the `limit`, and how many were evicted (`gave_way`).
 
-    `granted` bytes are taken, but not held yet: by one-way messages that may still come.
+    `granted` bytes are set aside for one-way messages that may still come, and not held yet.
     """
 
     bytes: int
@@ -147,7 +147,7 @@ class Budget:
                 self._is_evicting = False
 
     def may_grant(self, account: Account, size: int) -> bool:
-        """Return whether an account may be granted `size` instead of its grant; if not, ask others."""
+        """Return whether an account's grant may become `size`; if not, ask others to give back some."""
         granted = self._granted - account.granted + size
         taken = self._taken - account.taken + max(account.bytes, size)
         if granted <= self.limit // 2 and taken <= self.limit - self.limit // 4:
@@ -256,9 +256,9 @@ def _rank(size: int) -> int:
 class Account:
     """The `bytes` that one peer holds; `since` is the time from which it has always held some.
 
-    `granted` is how many it was promised, and `taken` the greater of both. `is_spent`: it was evicted or
-    closed. From then on nothing is counted, so its owner may go on releasing. `rank` and `number` are its
-    place among all holders.
+    `granted` is the number of bytes promised to the peer, `taken` the greater of `bytes` and `granted`.
+    `is_spent`: the account was evicted or closed. From then on nothing is counted, so its owner may go on
+    releasing. `rank` and `number` are its position among all holders.
     """
 
     __slots__ = (
@@ -289,7 +289,7 @@ class Account:
             self._budget.changed(self, -size)
 
     def grant(self, size: int) -> bool:
-        """Set the grant to `size` bytes; return whether that was done. Less is refused only once spent."""
+        """Set the grant to `size` bytes; return whether that was done. Only a spent account refuses less."""
         more = size - self.granted
         if self.is_spent or (more > 0 and not self._budget.may_grant(self, size)):
             return False

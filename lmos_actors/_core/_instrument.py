@@ -42,7 +42,7 @@ class Instrument(Protocol):
     """A receiver of every record, in order, in the step in which it happened."""
 
     def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
-        """Take one record about `agent` (its path in the tree). Must not block and must not raise."""
+        """Receive one record about `agent` (its path in the tree). Must not block and must not raise."""
         ...
 
 
@@ -59,7 +59,7 @@ class LogInstrument:
         self._log = structlog.stdlib.get_logger(logger)
 
     def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
-        """Take one record."""
+        """Write one record to structlog; see `Instrument`."""
         members = {_LOG_NAMES.get(name, name): plain(value) for name, value in fields.items()}
         if kind == "crashed" and "report" in fields:
             members["report"] = str(fields["report"])
@@ -95,7 +95,7 @@ def plain(value: object) -> object:
 
 
 def describe(value: object) -> str:
-    """Return the `repr` of a value without memory addresses, or its type's name if it has none to give."""
+    """Return the `repr` of a value without memory addresses, or the name of its type if its `repr` fails."""
     try:
         return _ADDRESS.sub("", repr(value))
     except BaseException as error:  # noqa: ASYNC103 -- not in trio: a value's own code raised it

@@ -3,9 +3,9 @@
 Agents start programs, and some programs go on by themselves: they have a session of their own, and a parent
 that has ended. On Linux they are found all the same:
 
-- A process of a group becomes the parent of all orphans among what it has started (`adopt`). So all of that
-  is below it in the system's tree of processes as long as it is there. What is below it is ended by the
-  process itself, as the last thing it does, and by whoever kills it, just before (`end_below`).
+- A process of a group becomes the parent of all orphans among what it has started (`adopt`). So all of them
+  are below it in the system's tree of processes as long as it runs. They are ended by the process itself, as
+  the last thing it does, or by whoever kills the process, just before that (`end_below`).
 - If a process of a group has ended by itself, what it started has other parents. It is found by its session,
   which still has that process's number, or by the mark in its environment (`end_left`). If it has neither, it
   is a child of the fork server by now, which starts no such child itself (`end_strangers`).
@@ -58,7 +58,7 @@ def end_below(pid: int) -> None:
 
 
 def end_tree(pid: int) -> None:
-    """Kill a process, and all processes below it or in its group. It starts nothing more meanwhile."""
+    """Kill a process, and all processes below it or in its group; meanwhile it can start no others."""
     with suppress(OSError):
         os.kill(pid, signal.SIGSTOP)
     end_below(pid)
@@ -66,7 +66,7 @@ def end_tree(pid: int) -> None:
 
 
 def end_left(pid: int, mark: str) -> None:
-    """Kill what an ended process has left; `mark` is the mark in its environment, "" without one."""
+    """Kill the processes that an ended one has left; `mark` is the one in its environment, "" without one."""
     _kill_group(pid)
     _end(lambda: [each.pid for each in _entries() if each.session == pid or _is_marked(each.pid, mark)])
 
@@ -148,7 +148,7 @@ class Adopted:
         self._since: dict[int, float] = {}
 
     def reap(self) -> None:
-        """Reap those that have ended and that nobody has waited for within a minute. Never blocks."""
+        """Reap the orphans that have ended and that nobody has waited for within a minute. Never blocks."""
         try:
             if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 return

@@ -35,8 +35,8 @@ def i_regexp(pattern: str, *, whole: bool) -> Any:
 def use_i_regexps(environment: Any) -> None:
     """Set the functions `match` and `search` of an environment of the JSONPath library.
 
-    They are false for anything but a text and a valid pattern. The library's own functions depend on what is
-    installed.
+    Both are false for anything but a text and a valid pattern. The library's own functions depend on which
+    packages are installed.
     """
     from jsonpath.function_extensions import ExpressionType, FilterFunction
 

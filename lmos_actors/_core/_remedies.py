@@ -22,8 +22,8 @@ from lmos_actors.errors import (
 class Spelling:
     """The words in which a user is told about `credentials`, a `certificate` and an `authority`.
 
-    Each says what to do, as part of a sentence. `other_credentials` says it to a client that is known but
-    not allowed; "" to say nothing. `presence` is for a server other than the one looked for.
+    Each field is a part of a sentence that says what to do. `other_credentials` is for a client that is known
+    but not allowed, "" to say nothing. `presence` is for a server other than the one looked for.
     """
 
     credentials: str

@@ -1,7 +1,7 @@
 """JSON Schemas that strangers have written: compiled and applied without reading anything they point to.
 
-jsonschema_rs, left alone, requests the URLs and opens the files that `$ref` names. So a server could have us
-ask hosts that it cannot reach itself. The regular expressions of a schema run with a limit of steps.
+jsonschema_rs, left alone, requests the URLs and opens the files that `$ref` names. So a server could use us
+to reach hosts that it cannot reach itself. The regular expressions of a schema run with a limit of steps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHOWN: Final = 300
 
 
 def schema_problem(schema: str) -> str | None:
-    """Return why a text is not a JSON Schema; None if it is one. An empty text is one."""
+    """Return why a text is not a JSON Schema, or None if it is a schema. An empty text counts as a schema."""
     try:
         _compiled(schema)
     except (ValueError, RecursionError) as error:

@@ -20,9 +20,9 @@ _IN_NURSERY: Final = "_nested_child_finished"
 
 
 def end_of_wait(task: trio.lowlevel.Task, outermost: trio.CancelScope | None) -> EndOfWait | None:
-    """Return what may end the wait of a parked task, from inside out to `outermost`, which does not count.
+    """Return whether a deadline, or a scope of code inside `outermost`, may end the wait of a parked task.
 
-    The scopes of nurseries count by their deadlines alone: whoever could cancel them is a task inside.
+    A nursery's scope counts by its deadline alone: only tasks inside the nursery could cancel it.
     """
     nurseries: list[trio.CancelScope] = []
     each: trio.lowlevel.Task | None = task

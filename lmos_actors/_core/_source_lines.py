@@ -76,7 +76,7 @@ def line_of_user() -> str:
 def line_of(task: trio.lowlevel.Task) -> tuple[str, int] | None:
     """Return the file and line at which a parked task waits: the user's line, else a library's, else None.
 
-    Where the task has none, as it runs a function of this package, it is the line that waits for the task.
+    A task that runs a function of this package has no such line: the line that waits for the task counts.
     """
     calls = _awaits(task)[::-1]
     own = next((place for place in calls if is_users(place[0])), None) or _waiting_for(task)

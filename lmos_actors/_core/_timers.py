@@ -98,13 +98,13 @@ class Timers(Protocol):
         ...
 
     def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Call `callback` so many seconds from now, as `call_at` does."""
+        """Call `callback` after that many seconds from now, as `call_at` does."""
         ...
 
     def go_on(self, ready: Sized, /) -> bool:
         """Let virtual time pass until something is in `ready`; return whether other tasks may run now.
 
-        For the dispatcher, when it has no turn left. If nothing is ready afterwards, it has to wait.
+        Called by the dispatcher when no turn is left. If nothing is ready then, the dispatcher has to wait.
         """
         ...
 

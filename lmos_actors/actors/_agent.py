@@ -87,7 +87,7 @@ class Agent:
 
     `class X(Agent, serial=True)`: one run at a time over all actions, turns wait too (OTP's gen_server).
     `rename="camel"`: wire names in camel case. `mailbox=MailboxOptions(...)`: its own bound and policy.
-    `behaviours=("new", "paid")`: the names for `@action(when=...)` and `become`, the first one first.
+    `behaviours=("new", "paid")`: the names for `@action(when=...)` and `become`; agents begin with the first.
     `trap_exits=True`: exit signals of linked agents become turns of `on_exit`. `history=16`: its crash
     reports show the last 16 messages, and the state before the one that failed. `about=About(...)`: vendor,
     model and the like, for the description. `tool=True`: the description says that it is a tool.
@@ -186,15 +186,15 @@ class Agent:
 
     @property
     def path(self) -> str:
-        """Its place in the tree."""
+        """The agent's path in the tree."""
         return self._place().path
 
     def record(self, fact: object, /) -> None:
         """Apply a fact and keep it: later output leaves once the fact is kept.
 
         For classes with `durable="journal"`, whose method `apply(self, fact)` names the types of facts and
-        changes the fields by a fact. `apply` runs again for each kept fact when an incarnation starts,
-        before `started()`, so it must do nothing else. Raises TypeError for a fact that it does not take.
+        changes the fields by a fact. `apply` runs again for each kept fact when an incarnation starts, before
+        `started()`, so it must do nothing else. Raises TypeError for a fact that `apply` does not take.
         """
         form = type(self).__contract__.state
         if form is None or form.facts is None:
@@ -241,7 +241,7 @@ class Agent:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Send one way, from a turn. One without a seat waits in order, and no further turn runs meanwhile.
+        """Send one way, from a turn. Messages without a seat wait in order; until then no further turn runs.
 
         Raises MailboxFull past 1,024 such messages (64 to itself), if the other side rejects, or if waiting
         would be a deadlock; InvalidInput, NotFound. A message that reaches no running agent is a dead letter.
@@ -309,9 +309,9 @@ class Agent:
     def follow(self, source: Any, /, *rest: Any, size: int = 64, on_gap: Any = None) -> Following:
         """Have another agent's events, or a topic's values, arrive as turns of this incarnation.
 
-        Needs no task. If more than `size` wait, the oldest is dropped and counted in `missed`; `on_gap` is
-        a turn that is called where values are missing. An agent that `find` does not know yet is
-        followed from its start on. A restart of the agent that is followed does not end it.
+        Needs no task. If more than `size` wait, the oldest is dropped and counted in `missed`; `on_gap` is a
+        turn that is called where values are missing. An agent that `find` does not know yet is followed from
+        its start on. The following does not end when that agent is restarted.
         """
         return follow(self._place(), source, rest, size, on_gap)
 
@@ -374,7 +374,7 @@ class Agent:
     def stop(self, reason: ExitReason = NORMAL) -> None:
         """End with that reason, `normal` if none is given, once what waits and runs has been handled.
 
-        Supervisor, monitors and linked agents see it. Raises TypeError for anything but an ExitReason.
+        Supervisor, monitors and linked agents see that reason. Raises TypeError for any but an ExitReason.
         """
         check_reason(reason)
         slot = self._place()
@@ -408,10 +408,10 @@ class Agent:
     def monitor(self, ref: Ref[Any], turn: Callable[[Down], None], /) -> Monitor:
         """Run a turn with a `Down` for every incarnation of another agent that ends.
 
-        Lasts for this incarnation's life, needs no task and affects neither side. Where that agent does not
-        run now, a `Down` comes at once, with the reason `shutdown` and the detail `not running`. Ends when
-        the agent is gone for good, or by `cancel()` of the returned monitor. Raises NotFound for a name that
-        was never found.
+        Lasts for this incarnation's life, needs no task and affects neither side. If that agent does not run
+        now, a `Down` comes at once, with the reason `shutdown` and the detail `not running`. Ends when the
+        agent is gone for good, or by `cancel()` of the returned monitor. Raises NotFound for a name that was
+        never found.
         """
         if iscoroutinefunction(turn):
             raise TypeError(f"monitor() takes a def, as it becomes a turn, not {turn!r}")
@@ -428,8 +428,8 @@ class Agent:
     def become(self, behaviour: str, /) -> None:
         """Change the behaviour, which decides which actions with `when` are taken.
 
-        Postponed and stashed messages come next, in order; the timer of `state_timeout` ends. Nothing
-        happens if it is the present one. Raises ValueError for a behaviour that the class does not have.
+        Postponed and stashed messages come next, in order; the timer of `state_timeout` ends. Nothing happens
+        if this is the present behaviour. Raises ValueError for a behaviour that the class does not have.
         """
         slot = self._place()
         contract = slot.agent.__contract__
@@ -441,16 +441,16 @@ class Agent:
     def state_timeout(
         self, seconds: float, turn: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs
     ) -> Timer:
-        """Run a turn as `after` does, unless the behaviour changes first; a new one replaces the last."""
+        """Run a turn as `after` does, unless the behaviour changes first; a new timer replaces the last."""
         if not seconds >= 0:
             raise ValueError(f"state_timeout() needs a number of seconds of at least 0, not {seconds!r}")
         return state_timeout(self._place(), seconds, partial(turn, *args, **kwargs))
 
     def stash(self) -> NoReturn:
-        """Put the message in hand aside and end this turn here; it keeps its seat and its asker waits on.
+        """Put aside the message in hand and end this turn here; the message keeps its seat, its asker waits.
 
-        It comes again after `unstash_all` or the next change of behaviour. An `async def` action may call it
-        only before its first wait. Raises RuntimeError where there is no message to put aside.
+        The message comes again after `unstash_all` or the next change of behaviour. An `async def` action may
+        call it only before its first wait. Raises RuntimeError where there is no message to put aside.
         """
         check_stash(self._place())
         raise Stashed
@@ -471,18 +471,18 @@ class Agent:
     ) -> Coroutine[Any, Any, V]:
         """Call a function that blocks in a thread; return its result, or raise its exception.
 
-        At most 16 at a time in a node (`open_node(threads=...)`). A run that is cancelled waits for the
-        thread; with `abandon` the run ends, and the result of the thread is discarded. Context variables are
-        carried. Raises RuntimeError in a `def` turn, ForbiddenCall on virtual time.
+        At most 16 calls run at a time in a node (`open_node(threads=...)`). A run that is cancelled waits for
+        the thread; with `abandon` the run ends, and the result of the thread is discarded. Context variables
+        are carried. Raises RuntimeError in a `def` turn, ForbiddenCall on virtual time.
         """
         return outside_of(self._place(), "to_thread").to_thread(fn, args, abandon)
 
     def to_process(self, fn: Callable[[*Ts], V], /, *args: *Ts) -> Coroutine[Any, Any, V]:
         """Call a function that computes in a worker process; return its result, or raise its exception.
 
-        As many at a time as there are processors (`open_node(processes=...)`). The function has to be
-        at the top level of a module, arguments and result must be picklable, else TypeError. A cancel kills
-        the worker. Raises WorkerDied if the worker ends by itself; RuntimeError in a `def` turn,
+        As many calls run at a time as there are processors (`open_node(processes=...)`). The function has to
+        be at the top level of a module, arguments and result must be picklable, else TypeError. A cancel
+        kills the worker. Raises WorkerDied if the worker ends by itself; RuntimeError in a `def` turn,
         ForbiddenCall on virtual time.
         """
         return outside_of(self._place(), "to_process").to_process(fn, args)
@@ -502,12 +502,12 @@ class Agent:
     ) -> Coroutine[Any, Any, bool]:
         """Wait until a person has approved or refused something; return whether it is approved.
 
-        `text` is the question, `data` plain data beside it. `key` names the question within this agent:
-        asked again, as after a crash, it goes on waiting. It is kept in the store, or else in memory.
-        `expires` seconds after it was first asked it is refused. A cancel leaves it waiting. The answer is
-        for one run, and is kept before this returns. That run gets it again, and so does the next life of a
-        request with a key; other runs wait for that run's end, and ask anew. With `reuse` the answer is for
-        all runs, unless the question expired.
+        `text` is the question, `data` plain data beside it. `key` names the question within this agent: asked
+        again, as after a crash, it goes on waiting. The question is kept in the store, or else in memory, and
+        is refused `expires` seconds after it was first asked. A cancel leaves it waiting. The answer is for
+        one run, and is kept before this returns. That run gets it again, and so does the next life of a
+        request with a key; other runs wait until that run has ended, and ask anew. With `reuse` the answer is
+        for all runs, unless the question expired.
 
         Raises ActionFailed: `QUESTION_CHANGED` for other words under a key that waits or whose run goes on
         (`reworded="new"`: they replace a question that waits), `QUESTION_INVALID`, `TOO_MANY`. Raises
@@ -522,7 +522,7 @@ class Agent:
         """Have the client that waits for this request carry out something itself; return the result.
 
         Clients of MCP have `elicitation/create`, a form, and `sampling/createMessage`, a model, as in the
-        protocol. Raises ActionFailed (CLIENT_FAILED) if it cannot, or refuses; RuntimeError in a `def` turn.
+        protocol. Raises ActionFailed (CLIENT_FAILED) if that fails; RuntimeError in a `def` turn.
         """
         self._place_to_wait("ask_client")
         return answer_of_client(name, arguments or {})

@@ -8,27 +8,27 @@ deadlock cannot. It is refused when every way in which its seat could come free 
 sender. Cancels and deadlines do not count as ways. So no wait for a seat stays part of a deadlock among the
 agents of one node. Such a circle closes at one of two moments:
 
-- A message begins to wait for a seat. It is looked for there and then (`closed_by`), as if the message
-  waited already, and the error is raised at the line that sends.
-- A message waits, and then something else changes: somebody waits for an answer, or a message is in
-  line for its action's concurrency or is put aside, so that it frees its seat in another way than before.
-  The search looks at that when the code that runs now has let go (`look_again`), and only while a message
-  waits for a seat at all (`Runtime.full_slots`). The line that sent a message refused then has run already: a
-  task that waits for its seat gets the error, a message of `self.send` becomes a dead letter. If there is a
-  choice, a message is refused whose error a task gets. A change that leads into a deadlock without a seat in
-  it takes a way from all who have counted on what is stuck now. The search does not reach them from there, so
-  it then looks at all seats for which messages wait. That is much work, and rare.
+- A message begins to wait for a seat. The circle is looked for there and then (`closed_by`), as if the
+  message waited already, and the error is raised at the line that sends.
+- A message waits, and then something else changes: somebody waits for an answer, or a message is in line for
+  its action's concurrency or is put aside, so that it frees its seat in another way than before. The search
+  looks at such a change once the running code has let go (`look_again`), and only while any message waits for
+  a seat (`Runtime.full_slots`). The line that sent a message refused then has run already: a task that waits
+  for its seat gets the error, a message of `self.send` becomes a dead letter. If there is a choice, a message
+  whose error a task gets is refused. A change that leads into a deadlock without a seat in it also stops all
+  who counted on what is stuck now. The search does not reach them from there, so it then looks at all seats
+  for which messages wait. That is much work, and rare.
 
 **Requests alone.** All of them have been accepted, and a circle of them may be intended: code may count on a
 deadline. So a circle must be certain before it is reported:
 
-- A deadline, or a scope that code has made, around a wait of the circle or of its request may end it. Then
-  it is a note in the trace and no more. What callers outside the circle do is another matter: their
-  patience ends the runs, and not the mistake.
-- A run with several tasks is held up by the request of one of them, as a nursery waits for all. But
-  another of its tasks may cancel that request. So as long as one can go on, the circle is not certain; it is
-  looked at again after 1 s, 2 s, 4 s and so on, TIMES times, and then told in real time all the same.
-- An action with room for several runs is held up if all of them are.
+- A deadline, or a scope that code has made, around a wait of the circle or of its request may end it. Then it
+  is a note in the trace and no more. Callers outside the circle do not count: when they lose patience, the
+  runs end, but not the mistake.
+- A run with several tasks is held up by the request of one of them, as a nursery waits for all. But another
+  of its tasks may cancel that request. So as long as one can go on, the circle is not certain; it is looked
+  at again after 1 s, 2 s, 4 s and so on, TIMES times, and then reported in real time all the same.
+- An action that allows several runs is held up if all its runs are.
 
 Then a circle is a warning, once for the same lines; on virtual time it ends the node with Deadlocked; with
 `circles="fail"` the request that has closed it fails.
@@ -109,7 +109,7 @@ class CircleSearch:
         return _texts(circle)
 
     def look_again(self, changed: Any) -> None:
-        """Check whether a change has closed a circle, once the code that runs now has let go."""
+        """Check, once the code that runs now has let go, whether a change has closed a circle."""
         if not isinstance(changed, Slot | Envelope):  # who stands in line for the run of this task
             run = CURRENT.get()
             changed = next(iter(_line_at(run.slot, run.op)), None) if isinstance(run, Run) else None
@@ -186,14 +186,14 @@ class CircleSearch:
             self._warn([*steps, Step("", "another task of a run in it goes on, and has not ended it so far")])
 
     def _note(self, request: Any, steps: list[Step], ends: str | None) -> None:
-        """Note a circle in the trace, with what may still end it."""
+        """Note a circle in the trace, with whatever may still end it."""
         texts = _shown([step.text for step in steps])
         self._rt.record("circle", request.slot, affordance=request.op.name, waits=texts, ends=ends)
 
     def deadlocked(self, request: Any, steps: list[Step], own: Any = None) -> None:
         """Report a circle that nothing in it ends: by a warning or an error, whichever this node uses.
 
-        `own` is the request of the task that closed the circle, where another represents it in the mailbox.
+        `own` is the request of the task that closed the circle, if another represents it in the mailbox.
         """
         self._note(request, steps, None)
         texts = _shown([step.text for step in steps])
@@ -287,7 +287,7 @@ class CircleSearch:
             self._may_end(request, steps, set(), times + 1)
 
     def _closing(self, request: Any, label: list[str]) -> Any:
-        """Return the request that closes a circle where `request` waits; None if it was closed before."""
+        """Return the request that closes a circle by waiting for `request`; None if it was closed before."""
         for each in (request, *_line_at(request.slot, request.op)):
             for caller in requests_of(each):
                 if (
@@ -302,7 +302,7 @@ class CircleSearch:
 
 
 def _is_request_of_agent(changed: Any) -> bool:
-    """Return whether a change is a wait for an answer by agent code of this node, or maybe of another."""
+    """Return whether a change is a wait for an answer by an agent's code, of this or perhaps another node."""
     if not isinstance(changed, Envelope) or not changed.waits_for_answer:
         return False
     return changed.sender is not None or changed.peer is not None
@@ -321,7 +321,7 @@ def _run_of(request: Envelope) -> Run | None:
 
 
 def _may_end(node: Node) -> bool:
-    """Return whether any one way lets a node go on: a run, too, as one of its tasks may cancel the others."""
+    """Return whether one open way is enough for a node, as for a run, whose tasks may cancel one another."""
     return is_choice(node) or not isinstance(node, Slot)
 
 

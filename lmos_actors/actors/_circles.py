@@ -1,14 +1,14 @@
 """The search for circles of waits: from one node of the waiting graph, only where waits lead.
 
-The rule and the nodes are the waiting graph's (`_waiting.py`). Waits are not looked for in all mailboxes, as
-that graph does: a node may have very many agents, and under load runs begin to wait all the time. The wait of
-a task is in its `custom_sleep_data`, which trio empties when the task is woken; a task with nothing there
+The rule and the nodes are the waiting graph's (`_waiting.py`). This search does not go through all mailboxes,
+as that graph does: a node may have very many agents, and under load runs begin to wait all the time. The wait
+of a task is in its `custom_sleep_data`, which trio empties when the task is woken; a task with nothing there
 waits for something of its own, such as a socket, and can go on.
 
 A turn that runs now leaves its seat when it has ended, and the seats of turns before it in the batch in hand
-become free with it. As many messages as that makes room for wait for nobody. Those behind them wait for the
-next turn, which does not come if this one is held back. So two agents that flood each other get the error at
-the line that would close the circle, and not when the turn has ended.
+become free with it. The messages that get these seats wait for nobody. Those behind them wait for the next
+turn, which does not come if this one is held back. So two agents that flood each other get the error at the
+line that would close the circle, and not when the turn has ended.
 
 `_blocking.py` deals with the circles that are found.
 """
@@ -79,35 +79,35 @@ class FarRequest(Protocol):
 
     @property
     def path(self) -> str:
-        """The path of the agent it goes to."""
+        """The path of the agent that the request goes to."""
         ...
 
     @property
     def affordance(self) -> str:
-        """The name of the affordance it uses."""
+        """The name of the affordance that the request uses."""
         ...
 
     @property
     def deadline(self) -> float | None:
-        """When it fails if it is unanswered."""
+        """The time at which the request fails if it is unanswered."""
         ...
 
     @property
     def number_there(self) -> str | None:
-        """Its id on the wire, None before it is sent and where it can have none."""
+        """The request's id on the wire, None before it is sent and where it can have none."""
         ...
 
     @property
     def place(self) -> str:
-        """The address of its node."""
+        """The address of the node that the request goes to."""
         ...
 
     def here(self) -> Envelope | None:
-        """Return the request as its agent has it, if the agent is on a simulated node of this one."""
+        """Return the request as its agent has it, if that agent is on a simulated node of this one."""
         ...
 
     def follow(self, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]) -> None:
-        """Ask its node what it waits for; `then` is called once, with an empty graph if that is unknown."""
+        """Ask the request's node what it waits for; `then` is called once, with an empty graph if unknown."""
         ...
 
 
@@ -152,7 +152,7 @@ Link: TypeAlias = "tuple[Node, Wait | None]"
 
 
 def frees_seats(slot: Slot) -> bool:
-    """Return whether a glance shows that a seat of the agent comes free."""
+    """Return whether a glance shows that a seat of the agent will come free."""
     extra = slot.extra
     if slot.queue and _takes_turns(slot) and slot.turns.slot is not slot and holds_seat(slot.queue[0]):
         return True
@@ -244,7 +244,7 @@ class Search:
         return stuck_among(self.reach(starts))
 
     def reach(self, starts: Iterable[Node]) -> dict[Node, list[Link]]:
-        """Return the nodes that are reached, with their links; none where one of several ways is open."""
+        """Return the nodes that are reached, with their links; no links for a choice that has an open way."""
         found: dict[Node, list[Link]] = {}
         left = list(starts)
         while left:
@@ -344,7 +344,7 @@ class Search:
         return iter(sorted(found.items(), key=_order))  # the tasks of a nursery have none
 
     def _is_loose(self, node: Node, task: trio.lowlevel.Task, waits: list[tuple[Node, Wait]]) -> bool:
-        """Return whether a task of a run may go on without answers; note at its waits what may end them."""
+        """Return whether a task of a run may go on without answers; note in its waits what may end them."""
         run = node if isinstance(node, Run) else task.context.get(CURRENT)
         ends = isinstance(run, Run) and (run.cancelled or run.slot.state >= DRAINING)
         if ends or not (waits or waits_for_nursery(task)):
@@ -395,7 +395,7 @@ class Search:
 
 
 def _is_before(wait: Wait, other: Wait) -> bool:
-    """Of two waits for one thing, return whether `wait` is the one to show or to refuse."""
+    """Return whether `wait`, and not another wait for the same thing, is to be shown or refused."""
     one, two = wait.envelope, other.envelope
     if wait.kind == other.kind == "seat" and one.slot is two.slot and one.phase == two.phase == PARKED:
         return next(each for each in one.slot.extra.parked if each is one or each is two) is one
@@ -439,7 +439,7 @@ def _line(slot: Slot) -> Collection[Envelope]:
 
 
 def way(start: Node, end: Node, links: Mapping[Node, Sequence[tuple[Node, E | None]]]) -> list[E] | None:
-    """Return the waits on a shortest way from one node to another, None if there is no way."""
+    """Return the waits on a shortest path from one node to another, None if there is no path."""
     before: dict[Node, tuple[Node, E | None] | None] = {start: None}
     left = deque([start])
     while left and end not in before:

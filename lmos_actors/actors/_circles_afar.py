@@ -1,4 +1,4 @@
-"""Circles of waits over several nodes: each tells what a request waits for there, and asks others in turn.
+"""Circles of waits over several nodes: each reports what a request waits for there, and asks other nodes.
 
 A run may wait for an agent of another node, whose run waits for one of this node. No node sees such a circle
 alone. So where the search for a circle (`_circles.py`) ends at a request to another node of ours, that node
@@ -8,11 +8,11 @@ the same each time. Here the answers are put together, and looked at as if the g
 
 What this file keeps true:
 
-- Nobody is asked twice on one way: the ids of the requests go along, HOPS of them at most. What is not
-  answered in PATIENCE seconds, or not understood, can go on: then there is no circle.
+- No request is asked about twice on one path: the ids go along, HOPS of them at most. A request without an
+  intelligible answer after PATIENCE seconds counts as able to go on: then there is no circle.
 - The parts of a graph are not of one instant. So what has been found is looked for a second time. A wait that
   was there both times, under the same label, was there all the while; so there was an instant at which all
-  waits of the circle were. If one node is seen in two states, it can go on.
+  waits of the circle were. A node that is seen in two states can go on.
 - A node is asked once in PAUSE seconds about the waits behind one run, however many requests wait for it.
 
 Only peers that offer `waits` are asked, over LMOS. Their answers come from strangers: they are bounded, and
@@ -57,7 +57,7 @@ LENGTH: Final = 500
 
 @attrs.frozen
 class Step:
-    """One wait of a circle as it is told: who waits, the whole wait in words, and its line."""
+    """One wait of a circle as it is reported: who waits, the whole wait in words, and its line."""
 
     waiter: str
     text: str
@@ -65,7 +65,7 @@ class Step:
 
 
 class FarLink(Struct, array_like=True, frozen=True):
-    """A way to another node of the graph; with the wait in words, if the way is a wait."""
+    """A link to another node of the graph; with the wait in words, if the link is a wait."""
 
     to: str
     waiter: str = ""
@@ -85,7 +85,7 @@ class FarNode(Struct, array_like=True, frozen=True):
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """Facts about the node that stay the same as long as nothing happens to it."""
+        """Facts about the node that stay the same as long as nothing happens to the node."""
         return self.kind, self.is_loose, [link.to for link in self.links]
 
 
@@ -215,7 +215,7 @@ def plain_of(graph: dict[str, FarNode]) -> dict[str, Any]:
 
 
 def step_of(link: FarLink) -> Step:
-    """Return a wait for the report, with its node if that is another one."""
+    """Return a wait for the report; a wait of another node is shown with that node's name."""
     if not link.node:
         return Step(link.waiter, link.text, link.place)
     return Step(f"{link.waiter} of {link.node}", f"{link.node}: {link.text}", link.place)

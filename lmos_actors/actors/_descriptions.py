@@ -53,7 +53,7 @@ def describe(cls: type[Agent], *, id: str | None = None) -> Description:
     out. (LMOS Agent Description Format; Thing Description 1.1.)
 
     Raises:
-        TypeError: it is no agent class.
+        TypeError: the class is no agent class.
         DescriptionError: the `Meta` of a type, or the `id`, cannot be part of a description.
     """
     contract = _contract_of(cls)

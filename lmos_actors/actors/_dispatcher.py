@@ -150,7 +150,7 @@ class _LivelockGuard:
         self._step = 0.0
 
     async def check(self, rt: Runtime, abort: Callable[[object], Abort]) -> None:
-        """Check whether time goes on; if it does not, let it, until another agent has a turn to take."""
+        """Check whether time goes on; if not, let time pass until another agent has a turn to take."""
         now = trio.current_time()
         if not self._step and now != self._since:
             self._since = now

@@ -78,7 +78,7 @@ class DoubleRequest:
 
     @property
     def run(self) -> Run | None:
-        """The run that answers it, None in a turn."""
+        """The run that answers the request, None in a turn."""
         run = CURRENT.get()
         return run if isinstance(run, Run) else None
 
@@ -90,12 +90,12 @@ class DoubleRequest:
 
     @property
     def one_way(self) -> bool:
-        """Whether no answer is expected."""
+        """Whether no answer to the request is expected."""
         return not getattr(self.message, "waits_for_answer", True)
 
     @property
     def sender(self) -> str | None:
-        """The path of the agent that sent it, None for code outside any agent."""
+        """The path of the agent that sent the request, None for code outside any agent."""
         sender = getattr(self.message, "sender", None)
         return None if sender is None else sender.path
 
@@ -196,8 +196,8 @@ def double_of(
 ) -> type[A]:
     """Make a class that takes the place of an agent class.
 
-    `alter` takes each key of the table with its operation, and returns the operation for its place. `values`
-    are the values of properties, by attribute.
+    `alter` takes each key of the table with its operation, and returns the operation to be used there.
+    `values` are the values of properties, by attribute.
     """
     contract = copy(cls.__contract__)
     contract.table = {key: alter(key, _ungated(op)) for key, op in contract.table.items()}

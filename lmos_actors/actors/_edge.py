@@ -30,11 +30,11 @@ class Watch(Protocol):
     """One request that has come in, until it is answered."""
 
     def ended(self, error: BaseException | None, /) -> None:
-        """Note its answer: this error, or a value. Only the first call counts."""
+        """Note the answer to the request: this error, or a value. Only the first call counts."""
         ...
 
     def left(self) -> None:
-        """Note that its consumer has left, and needs no answer."""
+        """Note that the consumer of the request has left, and needs no answer."""
         ...
 
 
@@ -46,11 +46,11 @@ class Going(Protocol):
 
     @property
     def trace(self) -> TraceMembers:
-        """The trace members to be sent with it."""
+        """The trace members to be sent with the request."""
         ...
 
     def ended(self, error: BaseException | None, /) -> None:
-        """Note its answer: this error, or a value. Only the first call counts."""
+        """Note the answer to the request: this error, or a value. Only the first call counts."""
         ...
 
     def __enter__(self) -> TraceMembers: ...
@@ -65,13 +65,13 @@ class Inquiry(Protocol):
 
     @property
     def records(self) -> bool:
-        """Whether it is recorded as a span, so that attributes are of use."""
+        """Whether the inquiry is recorded as a span, so that attributes are of use."""
         ...
 
     def ended(
         self, outcome: str, amounts: Mapping[str, int], attributes: Mapping[str, Any], *, failed: bool
     ) -> None:
-        """Note its end, once: the outcome in a word, the amounts it took by kind, attributes of the span."""
+        """Note, once, how it ended: the outcome in a word, amounts used by kind, the span's attributes."""
         ...
 
 
@@ -92,9 +92,9 @@ class Edge(Protocol):
         attributes: Mapping[str, Any] | None = None,
         /,
     ) -> Watch:
-        """Look at a request that is about to be posted; it gets its mark (see `incoming_trace`).
+        """Observe a request that is about to be posted, and give it its mark (see `incoming_trace`).
 
-        `attributes` are further attributes of its span.
+        `attributes` are further attributes of the request's span.
         """
         ...
 
@@ -107,7 +107,7 @@ class Edge(Protocol):
         tracestate: str | None,
         /,
     ) -> Going:
-        """Look at a message of others that this node passes on, with the trace that it came with.
+        """Observe a message that this node passes on for others, with the trace that it came with.
 
         The other arguments are as in `calls`.
         """
@@ -118,20 +118,20 @@ class Edge(Protocol):
         ...
 
     def goes(self, op: Operation, path: str, way: str, /) -> Going:
-        """Look at a request that the current code sends to an agent."""
+        """Observe a request that the current code sends to an agent."""
         ...
 
     def calls(self, kind: RequestKind, name: str, attributes: Mapping[str, Any], /) -> Going:
-        """Look at a request that the current code sends to something that is no agent known here.
+        """Observe a request that the current code sends to something that is no agent known here.
 
-        `kind` is its kind for counts; `name` and `attributes` are for its span.
+        `kind` is the request's kind for counts; `name` and `attributes` are for its span.
         """
         ...
 
     def asks(self, model: str, name: str, attributes: Mapping[str, Any], /) -> Inquiry:
-        """Look at a request that the current code sends to a language model.
+        """Observe a request that the current code sends to a language model.
 
-        `model` is its name for counts; `name` and `attributes` are for its span.
+        `model` is the model's name for counts; `name` and `attributes` are for the request's span.
         """
         ...
 

@@ -12,8 +12,8 @@ nothing in the loop can say so. Hence a thread:
   it up. A loop that has much to do is in other code each time; it is slow, but nobody holds it.
 - What the loop's thread is doing is looked at only where it does not say that it goes on: in CPython 3.11
   such a look is not safe from a garbage collection in its midst (`uncollected`).
-- It is said at once, from the thread, as the code may never end: which agent, and in which line. The agent is
-  the first `self` in the calls that is one.
+- The warning comes at once, from the thread, as the code may never end; it names the agent and the line. The
+  agent is the first `self` in the calls that is an agent.
 
 One watch serves all nodes of a process. Real time only: a simulated world has no threads. Shorter `def`
 turns are named by `_watchdog.py`, after they have ended.
@@ -154,7 +154,7 @@ def _step_of(ident: int) -> FrameType | None:
 
 
 def _say(ident: int, said: dict[Any, Any]) -> None:
-    """Warn from this thread, as the loop's is held up; once for each place, by Python's default filter."""
+    """Warn from this thread, as the loop's is held up. Python's default filter shows one warning per line."""
     with uncollected():
         innermost = sys._current_frames().get(ident)  # pyright: ignore[reportPrivateUsage] # documented by CPython
         if innermost is None:

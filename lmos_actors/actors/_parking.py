@@ -1,8 +1,8 @@
 """Waiting tasks: lists whose tasks are woken all at once, and waits for an agent to be ready.
 
 `ref.ready()` may wait for as long as a directory or a peer cannot be reached, so it must not be silent: each
-wait is kept here with a text of what it waits for. The line in the log after a second, the edge in the
-waiting graph, and the text of the error when the wait is given up show it.
+wait is kept here with a text of what it waits for. It is shown in the log after a second, in the waiting
+graph, and in the error when the wait is given up.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Awaited(Protocol):
         ...
 
     def unready(self) -> str:
-        """Return why the agent takes no messages now, "" where it is known that it does. Never raises."""
+        """Return why the agent takes no messages now, "" if it is known to take them. Never raises."""
         ...
 
 
@@ -120,9 +120,9 @@ class ReadyWaits:
             self._set_timer()
 
     def remove(self, wait: ReadyWait) -> None:
-        """Forget a wait, which is over.
+        """Forget a wait that is over.
 
-        The timer stays: to cancel it and set it anew costs more than all else, and most waits are short.
+        The timer stays: to cancel it and set it anew would cost more than all else, and most waits are short.
         """
         del self.open[wait]
         self._unsaid.pop(wait, None)

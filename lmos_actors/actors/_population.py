@@ -40,7 +40,7 @@ class AgentQuery:
 
     @property
     def is_plain(self) -> bool:
-        """Whether class and name alone are looked for."""
+        """Whether the query names only a class and a name."""
         return self.title is self.type is self.capability is self.affordance is None
 
     @property
@@ -55,7 +55,7 @@ class AgentQuery:
 
     @property
     def _first(self) -> str:
-        """The name, or else the name of the class; empty where neither is looked for."""
+        """The name, or else the name of the class; empty if the query has neither."""
         return self.name or (self.cls.__name__ if self.cls is not None else "")
 
     @property
@@ -100,12 +100,12 @@ class RemoteLookup(Protocol):
     """The lookup of agents in other nodes; set by a node that searches directories."""
 
     def beyond(self, sought: AgentQuery, /) -> Any:
-        """Return a link to the wanted agent, which is elsewhere."""
+        """Return a link to the wanted agent, which is in another node."""
         ...
 
 
 class RelayLookup(Protocol):
-    """The lookup of agents on a relay that an agent of the node is on."""
+    """The lookup of agents on a relay that an agent of the node is connected to."""
 
     def on_relay(self, sought: AgentQuery, /) -> Any:
         """Return the link to a wanted agent on the relay; None if none is known."""

@@ -47,7 +47,7 @@ class RequestClient(Protocol):
 
     @property
     def offer(self) -> Any:
-        """The way to put a question to its user, as an `Offer` of approvals; None without a way."""
+        """The `Offer` of approvals that puts a question to the client's user; None if there is no offer."""
         ...
 
     async def carry_out(self, name: str, arguments: Mapping[str, Any]) -> Any:
@@ -73,7 +73,7 @@ class Asker(Protocol):
         ...
 
     def allows(self, agent: str, verb: Any, /) -> bool:
-        """Return whether the client may do that with an agent; see `Request`."""
+        """Return whether the client may do a certain thing with an agent; see `Request`."""
         ...
 
     def answered(self, far: Far, value: Any) -> None:
@@ -93,7 +93,7 @@ class Asker(Protocol):
         ...
 
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
-        """Report the question to a person that the run waits for: id, key, expiry; None: the wait is over."""
+        """Report the question to a person that the run waits for: id, key, expiry; None once that is over."""
         ...
 
     def reported(self, far: Far, value: Any) -> None:
@@ -128,7 +128,7 @@ class Teller(Asker, Protocol):
 
 
 class _SlotSeats:
-    """The requests from afar that wait for one agent: by group, and in it by peer, in order."""
+    """The requests from afar that wait for one agent, in order: by group, and within a group by peer."""
 
     __slots__ = ("count", "groups", "totals")
 
@@ -145,7 +145,7 @@ class _SlotSeats:
         far.is_seated = True
 
     def give_up(self, far: Far, peer: Peer) -> None:
-        """Count a request that waits no more."""
+        """Count a request that no longer waits."""
         group = self.groups[peer[0]]
         line = group[peer]
         del line[far]
@@ -158,7 +158,7 @@ class _SlotSeats:
                 del self.groups[peer[0]], self.totals[peer[0]]
 
     def requests(self) -> Iterator[Any]:
-        """Return all requests that are counted."""
+        """Return all counted requests."""
         return (far for group in self.groups.values() for line in group.values() for far in line)
 
     def hold(self) -> None:
@@ -178,7 +178,7 @@ class _SlotSeats:
     def loser(self, peer: Peer) -> Any:
         """Return the request that has to give its seat to a request of this peer, None if there is none.
 
-        It is the newest request of a peer with at least two more seats, so with as many or more afterwards.
+        It is the newest request of a peer that has at least two more seats, so as many or more afterwards.
         """
         group, totals = peer[0], self.totals
         if totals[group] * len(totals) < totals.total():  # below the average, so another is above
@@ -206,10 +206,10 @@ class Seats:
     peers. Addresses are weighed first, then the connections from one: more connections do not get more seats,
     if others want them too. A principal counts as an address with one connection.
 
-    Messages from near, and one-way messages, take seats as before, and keep them.
+    Messages from this node, and one-way messages, take seats without regard to shares, and keep them.
 
-    As long as a mailbox has room nothing is counted: the table of an agent is made from what waits when it is
-    needed, and let go of once half of the seats are free again.
+    As long as a mailbox has room nothing is counted: the table of an agent is made from the waiting requests
+    when it is needed, and dropped once half of the seats are free again.
     """
 
     __slots__ = ("counted",)
@@ -225,7 +225,7 @@ class Seats:
             there.take(far, peer)
 
     def give_up(self, far: Far, peer: Peer) -> None:
-        """Count a request that waits no more, and was counted."""
+        """Count a request that no longer waits, if it was counted."""
         there = self.counted[far.slot]
         there.give_up(far, peer)
         if there.count * 2 <= far.slot.size or not there.count:
@@ -275,9 +275,9 @@ def _seats_of(slot: Slot) -> _SlotSeats:
 
 
 class Far(Ask):
-    """One request from afar; `asked` is the key that the connection has for it.
+    """One request from afar; `asked` is the key that the connection has for this request.
 
-    It never waits for a seat: in a full mailbox `wait` means `reject`. The seats are shared among peers.
+    The request never waits for a seat: in a full mailbox `wait` means `reject`. Peers share the seats.
     """
 
     __slots__ = (
@@ -315,7 +315,7 @@ class Far(Ask):
         self.watch: Watch | None = None  # measures or traces it
 
     def post(self, seats: Seats, peer: Peer, *, now: bool = False) -> None:
-        """Put it into its agent's mailbox, on a seat of its peer; `now`: or carry it out in this step.
+        """Put the request into its agent's mailbox, on a seat of its peer; `now`: or run it in this step.
 
         For `now` the caller must be in no turn. Raises MailboxFull, AgentUnavailable, NotFound.
         """
@@ -340,7 +340,7 @@ class Far(Ask):
             self.stand_among_peers()
 
     def stand_among_peers(self) -> None:
-        """Have the peers that wait for turns of the agent take turns, if there are several."""
+        """Serve the peers whose requests wait for turns of the agent in rotation, if there are several."""
         slot, queue = self.slot, self.slot.queue
         if len(queue) > 1 and type(queue) is not FairQueue:
             before = queue[-2]
@@ -388,7 +388,7 @@ class Far(Ask):
             self.go_on()
 
     def request(self) -> Request:
-        """Return what it asks for, over which connection, and under which id."""
+        """Return what the request asks for, over which connection, and under which id."""
         request = super().request()
         asker = self.asker
         return attrs.evolve(
@@ -407,11 +407,11 @@ class Far(Ask):
         return self
 
     def push(self, value: Any) -> None:
-        """Take progress from the run."""
+        """Pass progress of the run on to the connection."""
         self.asker.reported(self, value)
 
     async def put(self, item: Any) -> None:
-        """Take one output from the run; wait while its consumer, or the connection, has no room for it."""
+        """Send one output of the run; wait while its consumer, or the connection, has no room for it."""
         await checkpoint_if_cancelled()
         while not self.asker.has_room(self):
             self.giver = current_task()
@@ -446,7 +446,7 @@ class OneWay(Far):
 
     @property
     def parked(self) -> bool:
-        """Whether it is in its agent's line for a seat, not accepted yet."""
+        """Whether the message is in its agent's line for a seat, not accepted yet."""
         return self.phase == PARKED
 
     def admitted(self) -> None:
@@ -454,5 +454,5 @@ class OneWay(Far):
 
     @property
     def waits_for_answer(self) -> bool:
-        """Whether its loss is reported to the sender: not once its run has begun or the connection ended."""
+        """Whether a loss is reported to the sender: not once the run has begun or the connection ended."""
         return self.phase != RUNNING and self.teller.stands

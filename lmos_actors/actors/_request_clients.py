@@ -1,8 +1,8 @@
 """The clients behind requests that can be asked back: for their users, their models, and their logs.
 
 A program that has sent a request over a connection may carry out something for the agent that answers it, as
-clients of MCP do. So may the agents that this one asks in turn: the client is found by who waits for the run
-that asks (`_callers.py`), and the nearest one counts.
+clients of MCP do. The agents that this one asks in turn may use it, too: the client is found by following who
+waits for the asking run (`_callers.py`), and the nearest client counts.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def ask_client(name: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def log_of(slot: Slot) -> Any:
-    """Return a new structlog logger of an agent; the client of the request in hand may get its lines, too."""
+    """Return a new structlog logger of an agent; the client of the current request may also get its lines."""
     import structlog
 
     made: Any = structlog.get_logger().bind(agent=slot.path, incarnation=slot.incarnation)

@@ -67,7 +67,7 @@ class Owner(Protocol):
 
     @property
     def path(self) -> str:
-        """Its place in the tree."""
+        """The supervisor's path in the tree."""
         ...
 
     @property
@@ -101,7 +101,7 @@ class Owner(Protocol):
         ...
 
     def ref_to(self, sibling: Any) -> Any:
-        """Return the ref that stands for a reference in a child spec."""
+        """Return the ref that a reference in a child spec means."""
         ...
 
 
@@ -160,7 +160,7 @@ class StateKeeping(Protocol):
 
 
 class Approver(Protocol):
-    """The way to people who approve what agents want to do; filled in by the node."""
+    """The means of asking people to approve what agents want to do; filled in by the node."""
 
     async def ask(
         self, slot: Any, text: str, data: Any, key: str, expires: float, *, reuse: bool, reworded: Any
@@ -179,9 +179,9 @@ class Approver(Protocol):
         ...
 
     def heard(self, request: Any, standing: Any, question: dict[str, Any] | None, *, heeds: bool) -> Any:
-        """Take the report of a request's node that its run waits for a person's answer; None: no longer.
+        """Note that a request's node reports its run to be waiting for a person; `question` None: no longer.
 
-        Return the record of that question from now on, or None; `standing` is what this returned last. With
+        Return the present record of that question, or None; `standing` is what this returned last. With
         `heeds` the clocks of the work that waits for the request stand still meanwhile.
         """
         ...
@@ -192,22 +192,22 @@ class Approver(Protocol):
 
     @property
     def offers(self) -> Any:
-        """The ways to the chat users who are asked the questions of their turns, as `Offers`."""
+        """The `Offers`, by which the questions of turns reach the chat users who are asked them."""
         ...
 
     @property
     def clocks(self) -> Any:
-        """The clocks that stand still while a person is asked, as `Clocks`."""
+        """The `Clocks` that stand still while a person is asked."""
         ...
 
     @property
     def askers(self) -> Any:
-        """The runs that ask, by their names, as `Askers`."""
+        """The `Askers`: the runs that ask, by their names."""
         ...
 
 
 class AgentSupervisor(Protocol):
-    """The supervisor under one incarnation of an agent, which ends with it; filled in by supervision."""
+    """The supervisor under one incarnation of an agent, and ending with it; filled in by supervision."""
 
     supervisor: Any
     """The `Supervisor` that users get."""
@@ -268,7 +268,7 @@ class Starter(Protocol):
     """The maker of the supervisor under an agent, at its first use; filled in by the node."""
 
     def __call__(self, slot: Any, /) -> AgentSupervisor:
-        """Make the supervisor and begin; it calls the slot's `children_ended` when it has ended."""
+        """Make the supervisor and start it; it calls the slot's `children_ended` when it has ended."""
         ...
 
 
@@ -287,12 +287,12 @@ class DeadLetter:
 
 @disable_ki_protection
 def interruptible(fn: Callable[[], Any]) -> Any:
-    """Call user code: Ctrl-C may end it, unlike the code of the runtime around it."""
+    """Call user code in such a way that Ctrl-C may end it, unlike the code of the runtime around it."""
     return fn()
 
 
 class SimulatedNodes(Protocol):
-    """The nodes of a simulated network, where the agents of one real node are; filled in by a run."""
+    """The nodes of a simulated network, which hold the agents of one real node; filled in by a run."""
 
     def of_path(self, path: str, /) -> str:
         """Return the node of the agent at a path."""
@@ -321,7 +321,7 @@ class Turns:
         self.durables = 0  # durable agents there have been, and turns that may be resumed: none costs nothing
 
     def misuse(self, verb: str, *, of: str = "ref.", how: str = "awaited") -> RuntimeError:
-        """Make the error of a `def` handler that calls what has to be awaited; it names handler and line."""
+        """Make the error for a `def` handler that calls what has to be awaited; it names handler and line."""
         agent = self.slot.path if self.slot is not None else "?"
         way = "make the handler async def" + (", or use self.send(...)" if of == "ref." else "")
         return RuntimeError(
@@ -362,7 +362,7 @@ def _caller() -> str:
 
 
 def _base_context(rt: Runtime) -> Context:
-    """Return the context that agents begin in: outside the run and the span that may have opened the node."""
+    """Return the context in which agents begin: outside the run or the span that may have opened the node."""
     context = copy_context()
     context.run(RUNTIME.set, rt)
     context.run(CURRENT.set, None)
@@ -376,7 +376,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def awaited(of: str) -> Callable[[F], F]:
-    """Make the call of an async function an error in a `def` turn, which cannot await it."""
+    """Make a call of the async function an error in a `def` turn, which cannot await the call."""
 
     def decorate(fn: F) -> F:
         @wraps(fn)
@@ -420,7 +420,7 @@ class Deadlines:
         ask.bucket = bucket
 
     def forget(self, ask: Ask) -> None:
-        """Note that an ask waits no more; the last to leave a far bucket cancels its timer."""
+        """Note that an ask no longer waits; the last ask to leave a far bucket cancels the bucket's timer."""
         bucket = ask.bucket
         if bucket is None or bucket.pop(ask, None) is None:
             return
@@ -520,13 +520,13 @@ class Runtime:
         self.base_context = _base_context(self)
 
     def approver(self) -> Approver:
-        """Return the way to people who approve. Raise RuntimeError on a node that has none."""
+        """Return the node's `Approver`. Raise RuntimeError on a node that has none."""
         if self.approvals is None:
             raise RuntimeError("this node has nobody to ask: open it by open_node")
         return self.approvals
 
     def end(self) -> None:
-        """End: wake the tasks that wait for an agent to appear, and close all feeds."""
+        """End the runtime: wake the tasks that wait for an agent to appear, and close all feeds."""
         self.ended = True
         for task in self.appeared:
             reschedule(task)

@@ -1,4 +1,4 @@
-"""The starts of a node's agents that are under way, as they wait for something, such as a lifespan."""
+"""The starts of a node's agents that are under way because they wait for something, such as a lifespan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Starts:
-    """Agents that are being started: `first` for the first time, `again` those that have run before."""
+    """Agents that are being started: `first` for the first time, `again` after earlier lives."""
 
     __slots__ = ("_told", "again", "first")
 
@@ -22,16 +22,16 @@ class Starts:
         self._told = trio.lowlevel.ParkingLot()
 
     def tell(self) -> None:
-        """Wake the tasks that wait for a change in what is down."""
+        """Wake the tasks that wait for a change in which agents are down."""
         self._told.unpark_all()
 
     async def change(self) -> None:
-        """Wait until the set of what is down may have changed: a restart begins, or is over."""
+        """Wait until other agents may be down than before: a restart begins, or is over."""
         await self._told.park()
 
     @contextmanager
     def under_way(self, what: Any, *, again: bool = False) -> Generator[None]:
-        """Note that something is being started during the block."""
+        """Note that an agent is being started during the block."""
         there = self.again if again else self.first
         there[what] = None
         if again:

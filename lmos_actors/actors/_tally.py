@@ -1,9 +1,9 @@
 """The accounts of all agents of a node, added up.
 
-A node may have very many agents of which few have done anything since the totals were last read. So agents
-at rest are already counted in totals by class, and nothing looks at them; all others are once each in a
-queue (`untallied`). Reading the totals looks at that queue and counts those that have come to rest, so it
-costs what has happened since the last reading, not what there is.
+A node may have very many agents of which few have done anything since the totals were last read. So agents at
+rest are already counted in totals by class, and nothing looks at them; each other agent is once in a queue
+(`untallied`). Reading the totals looks at that queue and counts those that have come to rest, so its cost
+grows with what has happened since the last reading, not with the number of agents.
 
 Counting must cost nothing where messages are sent and handled. An agent in the totals therefore has a gate
 of its own, `TALLIED`, where it would have `IDLE`. Any gate but `IDLE` closes the short paths, and the long
@@ -68,9 +68,9 @@ class Tally:
         return [slot for slot in self.untallied if _is_in_tree(slot)]
 
     def settle(self, most: int) -> list[Any]:
-        """Look at `most` slots of the line; put those at rest into the sums, and return the others.
+        """Look at `most` slots of the line: put those at rest into the sums, and return all others.
 
-        Never blocks; takes about half a microsecond for each.
+        Never blocks; takes about half a microsecond for each slot.
         """
         untallied, at_rest = self.untallied, self.at_rest
         others: list[Any] = []
@@ -124,11 +124,11 @@ class Tally:
 
 
 def _is_quiet(slot: Any) -> bool:
-    """Return whether nothing goes on beside the mailbox: no run, no parked sender, nothing held back."""
+    """Return whether an agent has nothing beside its mailbox: no run, no parked sender, nothing held back."""
     extra = slot.extra
     return slot.state == RUNNING and not (extra.runs or extra.parked or extra.out or extra.pace is not None)
 
 
 def _is_in_tree(slot: Any) -> bool:
-    """Return whether a slot has its place in the tree; a forgotten one may still be unwinding."""
+    """Return whether a slot is still part of the tree; a slot that is not may still be unwinding."""
     return slot.state != GONE and (slot.extra is None or not slot.extra.removed)

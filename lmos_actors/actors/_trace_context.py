@@ -1,7 +1,7 @@
-"""Traces over the wire: the W3C Trace Context that this node sends, and how it reads that of other nodes.
+"""Traces over the wire: the W3C Trace Context that this node sends, and how it reads the one of other nodes.
 
-Near, a message carries a `Mark`: its number in this node's log, and the number of the message that it all
-began with. On the wire `traceparent` carries the same: the trace id stands for the number of the first
+Within the node a message carries a `Mark`: its number in this node's log, and the number of the message that
+began the trace. On the wire `traceparent` carries the same: the trace id stands for the number of the first
 message, the parent id for the message itself. Ids of this node are made of the numbers and of keys that are
 drawn once, so no table has to be kept for them; ids of others are kept with the message, and for a while by
 trace, so that two messages of one trace are in one trace here too.
@@ -13,7 +13,7 @@ A node without an instrument numbers nothing. It sends no trace of its own, but 
 far, carry on the trace that came with a request, and OpenTelemetry's current context. `tracestate` has the
 member `lmosactors`, the path of the sender.
 
-Where an instrument looks, followed events and timers pass on the trace of what they came from.
+With an instrument, followed events and timers pass on the trace of the message that they came from.
 """
 
 from __future__ import annotations
@@ -88,15 +88,15 @@ class TraceContext:
     # ---- ids of this node
 
     def trace_id(self, number: int) -> str:
-        """Return the id of the trace that began with that message."""
+        """Return the id of the trace that began with the message of that number."""
         return f"{self._key:016x}{number ^ self._traces:016x}"
 
     def span_id(self, number: int) -> str:
-        """Return the id of that message; a random one where nothing is numbered."""
+        """Return the id of the message of that number; a random id where nothing is numbered."""
         return f"{number ^ self._spans if number else self._random.getrandbits(64) or 1:016x}"
 
     def message(self, span_id: str) -> int:
-        """Return the number of the message of that id."""
+        """Return the number of the message with that id."""
         named = self._named.get(span_id)
         return int(span_id, 16) ^ self._spans if named is None else named
 
@@ -106,14 +106,14 @@ class TraceContext:
         self._numbers[trace_id] = trace
 
     def number_of(self, trace_id: str) -> int | None:
-        """Return the number of the message with which a trace began here, None if it did not."""
+        """Return the number of the message that began the trace; None if the trace did not begin here."""
         whole = int(trace_id, 16)
         if whole >> 64 != self._key:
             return None
         return (whole & _WORD) ^ self._traces
 
     def under_way(self, number: int, sender: Any, trace: int) -> None:
-        """Note that a message leaves this node: it may arrive at this node."""
+        """Note that a message leaves this node: it may come back to this node."""
         self._sent[number] = sender, trace
         if len(self._sent) > _KEPT:  # as `Bounded`, whose calls would cost as much as the rest
             self._sent.popitem(last=False)
@@ -121,7 +121,7 @@ class TraceContext:
             self.noticed(number)
 
     def arrived(self, span_id: str) -> tuple[int, Any, int] | None:
-        """Return number, sender and trace of a message that comes from this node, once."""
+        """Return number, sender and trace of a message that this node has sent; at the second call, None."""
         number = self.message(span_id)
         found = self._sent.pop(number, None)
         return None if found is None else (number, *found)
@@ -133,9 +133,9 @@ class TraceContext:
     # ---- ids of others
 
     def trace_in(self, trace_id: str, number: int) -> int:
-        """Return the number of the message with which a trace began in this node's log.
+        """Return the number of the message that began the trace in this node's log.
 
-        If the log has none yet, that is the message `number`; 0 is no message of the log.
+        If the trace is new in the log, that is the message `number`, where 0 is no message of the log.
         """
         own = self.number_of(trace_id)
         if own is not None and 0 < own <= self._rt.messages:
@@ -187,7 +187,7 @@ def mark_within(rt: Runtime, outer: Mark | None, number: int) -> Mark:
 
 
 def _sender(rt: Runtime) -> Any:
-    """Return the slot of the agent whose code runs now, None outside any."""
+    """Return the slot of the agent whose code runs now, None outside of agents."""
     run = CURRENT.get()
     return rt.turns.slot if run is None else run.slot
 
@@ -220,7 +220,7 @@ def ambient_mark() -> Mark | None:
 def outgoing_trace(rt: Runtime) -> TraceMembers:
     """Return the trace context of a request that the current code sends over a wire.
 
-    Where an instrument looks, this call gives the request its number: call it once for each request.
+    With an instrument, this call gives the request its number: call it once for each request.
     """
     context = rt.trace_context
     if (  # the common case, outside of any agent, without a call
@@ -243,7 +243,7 @@ def outgoing_trace(rt: Runtime) -> TraceMembers:
 def outgoing_mark(rt: Runtime) -> Any:
     """Do as `outgoing_trace` for a request to an agent of this node; `incoming_mark` takes the result.
 
-    A trace of others is a text here too: what they have added to it has to be handed on.
+    The trace of another node is a text here, too: whatever that node has added has to be passed on.
     """
     outer = None if rt.instrument is None else current_mark(rt) or ambient_mark()
     if rt.instrument is None or (outer is not None and (outer[2] is not None or not outer[1])):
@@ -256,7 +256,7 @@ def outgoing_mark(rt: Runtime) -> Any:
 
 
 def sent_numbers(rt: Runtime, said: TraceMembers) -> tuple[int, int] | None:
-    """Return number and trace of a request that was sent with `said`, None where nothing is numbered."""
+    """Return number and trace of a request sent with the members `said`, None where nothing is numbered."""
     mark: Any = said.get("mark")
     if mark is not None:
         return mark[0], mark[1]
@@ -269,7 +269,7 @@ def sent_numbers(rt: Runtime, said: TraceMembers) -> tuple[int, int] | None:
 
 
 def emitted_trace(rt: Runtime) -> TraceMembers:
-    """Return the trace context of an event that is emitted now, empty outside a trace. It gets no number."""
+    """Return the trace context of an event that is emitted now, empty outside a trace; no number is given."""
     outer = current_mark(rt)
     return {} if outer is None else _members(rt, outer, outer[0])
 
@@ -296,7 +296,7 @@ def _name_of(slot: Any) -> str:
 
 
 def recorded_trace(rt: Runtime, said: TraceMembers, span: Origin) -> TraceMembers:
-    """Return the trace context of a request in a span of its own; `said` is from `outgoing_trace`.
+    """Return the trace context of a request with a span of its own; `said` is from `outgoing_trace`.
 
     The id of the span is in `span.parent`.
     """
@@ -325,7 +325,7 @@ def incoming_trace(
     """Set the mark of a request that came over a wire; to be called before it is posted.
 
     A request that this very node has sent keeps its number and trace, and the agent that sent it is its
-    sender. An invalid trace context counts as none. Never raises.
+    sender. An invalid trace context is ignored. Never raises.
     """
     said = read_trace(traceparent, tracestate)
     if rt.instrument is None:
@@ -362,13 +362,13 @@ def put_in_span(envelope: Envelope, span: Origin) -> None:
 
 
 def _marked(rt: Runtime, number: int, origin: Origin, sender: str | None) -> Mark:
-    """Return the mark of a message from another node; without a number it is not in the log of this node."""
+    """Return the mark of a message from another node; without a number it is not in this node's log."""
     trace = trace_context(rt).trace_in(origin.trace_id, number)
     return (number, trace, _foreign(rt, origin), sender)
 
 
 def _foreign(rt: Runtime, origin: Origin) -> Origin | None:
-    """Return the origin; None if it is this node and no other has added to the trace state."""
+    """Return the origin, or None if it is this node and no other node has added to the trace state."""
     mine = not origin.state and origin.flags == "01"
     return None if mine and trace_context(rt).number_of(origin.trace_id) is not None else origin
 
@@ -401,9 +401,9 @@ class Carried:
 
 
 def read_trace(parent: str | None, state: str | None) -> tuple[Origin, str, str | None] | None:
-    """Return the content of the two members: the trace, the id of the message, the sender that it names.
+    """Return the content of the two members: the trace, the id of the message, the sender that is named.
 
-    None if it is no trace context.
+    None if the members are no trace context.
     """
     found = None if parent is None or len(parent) > LONGEST_STATE else _PARENT.fullmatch(parent)
     if found is None:
@@ -417,7 +417,7 @@ def read_trace(parent: str | None, state: str | None) -> tuple[Origin, str, str 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _read_state(state: str | None) -> tuple[str, str | None]:
-    """Split a `tracestate` into the members of others and the path in ours; "" and None where missing."""
+    """Split a `tracestate` into the members of others and the path in our own; "" and None where missing."""
     if state is None or len(state) > 2 * LONGEST_STATE:
         return "", None
     members = [member.strip(" \t") for member in state.split(",")]
@@ -455,17 +455,17 @@ def handed_mark(rt: Runtime) -> Mark | None:
 
 
 def going_out(rt: Runtime, op: Operation, path: str, way: str) -> Going:
-    """Look at a request that the current code sends; call this once for each request.
+    """Observe a request that the current code sends; call this once for each request.
 
-    `path` is the agent it goes to, `way` how: `lmos` or `http`.
+    `path` is that of the agent asked, `way` the protocol: `lmos` or `http`.
     """
     return _Unseen(outgoing_trace(rt)) if rt.edge is None else rt.edge.goes(op, path, way)
 
 
 def calling(kind: RequestKind, name: str, attributes: Mapping[str, Any]) -> Going:
-    """Look at a request that the current code, of an agent or not, sends to no agent known here.
+    """Observe a request that the current code, of an agent or not, sends to something that is no known agent.
 
-    `kind` is what it is counted as; `name` and `attributes` are for its span.
+    `kind` is what the request is counted as; `name` and `attributes` are for its span.
     """
     rt = RUNTIME.get()
     if rt is not None:

@@ -1,4 +1,4 @@
-"""Outboxes of a node: what waits here to be sent to agents of other nodes, as the waiting graph sees it."""
+"""Outboxes of a node: the messages that wait to be sent to agents of other nodes, for the waiting graph."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class UnsentMessage(Protocol):
 
     @property
     def path(self) -> str:
-        """The path of the agent it goes to, on its own node."""
+        """The path of the agent that the message goes to, on that agent's own node."""
         ...
 
     @property
     def affordance(self) -> str:
-        """The name of the affordance that it uses."""
+        """The name of the affordance that the message uses."""
         ...
 
     def held_sender(self) -> Any:
-        """Return the slot of the agent that gets no further turn until it is sent, None without one."""
+        """Return the slot of the agent that gets no further turn until the message is sent, None if none."""
         ...
 
     def waiting_tasks(self) -> Iterable[Task]:
-        """Return the tasks that wait for it."""
+        """Return the tasks that wait for the message to be sent."""
         ...
 
 
@@ -43,5 +43,5 @@ class Outbox(Protocol):
         ...
 
     def unsent(self) -> Iterable[tuple[UnsentKind, UnsentMessage]]:
-        """Return what waits to be sent, and what for: `credit` of its agent, or `room` on the connection."""
+        """Return the unsent messages, each with what it lacks: `credit`, or `room` on the connection."""
         ...

@@ -15,8 +15,8 @@ yet: it waits for credit, which comes back when messages before it begin there, 
 
 A message that an agent has put aside waits for a further turn or run, which may change the behaviour.
 
-A handler that waits for an item of its input stream waits for the source, and the source for what the task
-that iterates it waits for: nothing here if that is a timer or a socket. A source that is too far ahead waits
+A handler that waits for an item of its input stream waits for the source, and the source for whatever the
+task that iterates it waits for; a timer or a socket is not shown here. A source that is too far ahead waits
 for the run.
 
 A wait for something that can still happen is no deadlock; circles are looked for among the rest. A circle
@@ -85,8 +85,8 @@ class Waiting:
     | "room" | room on the connection to that agent | its address |
     | "item" | an item of an input stream from its caller, None for one elsewhere | the stream's name |
 
-    `run` names the waiting run's action; the task, for code outside agents and, with `own_task`, for an
-    agent's lifespan and nursery. It is None when a message of a turn holds the waiter back.
+    `run` names the waiting run's action; for code outside agents and, with `own_task`, for an agent's
+    lifespan and nursery, it names the task. It is None when a message of a turn holds the waiter back.
     """
 
     waiter: str | None
@@ -180,7 +180,7 @@ def waiting_graph(slots: Iterable[Slot], rt: Runtime | None = None) -> WaitingGr
     """Build the graph of the agents of these slots as they are now. Never waits.
 
     With `rt`, it includes the waits for agents to be ready, and the waits to send to agents of other nodes.
-    In a turn, the other messages that the dispatcher has taken from that agent's mailbox are not seen.
+    In a turn, the graph lacks the other messages that the dispatcher has taken from that agent's mailbox.
     """
     search = _Search()
     for slot in slots:
@@ -213,7 +213,7 @@ class _Search:
     # ---- finding
 
     def look_at(self, slot: Slot) -> None:
-        """Add what waits for one agent."""
+        """Add the waits for one agent."""
         path = slot.path
         for envelope in _open_envelopes(slot):
             self._take(path, envelope)
@@ -275,7 +275,7 @@ class _Search:
             self._add_task(envelope.room, consumer, Waiting(None, target, "seat", name))
 
     def _take_stream(self, envelope: Envelope, stream: InputStream) -> None:
-        """Add a handler that waits for an item, and note who iterates the source, which is near or afar."""
+        """Add a handler that waits for an item, and note which task, near or afar, iterates the source."""
         sources = envelope.sources if isinstance(envelope, LocalCall) else None
         found = () if sources is None else sources.sources
         source = next((each for each in found if each.target is stream), None)
@@ -295,7 +295,7 @@ class _Search:
     # ---- circles
 
     def graph(self) -> WaitingGraph:
-        """Return the graph: the waits in their agents' start order, and circles of those that cannot end."""
+        """Return the graph: the waits in their agents' start order, and the circles that cannot end."""
         for task, node, number in self._waits:
             if task in self._carriers:
                 self._links.setdefault(self._carriers[task], []).append((node, number))
@@ -316,7 +316,7 @@ class _Search:
 def ways_to_a_seat(slot: Slot, in_hand: list[Any]) -> list[Node]:
     """Return all nodes that free a seat: turns, and runs whose end lets a message in line begin.
 
-    `in_hand`: what the dispatcher has taken out of the queue and not begun. Returns [] if a way is open.
+    `in_hand`: items that the dispatcher has taken from the queue and not begun. Returns [] if a way is open.
     """
     extra, waiting = slot.extra, [in_hand, slot.queue]
     ways: list[Node] = []
@@ -335,7 +335,7 @@ def ways_to_a_seat(slot: Slot, in_hand: list[Any]) -> list[Node]:
 
 
 def holds_seat(item: Any) -> bool:
-    """Return whether an item of a mailbox holds a seat that another message may have after it."""
+    """Return whether an item of a mailbox holds a seat that another message may have afterwards."""
     if isinstance(item, Envelope):
         return item.phase != DONE and not isinstance(item, SelfEnvelope)
     return not isinstance(item, (InternalTurn, SelfMessage))
@@ -354,7 +354,7 @@ def runs_before(slot: Slot, op: Operation) -> list[Run]:
 
 
 def is_choice(node: Node) -> bool:
-    """Return whether a node can go on by any one of its links; else it needs all of them."""
+    """Return whether a node can go on by any one of its links; otherwise it needs all of them."""
     return isinstance(node, tuple)
 
 
@@ -363,7 +363,7 @@ def stuck_among(
     is_choice: Callable[[Node], bool] = is_choice,
     loose: Iterable[Node] = (),
 ) -> dict[Node, list[tuple[Node, E]]]:
-    """Strike out all that can still go on; return what is left, with its links among itself.
+    """Remove all nodes that can still go on; return the others, with the links among them.
 
     `loose` are nodes that may go on whatever their links do.
     """
@@ -414,7 +414,7 @@ def _open_envelopes(slot: Slot) -> Iterator[Envelope]:
 
 
 def awaited(envelope: Envelope) -> tuple[WaitingKind, Node]:
-    """Return what has to happen next to an envelope in a mailbox or a run, and what that depends on."""
+    """Return the next event that an envelope in a mailbox or a run needs, and the node it depends on."""
     slot, phase = envelope.slot, envelope.phase
     if phase == PARKED:
         return "seat", (slot,)

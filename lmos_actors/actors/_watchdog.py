@@ -115,7 +115,7 @@ class Watchdog:
 
 
 def calls_in(frame: FrameType) -> traceback.StackSummary:
-    """Return the calls from the handler inwards, without the runtime's own that led to it."""
+    """Return the calls from the handler inwards, without the runtime's own calls that led to it."""
     calls = traceback.extract_stack(frame, limit=SHOWN)
     ours = [place for place, call in enumerate(calls) if call.filename.startswith(_HERE)]
     shown = calls[ours[-1] + 1 :] if ours else calls

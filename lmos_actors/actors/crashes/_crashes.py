@@ -1,4 +1,4 @@
-"""The crashes of a node's agents: the last reports, the feeds that wait for the next, the log."""
+"""The crashes of a node's agents: the last reports, the feeds that wait for the next one, the log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def crash_reason(slot: Any, error: BaseException, hand: Any, earlier: Iterable[A
 
 
 def _explained(slot: Any, error: BaseException) -> BaseException:
-    """Return an error that names the user's line and the way out if asyncio code has raised this one."""
+    """Return an error that names the user's line and the solution if asyncio code has raised this error."""
     leaf = error
     while (group := group_of(leaf)) is not None and len(group.exceptions) == 1:
         leaf = group.exceptions[0]
@@ -69,7 +69,7 @@ _THREAD: Final = (
 
 
 def _is_missing_loop(error: BaseException, text: str) -> bool:
-    """Return whether asyncio itself has missed its loop, before Python 3.12 maybe by an AttributeError."""
+    """Return whether asyncio itself has missed its loop; before Python 3.12 by an AttributeError, perhaps."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -89,9 +89,9 @@ def end_reason(slot: Any, error: BaseException, hand: Any) -> ExitReason:
 
 
 def shown_message(place: Any, affordance: str, message: Any) -> Any:
-    """Return the parts of a message to an agent or a pool that may be shown; the message may be unchecked.
+    """Return the parts of a message to an agent or a pool that may be shown; it may be unchecked so far.
 
-    Nothing is shown before there is an agent, whose class declares the secrets.
+    Nothing is shown until there is an agent, whose class declares the secrets.
     """
     if not isinstance(message, tuple) or not message:
         return message  # pyright: ignore[reportUnknownVariableType] # no arguments, or none of a message
@@ -118,7 +118,7 @@ def _shown_unchecked(value: Any, secrecy: Any) -> Any:
 
 
 def without_secrets(envelope: Envelope, text: str) -> str:
-    """Return the text of an error that a message ended with, without the secrets of message and agent."""
+    """Return the text of an error that a message ended with, without secrets of the message and the agent."""
     agent: Any = envelope.slot.agent
     hidden = envelope.op.secrecies
     guarded = agent is not None and agent.__contract__.guarded
@@ -134,7 +134,7 @@ def without_secrets(envelope: Envelope, text: str) -> str:
 
 
 def hide_error(envelope: Envelope, fields: dict[str, object]) -> None:
-    """Take secrets out of the record of an error; the output of a failure stays if its text contains none."""
+    """Take secrets out of the record of an error; a failure's output stays if its text contains none."""
     text = str(fields["error"])
     fields["error"] = shown = without_secrets(envelope, text)
     if shown != text or fields.get("output") is None:
@@ -152,7 +152,7 @@ class Crashes:
         self._log = _Log() if log else None
 
     def take(self, slot: object, reason: ExitReason) -> None:
-        """Note a crash; do nothing if the reason is another agent's, or was no crash."""
+        """Note a crash; do nothing if the reason comes from another agent, or is no crash."""
         report: CrashReport | None = reason.report
         if report is None or not report.is_of(slot):
             return
@@ -166,7 +166,7 @@ class Crashes:
             log.take(report)
 
     def close(self) -> None:
-        """Log how many reports were last left out, as the node has ended."""
+        """Log how many reports were left out at last, as the node has ended."""
         if self._log is not None:
             self._log.say_left_out()
 
@@ -193,7 +193,7 @@ class _Log:
         self._write("%s", report)
 
     def say_left_out(self) -> None:
-        """Write how many were left out since the last one written."""
+        """Write how many reports were left out since the last one written."""
         left_out, self._left_out = self._left_out, 0
         if left_out:
             self._write("%d crash reports were left out here; node.crash_reports has the last ones", left_out)

@@ -27,7 +27,7 @@ NAME: Final = 100  # characters
 
 
 class Inspection:
-    """One look at an agent: `slot` is its place, `items` are the mailbox items and runs to be shown."""
+    """One look at an agent: `slot` is its slot, `items` are the mailbox items and runs to be shown."""
 
     def __init__(self, slot: Any, items: Sequence[Any] = ()) -> None:
         agent: Any = slot.agent
@@ -46,7 +46,7 @@ class Inspection:
                 found.look(value, secrecy)
 
     def fields(self) -> dict[str, str]:
-        """Return the present fields by name; for an agent that does not run, those it is made with."""
+        """Return the present fields by name; for an agent that does not run, the fields it is made with."""
         return self._shown(self._values)
 
     def messages(self) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ class Inspection:
         return [{} if message is None else self._message(message) for message in self._messages]
 
     def text(self, text: str) -> str:
-        """Return another text about the agent without its secrets."""
+        """Return another text about the agent, without the agent's secrets."""
         return printable(self._secrets.clean(text, LIMIT), keep="\n")
 
     def _message(self, message: Message) -> dict[str, Any]:

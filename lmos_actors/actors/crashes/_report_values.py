@@ -27,9 +27,9 @@ _UNSHOWN: Final = ("_slot", "_history")
 
 
 def fields_of(cls: type | None, values: Mapping[str, Any]) -> Values:
-    """Return the fields of an agent by the names that its class has for them; `values` is its `__dict__`.
+    """Return the fields of an agent by their names in its class; `values` is the agent's `__dict__`.
 
-    Included are secret fields whose values are in the class, as with an `__init__` of its own.
+    They include secret fields whose values are in the class, as where the class has its own `__init__`.
     """
     found = _fields_in(cls, values)
     for name, secrecy in _hidden_of(cls).items():
@@ -73,7 +73,7 @@ def fields_given(factory: Any) -> Values:
 
 
 def _secrecies(fn: Any, names: Iterable[str]) -> dict[str, int]:
-    """Return how secret the parameters of a function are: all of them, if it cannot be read."""
+    """Return how secret the parameters of a function are: all of them, if the function cannot be read."""
     try:
         hints = types_of_function(fn)
         return {name: secrecy_of(hints.get(name)) for name in names}
@@ -114,7 +114,7 @@ class Message:
         return self.op.verb if self.op is not None else "turn"
 
     def values(self) -> Values:
-        """The arguments by name, each with how secret it is."""
+        """The arguments by name, each with its degree of secrecy."""
         op = self.op
         if op is None:
             return _arguments(self.fn, self.args)
@@ -126,7 +126,7 @@ class Message:
 
 
 def message_of(item: Any) -> Message | None:
-    """Return an item of a mailbox as a message, None if it is none."""
+    """Return an item of a mailbox as a message, or None if it is no message."""
     if isinstance(item, Envelope):
         return Message(item.op, None, item.args, item.sender)
     if isinstance(item, InternalTurn) and item.fn is not None:

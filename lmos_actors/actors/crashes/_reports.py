@@ -100,7 +100,7 @@ class CrashReport:
 
     @property
     def time(self) -> datetime:
-        """When it happened, in UTC."""
+        """The time of the crash, in UTC."""
         when: datetime = self._slot.rt.entropy.time_of(self.stamp)
         return when
 
@@ -112,7 +112,7 @@ class CrashReport:
 
     @property
     def supervisors(self) -> tuple[tuple[str, str], ...]:
-        """The supervisors above it, from the root down: the name and the strategy of each."""
+        """The supervisors above the agent, from the root down: the name and the strategy of each."""
         above: tuple[tuple[str, str], ...] = self._slot.owner.lineage
         return above
 
@@ -142,7 +142,7 @@ class CrashReport:
         return _Rendering(self, show_quietly).data()
 
     def is_of(self, slot: object) -> bool:
-        """Return whether it is about an agent of that slot; a linked agent ends with another's report."""
+        """Return whether the report is about the agent of a slot; a linked agent ends by another's report."""
         return self._slot is slot
 
     @property
@@ -184,12 +184,12 @@ class CrashReport:
 
     @property
     def hand(self) -> Message | None:
-        """The message in hand, None if the code that raised handled none."""
+        """The message in hand; None if the code that raised had none."""
         return message_of(self._hand)
 
     @property
     def handler(self) -> str:
-        """The code that raised, if it was no message: `lifespan()`, `started()` and the like."""
+        """The code that raised, if it was not handling a message: `lifespan()`, `started()` and the like."""
         return self._hand if isinstance(self._hand, str) else ""
 
     @property

@@ -42,7 +42,7 @@ def _calls(error: BaseException) -> Iterator[tuple[str, int, str]]:
 
 
 def place_of(error: BaseException) -> str:
-    """Name the innermost line of the user's code, "" if none; for a group, the line of its first member."""
+    """Name the innermost line of the user's code, "" if there is none; for a group, its first member's."""
     own = last = ""
     for file, line, name in _calls(error):
         last = f"{file}:{line} in {name}"
@@ -57,7 +57,7 @@ def place_of(error: BaseException) -> str:
 
 
 def definition_of(fn: Any) -> str:
-    """Name the line where a function is defined, "" if it is none of the user's."""
+    """Name the line where a function is defined, "" if it is not the user's function."""
     code = getattr(getattr(fn, "__wrapped__", fn), "__code__", None)
     if code is None or is_ours(code.co_filename):
         return ""

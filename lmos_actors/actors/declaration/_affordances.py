@@ -53,7 +53,7 @@ class EmittingSlot(Protocol):
 
 
 class Lives(Protocol):
-    """The owner of a descriptor: anything with a place in a tree."""
+    """The owner of a descriptor: anything with a path in a tree."""
 
     @property
     def _slot(self) -> EmittingSlot | None: ...
@@ -164,7 +164,7 @@ class Emitter(Generic[V]):
         self._slot = slot
 
     def emit(self, value: V, /) -> None:
-        """Send a value to every subscriber, waiting for none: a slow one drops its oldest and counts it.
+        """Send a value to all subscribers without waiting: a slow one loses its oldest, which is counted.
 
         Raises:
             TypeError: the value is not of the event's type, which is a bug of the agent.

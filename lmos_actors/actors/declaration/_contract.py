@@ -2,9 +2,9 @@
 
 A class may name types that are defined further down, in another cell of a notebook, or in a module that
 imports its own. Types that are known when the class is made are checked there. If a type is unknown then, the
-class has an *outline* in place of its contract: all but these types. Code that needs them asks for
-`__contract__`, as ever; the first to ask has the whole class read, and gets the contract, or the TypeError
-that the class statement would have raised.
+class has an *outline* in place of its contract: all but these types. Code that needs them reads
+`__contract__`, as always; the first access has the whole class read, and returns the contract or raises the
+TypeError that the class statement would have raised.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ CLASS_PLACE = "lmos_actors_class"
 
 
 def outline_of(cls: Any) -> Contract | None:
-    """Return a class's contract as far as it is known, reading no types; None if it is no agent class."""
+    """Return a class's contract as far as it is known, reading no types; None if it is no agent's class."""
     parts: tuple[type, ...] = getattr(cls, "__mro__", ())
     for part in parts:
         if "__contract__" in vars(part):

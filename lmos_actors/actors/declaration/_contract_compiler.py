@@ -64,7 +64,7 @@ def compile_contract(
     """Compile an agent class. Raises TypeError with the reason when it cannot be accepted.
 
     `bases` are the members of `Agent`, to see which methods the class overrides; `reserved` the names that no
-    affordance may have. A type that is unknown now is an error if `is_last`; else the contract is `unread`.
+    affordance may have. A type that is unknown now is an error if `is_last`, else the contract is `unread`.
     """
     if rename not in _RENAMES:
         raise TypeError(f"{cls.__name__}: rename must be 'camel', not {rename!r}")
@@ -108,7 +108,7 @@ def compile_contract(
 
 
 def _answering(title: str, contract: Contract) -> str | None:
-    """Return the name of the action that answers questions, None without one. Raises TypeError."""
+    """Return the name of the action that answers questions, None if there is none. Raises TypeError."""
     found = {name: handle for name, handle in contract.actions.items() if handle.options.answers is not None}
     if len(found) > 1:
         raise TypeError(f"{title}: one action answers questions, not {' and '.join(found)}")
@@ -209,7 +209,7 @@ class _Compiler:
             raise TypeError(f"{self.cls.__name__}.{name}: another affordance is named {wire!r} too")
 
     def _shape(self, hint: Any, name: str) -> Shape[Any]:
-        """Compile a type of that member. While the type is unknown, the shape takes anything."""
+        """Compile a type of that member. While the type is unknown, the shape accepts anything."""
         unknown = unknown_in(hint)
         if unknown is None:
             try:
@@ -443,7 +443,7 @@ class _Compiler:
 
 
 def _may_grow(hint: Any, module: str) -> bool:
-    """Return whether a class in a type is from a module that is still being run, so it may change.
+    """Return whether a class in a type comes from a module that is still being run, so that it may change.
 
     `module` is the one in which the agent's class is made.
     """

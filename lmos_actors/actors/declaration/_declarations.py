@@ -77,9 +77,9 @@ def prop(
 ) -> Property[Any]:
     """Declare a property: state that consumers read, write and observe.
 
-    Its type must be deeply immutable: a change of a value in place would not be noticed. Without
-    `default` and `factory` it is a required argument of the constructor. `read_only` and `write_only`
-    are seen from the consumer; the agent itself may always do both. `name` is the name on the wire.
+    Its type must be deeply immutable: a change of a value in place would not be noticed. Without `default`
+    and `factory` the property is a required argument of the constructor. `read_only` and `write_only` are
+    from the consumer's view; the agent itself may always do both. `name` is the name on the wire.
     """
     return Property(
         default=default,
@@ -105,7 +105,7 @@ def event(
 
 
 def completed_by(complete: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Callable[[F], F]:
-    """Have an action's arguments completed in the task that calls it; goes below `@action`."""
+    """Have an action's arguments completed in the task that calls it; the decorator goes below `@action`."""
 
     def mark(fn: F) -> F:
         vars(fn)["completed_by"] = complete
@@ -185,18 +185,18 @@ def action(
 
     `safe` (a call changes nothing), `idempotent` (two calls have the effect of one) and `synchronous` appear
     in the description (Thing Description 1.1, section 5.3.1.4). `synchronous=False` promises consumers a
-    status `pending` before the result. By default a `def` is synchronous and nothing is claimed of
-    an `async def`, nor of a `def` that may be postponed.
+    status `pending` before the result. By default a `def` is synchronous and nothing is claimed about an
+    `async def`, nor about a `def` that may be postponed.
 
     `when` names the behaviours in which the action is taken; in any other it is refused with `NotAllowed`,
     or, with `postpone=True`, waits in its seat until `self.become(...)` changes the behaviour (as in OTP's
-    `gen_statem`). A message sent one way that is refused is a dead letter.
+    `gen_statem`). A one-way message that is refused becomes a dead letter.
 
     `snapshot_safe=True` promises of an `async def` of a durable class that the agent's state is whole at each
     of its awaits, so that it may be kept there.
 
-    `answers=True` makes it the action that answers questions in plain words, of agents on a relay; a class
-    has one at most. It takes the question as its argument; a mapping has the other arguments it needs.
+    `answers=True`: the action answers questions in plain words from agents on a relay; a class has one such
+    action at most. The question is its argument; a mapping has the other arguments that it needs.
     """
     if type(concurrency) is not int or concurrency < 1:
         raise TypeError(f"concurrency must be a whole number of at least 1, not {concurrency!r}")
@@ -250,7 +250,7 @@ def _handle_for(fn: Any, options: ActionOptions) -> Any:
 def Unit(name: str, /) -> Meta:
     """Return the mark for the unit of a number: `Annotated[float, Meta(ge=0), Unit("celsius")]`.
 
-    It appears in the description (member `unit`, Thing Description 1.1, section 5.3.2.1) and checks nothing.
+    The description shows it (member `unit`, Thing Description 1.1, section 5.3.2.1); the unit checks nothing.
     """
     return Meta(extra_json_schema={"unit": name})
 

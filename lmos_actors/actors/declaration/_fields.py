@@ -25,9 +25,9 @@ HOOKS: Final = ("started", "lifespan", "supervises", "on_exit")
 
 
 def check_members(cls: type, own_verbs: frozenset[str]) -> None:
-    """Refuse members of a class body that must be mistakes, such as defaults without an annotation.
+    """Refuse members of a class body that must be mistakes, such as a default without an annotation.
 
-    `own_verbs` are the runtime's names that are not there to be overridden. Raises TypeError.
+    `own_verbs` are the runtime's names that must not be overridden. Raises TypeError.
     """
     annotated = declared(cls)
     for name, value in vars(cls).items():
@@ -46,7 +46,7 @@ def check_members(cls: type, own_verbs: frozenset[str]) -> None:
 
 
 def _check_hook(cls: type, name: str, value: Any) -> None:
-    """Refuse a hook, or a turn of `@every`, that does not take the runtime's arguments."""
+    """Refuse a hook, or a turn of `@every`, that does not accept the runtime's arguments."""
     given = "the Down" if name == "on_exit" else "nothing"
     if not inspect.isfunction(value) or not (name in HOOKS or hasattr(value, "__lmos_every__")):
         return
@@ -130,7 +130,7 @@ def _text(hint: Any) -> str:
 
 
 def _maker_of(hint: Any) -> str | None:
-    """Return the call that has to follow an affordance's annotation, None for plain state."""
+    """Return the call that has to follow an affordance's annotation, None for a field of plain state."""
     text = _text(hint)
     is_foreign = "." in text and "[" not in text  # as `trio.Event`, kept as text and without a type of values
     text = "" if is_foreign else _outermost(hint)
@@ -140,7 +140,7 @@ def _maker_of(hint: Any) -> str | None:
 
 
 def mentions(things: Iterable[object], names: frozenset[str]) -> bool:
-    """Return whether the code of any of these functions, or of a function inside, has one of the names."""
+    """Return whether the code of any of these functions, or of functions in them, has one of the names."""
     found = [getattr(inspect.unwrap(getattr(thing, "fget", thing)), "__code__", None) for thing in things]  # type: ignore[arg-type]
     codes: list[CodeType] = [code for code in found if isinstance(code, CodeType)]
     for code in codes:  # which grows by the functions inside

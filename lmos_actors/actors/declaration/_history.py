@@ -28,7 +28,7 @@ SURVIVED: Final = (trio.Cancelled, ActionFailed, AgentError, Stashed)
 
 
 class Entry:
-    """One message: its request, its time, its end; the state before it, until it has ended well."""
+    """One message: its request, its time, its end; and the state before it, until it has ended well."""
 
     __slots__ = ("args", "fn", "op", "outcome", "state", "when")
 
@@ -56,9 +56,9 @@ class Entry:
 
 
 def keep_history(title: str, operations: Iterable[Operation], size: int | None) -> None:
-    """Keep the messages of these operations, the last `size` of each incarnation; None or 0: none.
+    """Keep the messages of these operations, the last `size` of each incarnation; with None or 0, none.
 
-    Raises TypeError for anything else.
+    Raises TypeError for any other `size`.
     """
     if size is not None and (type(size) is not int or not 0 <= size <= MOST):
         raise TypeError(f"{title}: history must be a whole number from 0 to {MOST}, not {size!r}")

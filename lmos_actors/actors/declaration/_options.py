@@ -52,13 +52,13 @@ class About:
 
     `vendor` and `model` become members of `lmos:metadata` (LMOS Agent Description Format); `more` holds its
     further members, plain data by the names they have there: `{"lmos:compliance": {...}}`. `version` (of the
-    class), `support` (a URI) and `links` are members of a Thing Description (TD 1.1, 5.3.1.1).
-    `capabilities` are words for what it can do, `lmosx:capabilities` there, and `types` join its `@type`:
-    others find it by both; each word is without blanks.
-    A subclass inherits whatever it leaves out; `more` is inherited member by member.
+    class), `support` (a URI) and `links` are members of a Thing Description (TD 1.1, 5.3.1.1). `capabilities`
+    are words for what the agent can do, there `lmosx:capabilities`, and `types` join its `@type`: others find
+    it by both; no word contains blanks. A subclass inherits whatever it leaves out; `more` is inherited
+    member by member.
 
     Raises:
-        TypeError: a value is of another type, or no plain data.
+        TypeError: a value is of a wrong type, or is no plain data.
     """
 
     vendor: Vendor | None = None
@@ -101,7 +101,7 @@ class About:
         )
 
     def over(self, base: About | None) -> About:
-        """Return the values of a subclass: its own, and its base's where it leaves them out."""
+        """Return the values of a subclass: its own, or its base's where the subclass leaves them out."""
         if base is None:
             return self
         given = attrs.asdict(self, recurse=False, filter=lambda _, value: bool(value))
@@ -126,7 +126,7 @@ class ClassOptions:
     private: bool | None = None
 
     def over(self, base: ClassOptions | None) -> ClassOptions:
-        """Return the options of a subclass: its own, and its base's where it leaves them out."""
+        """Return the options of a subclass: its own, or its base's where the subclass leaves them out."""
         if base is None:
             return self
         given = attrs.asdict(self, recurse=False, filter=lambda _, value: value is not None)
@@ -176,7 +176,7 @@ def check_durable(title: str, options: ClassOptions) -> None:
 def behaviours_of(
     title: str, table: Mapping[str, Operation], declared: Iterable[str] | None
 ) -> tuple[str, ...]:
-    """Return the behaviours that a class declares, or else the ones its actions name; () without any.
+    """Return the behaviours that a class declares, or else those that its actions name; () if there are none.
 
     Raises TypeError for an invalid declaration, and for an action whose behaviour is not declared.
     """

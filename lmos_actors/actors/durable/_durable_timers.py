@@ -6,8 +6,8 @@ What this file keeps true:
 - A timer enters the table in the turn that sets it, and leaves it in the turn that cancels it. If that turn
   crashes, neither has happened: the next incarnation begins with the table that was kept.
 - A timer leaves the table as its own turn begins, so it is gone from the store with what that turn has
-  changed, and not before. A process that is killed in between finds it there again, and it fires again; as
-  far as kept state goes it has fired once. A turn that crashes has not fired.
+  changed, and not before. If the process is killed in between, the next one finds the timer there and it
+  fires again; as far as kept state goes it has fired once. A timer whose turn crashes has not fired.
 - Instants are kept as time of day. A living incarnation waits on the clock of its run, which nobody sets
   back; only the next incarnation has to rely on the time of day.
 - Late timers fire once `started()` has run, in the order in which they were due.
@@ -50,7 +50,7 @@ MOST: Final = 256
 
 
 class TimerRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A durable timer as it is kept. One with `every` is a rhythm of the class."""
+    """A durable timer as it is kept. A timer with `every` is a rhythm of the class."""
 
     turn: str
     due: datetime
@@ -85,7 +85,7 @@ class _Planned:
         slot.keep_timer(self.alarm)
 
     def fire(self) -> None:
-        """Queue its turn."""
+        """Queue the planned turn."""
         if self.alarm is not None:
             self.alarm.leave()
         self.timers.slot.put(_DueTurn(self))
@@ -102,17 +102,17 @@ class DurableTimer:
 
     @property
     def turn(self) -> str:
-        """The name of the method that runs."""
+        """The name of the method that will run."""
         return self._planned.record.turn
 
     @property
     def due(self) -> datetime:
-        """When it runs, in UTC."""
+        """The time at which the turn runs, in UTC."""
         return self._planned.record.due
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of the method that were given, by parameter."""
+        """The arguments given for the method, by parameter."""
         return dict(self._planned.values)
 
     @enable_ki_protection
@@ -151,7 +151,7 @@ def _do_nothing() -> None:
 
 
 class _Rhythm(PeriodicTurn):
-    """The turn of one method with `@every(durable=True)`, and when it runs next."""
+    """The rhythm of one method with `@every(durable=True)`, and the time of its next turn."""
 
     __slots__ = ("_alarm", "_timers", "name", "seconds", "when")
 
@@ -171,7 +171,7 @@ class _Rhythm(PeriodicTurn):
         slot.keep_timer(self._alarm)
 
     def fire(self) -> None:
-        """Queue its turn, unless one waits already, and wait for the next time."""
+        """Queue the rhythm's turn, unless one is waiting already, and wait for the next time."""
         if self._alarm is not None:
             self._alarm.leave()
         self.start(max(0.0, self._next() - trio.current_time()))
@@ -185,7 +185,7 @@ class _Rhythm(PeriodicTurn):
         return super().take()
 
     def taken_up(self) -> InternalTurn:
-        """Return the turn to run after the agent's work on it; the rhythm moves on as that turn begins."""
+        """Return the turn to run after its service time; the rhythm moves on as that turn begins."""
         self.waiting = False
         return _Beat(self)
 
@@ -202,7 +202,7 @@ class _Rhythm(PeriodicTurn):
 
 
 class _Beat(InternalTurn):
-    """The turn of a rhythm, once its agent works on that turn."""
+    """The turn of a rhythm, from the moment at which the agent's service time for it begins."""
 
     __slots__ = ("_rhythm",)
 
@@ -253,7 +253,7 @@ class DurableTimers:
             gate.touch()
 
     def remove(self, timer: _Planned) -> bool:
-        """Take a timer out; return whether it was there."""
+        """Remove a timer; return whether it was there."""
         if timer not in self._pending:
             return False
         del self._pending[timer]
@@ -307,7 +307,7 @@ class DurableTimers:
             self._has_new_rhythm |= name not in kept
 
     def begin(self) -> None:
-        """Let time run for all kept timers, as the agent has started."""
+        """Start the clocks of all kept timers, as the agent has started."""
         present, now = date_of(self.slot), trio.current_time()
         late: list[tuple[datetime, _Planned | _Rhythm]] = []
         for rhythm in self._rhythms:

@@ -2,8 +2,8 @@
 
 A durable class (`class Ledger(Agent, durable=True)`) has a `StateForm`, made with the class. It knows which
 fields are kept, turns them into plain data that JSON can hold, and puts such data back into a new object,
-after migrating what an older version of the class has written. A field that cannot be kept is refused by
-its name when the class is made: better then than at the first commit.
+after migrating what an older version of the class has written. A field that cannot be kept is refused when
+the class is made, with an error that names it: better then than at the first commit.
 
 The converter is one for all classes of a process (`state_converter`), so that a hook for a type is registered
 once. It is stricter than cattrs itself, which would turn the text "5" into the number 5: stored state that
@@ -167,7 +167,7 @@ def _is_ref(hint: Any) -> bool:
 
 
 def _class_in(ref: Any) -> Any:
-    """Return the class of `Ref[X]`; None without one, and for a class that only type checkers know."""
+    """Return the class in `Ref[X]`; None if there is none, or if only type checkers know the class."""
     named = next(iter(get_args(ref)), None)
     return None if isinstance(named, Unknown) else named
 
@@ -253,7 +253,7 @@ class FactForm:
         return {TAG: type(fact).__name__, **self.converter.unstructure(fact)}
 
     def restored(self, plain: Plain, version: int, key: str, number: int) -> Any:
-        """Return a fact of some version, migrated to this one. `number` is its place in the journal.
+        """Return a fact of some version, migrated to this version. `number` is its position in the journal.
 
         Raises StateMismatch: a newer version, a step without a migration, a migration that raised, a fact of
         an unknown class or of other types.
@@ -324,7 +324,7 @@ class StateForm:
                 run_check(member.check, value, f"{type(agent).__name__}.{member.name}")
 
     def undeclared(self, agent: Any) -> TypeError:
-        """Make the error for an attribute that is not declared: it would be lost without a word."""
+        """Make the error for an attribute that is not declared: it would be lost silently."""
         values: Plain = agent.__dict__
         name = next(name for name in values if name not in self.declared)
         return TypeError(
@@ -333,7 +333,7 @@ class StateForm:
         )
 
     def restored(self, plain: Plain, version: int, key: str) -> Plain:
-        """Return the attributes of an agent for stored state of some version, migrated to this one.
+        """Return the attributes of an agent for stored state of some version, migrated to this version.
 
         Raises StateMismatch: a newer version, a step without a migration, a migration that raised, a field
         that is unknown now, or a value of another type.
@@ -383,7 +383,7 @@ def why_refused(error: BaseException) -> str:
 
 
 def _why_one(error: BaseException, hint: type | None) -> str:
-    """Return one reason as cattrs words it; errors that are raised here keep their own text."""
+    """Return one reason as cattrs words it; errors raised by this package keep their own text."""
     from cattrs.v import format_exception
 
     return str(error) if type(error) is TypeError else format_exception(error, hint)
@@ -395,7 +395,7 @@ def _why_one(error: BaseException, hint: type | None) -> str:
 def state_form(cls: Any, contract: Contract, *, is_last: bool) -> StateForm:
     """Return the form of a durable class. Raises TypeError, naming the field, for what cannot be kept.
 
-    A type that is unknown now is an error if `is_last`; else the contract is noted as unread.
+    A type that is unknown now is an error if `is_last`; otherwise the contract is noted as unread.
     """
     converter = state_converter()
     hints = types_of_class(cls)
@@ -557,7 +557,7 @@ def _check_parts(hint: Any, converter: Converter, where: str, inside: tuple[Any,
 
 
 def _tag(union: Any, converter: Converter, where: str) -> None:
-    """Have values of a union of record classes kept with the names of their classes."""
+    """Have values of a union of record classes kept together with the names of their classes."""
     from cattrs.strategies import configure_tagged_union
 
     names = [getattr(arg, "__name__", "None") for arg in get_args(union)]

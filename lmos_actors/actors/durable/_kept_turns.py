@@ -84,8 +84,8 @@ class TurnForm:
 def turn_form(cls: Any, name: str) -> TurnForm:
     """Return the form of a method of a durable class, made at the first call.
 
-    Raises AttributeError, with the nearest name, if it has no such method; TypeError for one that no durable
-    timer can run.
+    Raises AttributeError, with the nearest name, if the class has no such method; TypeError for a method that
+    no durable timer can run.
     """
     forms: dict[str, TurnForm] = cls.__contract__.state.turns
     form = forms.get(name)
@@ -95,7 +95,7 @@ def turn_form(cls: Any, name: str) -> TurnForm:
 
 
 def method_of(cls: Any, name: str) -> Any:
-    """Return the function behind a method, None if there is none of that name."""
+    """Return the function behind a method, None if there is no method of that name."""
     found = inspect.getattr_static(cls, name, None)
     return found.__wrapped__ if isinstance(found, Turn) else found  # pyright: ignore[reportUnknownVariableType]
 

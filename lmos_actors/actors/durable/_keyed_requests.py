@@ -57,7 +57,7 @@ class AnswerStore(Protocol):
     """The kept answers of one agent; filled in by persistence."""
 
     def find(self, name: str, found: Callable[[KeptAnswer | None, StoreFailed | None], None]) -> None:
-        """Look an answer up; `found` is called later with it, None if there is none, or with the error."""
+        """Look an answer up; `found` is called later with the answer, or None without one, or the error."""
         ...
 
 
@@ -128,7 +128,7 @@ class KeyedRequest(Far):
             caller.fail(error if not place else copy.copy(error))
 
     def request(self) -> Request:
-        """Return what it asks for, and on whose behalf: the first caller's."""
+        """Return the request as the first caller has made it, and on whose behalf."""
         return self.callers[0].request() if self.callers else Envelope.request(self)
 
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
@@ -223,7 +223,7 @@ class KeyedRequests:
             request.answer(value)
 
     def request_of(self, caller: Ask) -> KeyedRequest:
-        """Return the request whose answer a caller waits for."""
+        """Return the request whose answer a caller is waiting for."""
         return self._joined[caller]
 
     # ---- ways out
@@ -268,7 +268,7 @@ def _check(slot: Slot, key: str, one: str, other: str, action: str) -> None:
 
 
 def _answer_in(kept: KeptAnswer, op: Operation, path: str) -> Any:
-    """Return the value of a kept answer. Raises the failure in it, KeyReused if it is of another type."""
+    """Return the value in a kept answer. Raises the failure in it, or KeyReused for a wrong type."""
     if kept.lost:
         raise KeyReused(
             path, kept.key, f"its request was carried out, but the answer is not kept: {kept.lost}"

@@ -17,7 +17,7 @@ Migration: TypeAlias = Callable[[Plain], Plain]
 def migrated(
     plain: Plain, version: int, now: int, migrations: Mapping[int, Migration], title: str, key: str, what: str
 ) -> Plain:
-    """Return plain data of a version in the form of the present version, `now`; `what` names it in errors.
+    """Return plain data of a version in the form of the present version, `now`; errors call it `what`.
 
     Raises StateMismatch.
     """
@@ -55,7 +55,7 @@ def migrated(
 def versions_of(cls: type, name: str) -> tuple[int, dict[int, Migration]]:
     """Return the version of a class's state, and its migrations of state or of facts.
 
-    Raises TypeError for a step without one.
+    Raises TypeError for a step without a migration.
     """
     version = getattr(cls, "state_version", 1)
     if type(version) is not int or version < 1:

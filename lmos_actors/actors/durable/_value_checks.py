@@ -59,7 +59,7 @@ class Misfit(Exception):
         super().__init__(text)
 
     def within(self, place: str) -> Misfit:
-        """Return the error, with this place put before its path."""
+        """Return the error with this place added at the front of its path."""
         self.path = place + self.path
         return self
 
@@ -285,7 +285,7 @@ def _union_check(arms: list[tuple[Any, Check]]) -> Check:
 
 
 def _is_plain(hint: Any) -> bool:
-    """Return whether a type is made of plain values, lists and dicts alone, at least one of these."""
+    """Return whether a type is made of plain values, lists and dicts only, with at least one list or dict."""
     if hint in _AT_ONCE:
         return True
     origin, args = get_origin(hint), get_args(hint)

@@ -55,7 +55,7 @@ def invoke_all(
 
 
 class _Part(Ask):
-    """One ask of many; its answer goes to the gathering, and wakes no task itself."""
+    """One ask of many; its answer goes to the gathering and wakes no task by itself."""
 
     __slots__ = ("_gathering", "_place")
 
@@ -117,7 +117,7 @@ class Gathering:
         return self._values
 
     async def _ask_near(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[int]:
-        """Ask the near agents, until one fails; return the places of the far ones."""
+        """Ask the near agents, until one fails; return the positions of the far ones."""
         key, values = self._handle.name, self._values
         run = CURRENT.get()
         if isinstance(run, Run) and run.resumption is not None:
@@ -182,7 +182,7 @@ class Gathering:
             self.take(place, value, None)
 
     def take(self, place: int, value: Any, error: Exception | None) -> None:
-        """Take one answer; the last of them, or a failure, ends the waiting."""
+        """Note one answer; the last answer, or a failure, ends the waiting."""
         self._values[place] = value
         self._left -= 1
         if error is not None and self._error is None:

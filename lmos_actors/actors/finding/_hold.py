@@ -1,7 +1,7 @@
 """Agents held, slowed and given a wrong clock from outside, for scenarios and simulations.
 
-How it works is in `_pacing.py` and `_skewed_clock.py`. All of it belongs to the agent's place in the tree: it
-lasts over restarts, until it is undone.
+`_pacing.py` and `_skewed_clock.py` do the work. All of it belongs to the agent's place in the tree: it lasts
+over restarts, until it is undone.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 def hold(ref: Ref[Any]) -> None:
     """Hold an agent: no turn and no run begins; what has begun goes on.
 
-    Mail waits by the mailbox's policy, and timers wait too. A stop, a crash, a query, a cancel and a deadline
-    work as ever; a stop gives waiting messages its time and then answers them. Holds are counted: each
-    needs its own `release`. A restarted agent is still held. Never blocks. Raises NotFound; NotAllowed for a
-    pool.
+    Messages wait by the mailbox's policy, and timers wait too. Stops, crashes, queries, cancels and deadlines
+    work as always; a stop lets messages wait for its time limit and then answers them. Holds are counted:
+    each needs its own `release`. A restarted agent is still held. Never blocks. Raises NotFound; NotAllowed
+    for a pool.
     """
     slot = slot_of(ref)
     slot.leave_tally()
@@ -69,11 +69,11 @@ def release(ref: Ref[Any]) -> None:
 
 @enable_ki_protection
 def set_service_time(ref: Ref[Any], seconds: float) -> None:
-    """Let an agent work `seconds` on each message before its turn runs, or its run begins; 0: no time.
+    """Let an agent work `seconds` on each message before its turn runs or its run begins; 0 for no time.
 
     It works on one message at a time, and an answer comes at the end of that time. A run goes on beside the
-    work on the next message, unless its class is `serial`. The message in work keeps the time it began with.
-    Never blocks. Raises ConfigError for a number that is below 0 or not finite, NotFound, NotAllowed.
+    work on the next message, unless its class is `serial`. The message that is being worked on keeps its old
+    time. Never blocks. Raises ConfigError for a number that is below 0 or not finite, NotFound, NotAllowed.
     """
     if not 0 <= seconds < math.inf:
         raise ConfigError(f"must be a finite number of seconds of at least 0, not {seconds!r}", "seconds")
@@ -93,11 +93,11 @@ def service_time(ref: Ref[Any]) -> float:
 
 
 def skew_clock(ref: Ref[Any], skew: float = 0.0, rate: float = 1.0) -> object:
-    """Put an agent's clock ahead by `skew` seconds, and let it go `rate` times as fast from now on.
+    """Put an agent's clock ahead by `skew` seconds, and make it run `rate` times as fast from now on.
 
-    It affects the date of `Agent.now`, and timers that begin from then on. Several skews add up, and
-    rates are multiplied. Return the value for `end_skew`. Raises ConfigError for a skew that is not finite,
-    or a rate that is not above 0; NotFound, NotAllowed.
+    This affects the date of `Agent.now`, and timers that begin from then on. Several skews add up, and rates
+    are multiplied. Return the value for `end_skew`. Raises ConfigError for a skew that is not finite, or a
+    rate that is not above 0; NotFound, NotAllowed.
     """
     if not math.isfinite(skew):
         raise ConfigError(f"must be a finite number of seconds, not {skew!r}", "skew")
@@ -132,7 +132,7 @@ def keep_state(ref: Ref[Any]) -> None:
 
 
 def _leave_ready_queue(slot: Slot) -> None:
-    """Keep the dispatcher from taking the agent as it stands."""
+    """Keep the dispatcher from taking the agent in its present state."""
     if slot.turns.slot is slot:
         slot.turns.leave = True
     elif slot.gate == BUSY:

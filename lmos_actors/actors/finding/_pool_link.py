@@ -1,7 +1,7 @@
 """One address for several agents of a class: the choice of the member for a message, and common counts.
 
-A message is handed on to one member as its sender sent it: nothing waits here and no task stands between.
-The members and their number are decided above (`supervision/_members.py`).
+A message is passed on to one member as its sender sent it: nothing waits here, and no task is in between. The
+members and their number are decided above (`supervision/_members.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MASK: Final = (1 << 64) - 1
 
 
 def key_text(key: object) -> bytes:
-    """Return a key as text, the same in every process; equal plain data are one key."""
+    """Return a key as text, the same in every process; equal plain data are the same key."""
     try:
         return _encode(key)
     except TypeError:  # a mapping whose keys are not text
@@ -54,10 +54,10 @@ def key_text(key: object) -> bytes:
 
 
 def place_of(key: object, size: int) -> int:
-    """Return the place from 0 to `size - 1` where a key belongs, the same in every process.
+    """Return the place, from 0 to `size - 1`, where a key belongs: the same in every process.
 
     With one place more, one key in `size + 1` moves, all of them to the new place; with one less, those of
-    the last place alone (jump consistent hashing, Lamping and Veach 2014). Equal plain data are one key.
+    the last place alone (jump consistent hashing, Lamping and Veach 2014). Equal plain data are the same key.
     """
     state = int.from_bytes(blake2b(key_text(key), digest_size=8).digest(), "big")
     place, following = 0, 0
@@ -82,7 +82,7 @@ class Placed(Protocol):
 
     @property
     def path(self) -> str:
-        """The names from the root's children down."""
+        """The names from a child of the root down to the pool."""
         ...
 
 
@@ -184,7 +184,7 @@ class PoolLink(ForwardingLink):
 
     @property
     def path(self) -> str:
-        """The pool's place in the tree."""
+        """The pool's path in the tree."""
         return self.placed.path
 
     @property
@@ -199,7 +199,7 @@ class PoolLink(ForwardingLink):
         return [*self.members, *self._leaving]
 
     def seat(self, members: Iterable[Slot]) -> None:
-        """Replace the members."""
+        """Replace the members of the pool."""
         wanted, present = list(members), self.present_slots()
         for former in present:
             if former not in wanted:
@@ -258,7 +258,7 @@ class PoolLink(ForwardingLink):
         return AgentUnavailable(self.path, self.unready())
 
     def statistics(self) -> AgentStatistics:
-        """Add up the counts of all members, present and former; `running` if at least one of them is."""
+        """Add up the counts of all members, present and former; `running` if at least one member runs."""
         numbers = Counter(self._departed)
         for member in self.present_slots():
             numbers.update(_numbers(member.statistics()))
@@ -300,7 +300,7 @@ class PoolLink(ForwardingLink):
     # ---- choosing
 
     def _in_turn(self, key: str, _args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> Slot:
-        """Return the next member that runs."""
+        """Return the next running member in rotation."""
         if key[0] in _PROPERTIES:
             raise self._no_property()
         members = self.members
@@ -320,7 +320,7 @@ class PoolLink(ForwardingLink):
         raise self.no_member()
 
     def _least_loaded(self, key: str, _args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> Slot:
-        """Return the running member that has the least to do; of equals, the next in turn."""
+        """Return the running member that has the least to do; of equals, the next in rotation."""
         if key[0] in _PROPERTIES:
             raise self._no_property()
         members, least = self.members, -1
@@ -376,7 +376,7 @@ class PoolLink(ForwardingLink):
         )
 
     def replaces(self, member: Slot) -> bool:
-        """Return whether another member may take a message that this one has not begun and never will."""
+        """Return whether another member may take a message that this member has not begun and never will."""
         return member.state != RUNNING and not self._sticky
 
     # ---- handing on

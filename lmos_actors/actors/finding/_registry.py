@@ -1,4 +1,4 @@
-"""Refs that resolve on first use."""
+"""Refs whose agents are looked up at the first use."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class LookupLink(ForwardingLink):
         return found
 
     def near(self) -> Slot | PoolLink | None:
-        """Return the slot, or the pool, if there is one by now."""
+        """Return the slot or the pool, or None if there is none yet."""
         if self._found is None or self.wanted.id is not None:
             self._found = near_link(self.rt, self.wanted)
         return self._found
 
     def look(self) -> Any:
-        """Return the link that `choose` would, None if there is no such agent and nowhere else to look."""
+        """Return the link that `choose` would return, None if there is no such agent and nowhere to look."""
         rt, beyond = self.rt, self._beyond
         if self.wanted.id is not None:  # it may be run by another node each time
             self._beyond = self._in_directories()
@@ -137,7 +137,7 @@ def link_to(rt: Runtime, wanted: AgentQuery, spread: Spread | None, key: str | N
 
 
 def near_link(rt: Runtime, wanted: AgentQuery) -> Slot | PoolLink | None:
-    """Return the first started of a node's wanted agents and pools, None if there is none."""
+    """Return the wanted agent or pool of a node that was started first, None if there is none."""
     resolver = rt.resolver
     if resolver is None:
         return None
@@ -152,7 +152,7 @@ def near_link(rt: Runtime, wanted: AgentQuery) -> Slot | PoolLink | None:
 
 
 def _of_key(rt: Runtime, wanted: AgentQuery, key: str) -> Slot | None:
-    """Return the agent with that key of its own, if this node runs it and it is wanted."""
+    """Return the agent that has this key of its own, if this node runs it and it matches the query."""
     slot: Slot | None = None if rt.keeping is None else rt.keeping.agent_of(key)
     if slot is None:
         return None
@@ -199,14 +199,14 @@ def is_wanted(cls: type, wanted: AgentQuery) -> bool:
 
 
 def check_home(rt: Runtime, link: Any) -> None:
-    """Raise NotAllowed if a link leads to a node in another thread, whose state is not ours to change."""
+    """Raise NotAllowed if a link leads to a node in another thread, whose state we must not change."""
     other: Runtime | None = getattr(link, "rt", None)
     if other is not None and other.thread != rt.thread:
         raise NotAllowed(f"{link.path!r} is an agent of a node in another thread: use its node.portal()")
 
 
 def neighbour_of(slot: Slot, ref: Ref[Any]) -> Slot:
-    """Do as `slot_of` for an agent of the same thread. Raises NotAllowed for one of another thread."""
+    """Do as `slot_of` for an agent of the same thread. Raises NotAllowed for an agent of another thread."""
     found = slot_of(ref)
     check_home(slot.rt, found)
     return found
@@ -228,7 +228,7 @@ def release_link(ref: Any) -> None:
 def address_of(ref: Ref[Any]) -> str | dict[str, str]:
     """Return the address to keep for a ref: a path, or the `url` of another node and the `thing` there.
 
-    Raises TypeError if neither would lead there again; its text is a clause about the ref.
+    Raises TypeError if neither would lead to the agent again; the error's text is a clause about the ref.
     """
     link = _link_of(ref)
     if isinstance(link, LookupLink):
@@ -242,9 +242,9 @@ def address_of(ref: Ref[Any]) -> str | dict[str, str]:
 
 
 def ref_by(rt: Runtime, cls: Any, address: str | dict[str, str]) -> Ref[Any]:
-    """Return the ref to an agent of a class for a stored address; it resolves on first use.
+    """Return the ref to an agent of a class for a stored address; the agent is looked up at the first use.
 
-    Raises TypeError for an invalid address, or one of another node if the class is not known.
+    Raises TypeError for an invalid address, or for another node's address if the class is not known.
     """
     if isinstance(address, str):
         near: Ref[Any] = Ref(LookupLink(rt, AgentQuery(None, address, is_place=True)))
@@ -256,9 +256,9 @@ def ref_by(rt: Runtime, cls: Any, address: str | dict[str, str]) -> Ref[Any]:
 
 
 def slot_of(ref: Ref[Any]) -> Slot:
-    """Return the slot that a near ref points to. Raises NotFound when it leads nowhere yet.
+    """Return the slot that a near ref points to. Raises NotFound while it leads nowhere.
 
-    Raises NotAllowed for a pool, which has many.
+    Raises NotAllowed for a pool, which has many slots.
     """
     link = _link_of(ref)
     found: Any = link.choose() if isinstance(link, LookupLink) else found_link(link)

@@ -57,7 +57,7 @@ class Thing:
         return self.link.open(Invocation(self._key("property", property_key(name), name), (), {}))
 
     def writing(self, name: str, value: Any) -> AbstractAsyncContextManager[LocalCall]:
-        """Set a property."""
+        """Set a property: `async with thing.writing(...)`, as with `reading`."""
         return self.link.open(Invocation(self._key("property", f"={name}", name), (value,), {}))
 
     def invoking(self, name: str, data: Any = UNSET) -> AbstractAsyncContextManager[LocalCall]:

@@ -1,8 +1,8 @@
 """Following: another agent's events, or a topic's values, as turns of an agent, without a task.
 
-A `Following` is itself an item in the follower's queue while anything waits in its buffer; it has a
-seat of its own and is in no account. It ends with the follower's incarnation, and when its source is gone
-for good.
+While anything waits in the buffer of a `Following`, the `Following` itself is an item in the follower's
+queue; it has a seat of its own and is not counted. It ends with the follower's incarnation, and when its
+source is gone for good.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Following(InternalTurn):
     # ---- the side of what is followed
 
     def push(self, value: Any) -> None:
-        """Take one value."""
+        """Have one value handled, at once or after those that wait."""
         buffer = self._buffer
         follower = self._follower
         if follower.traced and type(value) is not Gap:
@@ -176,7 +176,7 @@ class Following(InternalTurn):
 
 
 class _Marked:
-    """A value that was emitted for a message, where an instrument looks."""
+    """A value emitted on behalf of a message, on a node with an instrument."""
 
     __slots__ = ("mark", "value")
 
@@ -190,7 +190,7 @@ def _nothing() -> None:
 
 
 class Absent:
-    """The followings of agents that are looked up and have not appeared yet, by class and name."""
+    """Followings whose agents are looked up and have not appeared yet, by class and name."""
 
     __slots__ = ("_by_finder", "_rt")
 
@@ -220,7 +220,7 @@ class Absent:
                     self.settle(wanted, link)
 
     def settle(self, wanted: AgentQuery, link: Any) -> None:
-        """Bind the followings that wait for such an agent to the one that was found."""
+        """Bind the followings that wait for such an agent to the agent that was found."""
         for following, key in self._by_finder.pop(wanted, {}).items():
             _listen(link, following, key)
 
@@ -253,7 +253,7 @@ def follow(
 
 
 def _parts(source: Any, rest: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Split the event's handle, None for a topic, from the turn."""
+    """Separate the event's handle, None for a topic, from the turn."""
     if isinstance(source, Topic) and len(rest) == 1:
         return None, rest[0]
     if isinstance(source, Ref) and len(rest) == 2 and isinstance(rest[0], EventHandle):

@@ -1,8 +1,8 @@
 """Groups: agents that have joined a name, as processes do in OTP's pg.
 
-A membership belongs to the incarnation: it ends when the agent is stopped, stops or crashes, and a
-restarted agent joins again in its `started()`. The group is what its members make of it: it has no
-process, and a name without members and watchers leaves nothing behind.
+A membership belongs to the incarnation: it ends when the agent is stopped, stops or crashes, and a restarted
+agent joins again in its `started()`. A group consists of its members alone: it has no process, and a name
+without members and watchers leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Roll:
         return True
 
     def lose(self, slot: Slot) -> None:
-        """Take note that an agent is no longer a member."""
+        """Note that an agent is no longer a member."""
         del self.members[slot]
         self._tell(Left, slot)
         self._tidy()
@@ -108,7 +108,7 @@ class Roll:
             self._rt.groups.pop(self._key, None)
 
     def close(self) -> None:
-        """Take note that the node has ended."""
+        """Note that the node has ended."""
         feeds, self._feeds = self._feeds, {}
         for feed in feeds:
             feed.close()
@@ -140,7 +140,7 @@ class Group(Generic[A]):
         return f"<group {self.name!r} of {self._cls.__name__}>"
 
     def members(self) -> list[Ref[A]]:
-        """Return refs to the members, each once, in the order of joining."""
+        """Return refs to the members, one for each, in the order of joining."""
         return [Ref(slot) for slot in self._slots()]
 
     def _slots(self) -> list[Slot]:
@@ -152,7 +152,7 @@ class Group(Generic[A]):
     def broadcast(
         self, handle: Turn[A, P, Any] | Action[A, P, Any, Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> int:
-        """Send one way to every member, without waiting for any; return how many have taken it.
+        """Send one way to every member, without waiting for any; return how many members have accepted.
 
         Legal in turns. The arguments are checked once for all members of a class; immutable values are
         shared, each member gets a copy of others. A full mailbox does not delay the sender: it drops by its
@@ -215,7 +215,7 @@ def group_for(slot: Slot, name: str, cls: type[A]) -> Group[A]:
 def _broadcast(
     sender: Any, members: Iterable[Slot], key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> int:
-    """Send one way to agents, without waiting for any; return how many have taken it."""
+    """Send one way to agents, without waiting for any; return how many agents have accepted."""
     shared: dict[Operation, tuple[Any, ...]] = {}
     taken = 0
     for slot in members:
@@ -270,7 +270,7 @@ class _HeldBroadcast:
 def _bound(
     op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], shared: dict[Operation, tuple[Any, ...]]
 ) -> tuple[Any, ...]:
-    """Check and convert the arguments: once if they are immutable, else for each member anew."""
+    """Check and convert the arguments: once if they are immutable, otherwise for each member anew."""
     bound = shared.get(op)
     if bound is None:
         bound = op.bind(args, kwargs)
@@ -280,7 +280,7 @@ def _bound(
 
 
 def _give(slot: Slot, op: Operation, args: tuple[Any, ...], sender: Any) -> bool:
-    """Post a one-way message without waiting; return whether the mailbox has kept it. Raises AgentError."""
+    """Post a one-way message without waiting; return whether the mailbox accepted it. Raises AgentError."""
     if not op.kind and slot.accepted - slot.begun < slot.size:
         slot.seat(op, args, sender)
         return True
@@ -300,7 +300,7 @@ def _check_name(name: object) -> None:
 
 @enable_ki_protection
 def join(slot: Slot, name: str) -> None:
-    """Let an agent join; no effect once it is being stopped."""
+    """Let an agent join; do nothing once it is being stopped."""
     _check_name(name)
     if slot.state >= DRAINING:
         return

@@ -1,8 +1,8 @@
 """Topics: named channels of one type, to which every agent may publish and subscribe.
 
 Publishing never waits: each subscriber has its own bounded buffer, and a slow one loses its oldest values and
-learns how many. A topic lives as long as it has a holder, a subscriber or a follower; then nothing of it is
-left in memory.
+learns how many. A topic lives as long as it has a holder, a subscriber or a follower; after that nothing of
+it is left in memory.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Topic(Generic[V]):
 
     @property
     def type(self) -> Any:
-        """The type of its values."""
+        """The type of the topic's values."""
         return self._shape.type
 
     @property
     def secrecy(self) -> int:
-        """The secrecy of its values; for the runtime."""
+        """The secrecy of the topic's values; for the runtime."""
         return self._shape.secrecy
 
     def __repr__(self) -> str:
@@ -80,8 +80,8 @@ class Topic(Generic[V]):
     def publish(self, value: V, /) -> None:
         """Push a value to every subscriber, without waiting for any; legal in turns.
 
-        Immutable values are shared, each subscriber gets a copy of others. It takes a fraction of a
-        microsecond per subscriber, in one step. After the node's end it does nothing. A value of a durable
+        Immutable values are shared, each subscriber gets a copy of others. Publishing takes a fraction of a
+        microsecond per subscriber, in one step; after the node's end it does nothing. A value of a durable
         agent reaches the present subscribers once the agent's state is kept.
 
         Raises InvalidInput when the value is not of the topic's type.
@@ -114,7 +114,7 @@ class Topic(Generic[V]):
                 sink.push(take(value))
 
     def _record(self, value: V) -> None:
-        """Record a value for the instrument; the agent is the publisher, `user` outside any."""
+        """Record a value for the instrument; the publisher is the agent, or `user` outside of agents."""
         rt, run = self._rt, CURRENT.get()
         slot = rt.turns.slot if run is None else run.slot
         if rt.instrument is not None:
@@ -168,13 +168,13 @@ class Topic(Generic[V]):
             self._sinks[sink] = None
 
     def remove(self, _key: str, sink: Any) -> None:
-        """Take a sink out; it may be gone already."""
+        """Remove a sink; it may be gone already."""
         if sink in self._sinks:
             del self._sinks[sink]
             self._missed += sink.missed
 
     def close(self) -> None:
-        """Take note that the node has ended."""
+        """Note that the node has ended."""
         self._closed = True
         for sink in tuple(self._sinks):
             self.remove("", sink)
@@ -190,7 +190,7 @@ class _Publication:
         self.release = release
 
     def drop(self, why: str) -> None:
-        """See `Output`: nobody hears of it."""
+        """See `Output`: no subscriber gets the value."""
 
 
 def topic_for(slot: Slot, name: str, tp: Any) -> Topic[Any]:

@@ -1,8 +1,8 @@
 """The states of a slot and the gates of its mailbox, as small numbers.
 
-`state` is where the slot is in its life; comparisons such as `state >= ENDING` rely on the order. `gate` is
-what the agent is doing about its mailbox: only at zero (`IDLE`) may a turn begin in the asker's own step, so
-the hot path tests one number for truth.
+`state` is the stage of life that the slot is in; comparisons such as `state >= ENDING` rely on the order.
+`gate` shows what the agent is doing about its mailbox: only at zero (`IDLE`) may a turn begin in the asker's
+own step, so the hot path tests one number for truth.
 """
 
 from __future__ import annotations

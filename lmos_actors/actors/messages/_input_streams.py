@@ -14,13 +14,13 @@ memory, in which other items have none that could be known without writing them 
 
 What this file keeps true:
 
-1. A source is touched only once its run has begun, so a request that is refused leaves it as it was.
-2. Each call has one outcome. While the source goes on, it is the run's. Once the source has raised, or
-   given an item of another type, the stream breaks off (`SourceFailed` in the handler), the call waits until
-   the run is over, and the source's exception is its outcome, whatever the run has answered.
+1. A source is touched only once its run has begun, so a refused request leaves its source as it was.
+2. Each call has one outcome. While the source goes on, that is the outcome of the run. Once the source has
+   raised, or given an item of another type, the stream breaks off (`SourceFailed` in the handler), the call
+   waits until the run is over, and the source's exception is its outcome, whatever the run has answered.
 3. The end of the run ends its streams: a source in the middle of `__anext__` is cancelled there, any other
    is closed where it is. Nothing is drained.
-4. A source is for one call at a time: two calls would share out its items, and each close it.
+4. A source is for one call at a time: two calls would divide its items between them, and each would close it.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ class ItemTarget(Protocol):
         ...
 
     def put(self, item: Any) -> None:
-        """Take an item, for which there is room."""
+        """Put in an item, for which there is room."""
         ...
 
     def finish(self) -> None:
-        """Take note that all items have come."""
+        """Note that all items have come."""
         ...
 
     def break_off(self, reason: str) -> None:
-        """Take note that no more items will come, though the source has not ended as it should."""
+        """Note that no more items will come, though the source has not ended as it should."""
         ...
 
 
@@ -149,7 +149,7 @@ class InputStream:
     def pour(self, take: Callable[[Any], object]) -> None:
         """Pass every item to a function, in the step in which it comes, in place of a task that iterates.
 
-        It must not block or raise. It does not hear of the end of the stream, or of a break.
+        The function must not block or raise. It is not told of the end of the stream, or of a break.
         """
         self._take = take
         items, self._bytes = [*self._items], 0
@@ -203,7 +203,7 @@ class InputStream:
             self._wake()
 
     def close(self) -> None:
-        """Take note that the call is over: items that the handler has not taken are dropped."""
+        """Note that the call is over: items that the handler has not taken are dropped."""
         self.call = None
         if self._items:
             self._items.clear()
@@ -285,7 +285,7 @@ class Source:
         _IN_USE[id(self._iterator)] = self._iterator
 
     def release(self) -> None:
-        """Let other calls have the source."""
+        """Let other calls use the source."""
         self.call = None
         _IN_USE.pop(id(self._iterator), None)
 
@@ -363,9 +363,9 @@ class Source:
 class CallSources:
     """The sources of one call, and the errors that they raised.
 
-    Making it raises RuntimeError for a source that another call iterates; it has to be released then. The
-    call calls `go_on` when there may be room, and `ended` when it is over. `gate` is the output gate of a
-    durable agent that makes the call: each item rests on state that has to be kept first.
+    The constructor raises RuntimeError for a source that another call iterates; then the object has to be
+    released. The call calls `go_on` when there may be room, and `ended` when it is over. `gate` is the output
+    gate of a durable agent that makes the call: each item rests on state that has to be kept first.
     """
 
     __slots__ = ("_errors", "_is_left", "_raised", "sources")
@@ -385,7 +385,7 @@ class CallSources:
             raise
 
     def release(self) -> None:
-        """Let other calls have the sources."""
+        """Let other calls use the sources."""
         for source in self.sources:
             source.release()
 
@@ -405,7 +405,7 @@ class CallSources:
                 source.stop()
 
     def ended(self, error: Exception | None) -> Exception | None:
-        """Take note that the call is over, with this error; return the one that is its outcome."""
+        """Note that the call is over, with this error; return the error that is its outcome."""
         for source in self.sources:
             source.stop()
         if self._is_left or not self._errors:
@@ -420,7 +420,7 @@ class CallSources:
     async def answer(self, call: StreamedCall) -> Any:
         """Iterate the sources in this task, and return the answer of the call.
 
-        Raises a source's error once the call is over; else the error of the call.
+        Raises a source's error once the call is over, or else the error of the call.
         """
         try:
             if len(self.sources) == 1:
@@ -449,7 +449,7 @@ class CallSources:
     async def carried(self, call: StreamedCall) -> AsyncGenerator[None]:
         """Iterate the sources in tasks of their own until the block is left, which ends the call.
 
-        Raises the block's error; else a source's error that the call has not raised.
+        Raises the block's error, or else a source's error that the call has not raised.
         """
         raised: BaseException | None = None
         try:

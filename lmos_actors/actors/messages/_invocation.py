@@ -7,12 +7,12 @@ its agent and its message can be collected.
 
 What this file keeps true:
 
-1. The code that hands a run over sets the runner's context before it wakes: nothing leaks from run to run,
-   and the handler's first step is already in the run's own context.
+1. The code that hands a run over sets the runner's context before the runner wakes: nothing leaks from run to
+   run, and the handler's first step is already in the run's own context.
 2. The agent takes no turn between handing over and the handler's first step: later messages of the same
    sender must not overtake.
 3. A run is settled once: by its value, its failure, a cancel, or the agent's death. The handler's later work
-   has no effect on the answer; but its end is waited for before the next incarnation starts.
+   has no effect on the answer, but the next incarnation does not start before that work ends.
 4. An exception that is no `ActionFailed` ends the agent (`Slot.die`), settled or not.
 5. A cancellation that no scope around the run has asked for (`_split`, `_stray`) is an error of the handler:
    passed on, it would end the runner task, and with it the supervisor.
@@ -68,7 +68,7 @@ class Progress(Generic[G_contra]):
         self._run = run
 
     def report(self, value: G_contra, /) -> None:
-        """Report to the caller how far the run is.
+        """Report to the caller how far the run has got.
 
         Raises:
             TypeError: the value is not of the declared type, which is a bug of the agent.
@@ -84,7 +84,7 @@ class Resumption(Protocol):
         ...
 
     def check(self, link: Any, key: str) -> None:
-        """Look at a request that the run is about to send. Raises NotAllowed if it refuses the request."""
+        """Check a request that the run is about to send. Raises NotAllowed if it is refused."""
         ...
 
 
@@ -243,7 +243,7 @@ class Run:
             await _close(items)
 
     async def put(self, item: Any) -> None:
-        """Put out an item of a stream action, as its `yield` does; also for tasks that work for the run.
+        """Put out an item of a stream action, as `yield` does; also for tasks that work for the run.
 
         Wait until its consumer has room. Only one task at a time may call this. Raise TypeError for an item
         of another type than the action declares.
@@ -265,15 +265,15 @@ class Run:
 
 
 def is_provisional(item: object) -> bool:
-    """Return whether an item leaves before the earlier changes are kept, as its class says.
+    """Return whether an item may leave before the earlier changes are kept, as the agent's class says.
 
-    A later item of its stream, which waits, confirms all of them.
+    A later item of the stream, which waits for the changes, confirms all such items.
     """
     return getattr(item, "is_provisional", False) is True
 
 
 async def _close(items: Any) -> None:
-    """Close an async generator whatever happens: its `finally` blocks belong to the run."""
+    """Close an async generator in any case: its `finally` blocks belong to the run."""
     await items.aclose()
 
 
@@ -297,9 +297,9 @@ def running_gate(turns: Any) -> Any:
 class OwnTask:
     """A task of an agent beside its turns and runs: its lifespan, or a task of its nursery.
 
-    It takes the place of a run where the package asks whose code runs now, so the agent is the sender of its
-    messages. It is in the trace of the message in whose turn or run it was started; `request` is the request
-    of that run.
+    It is used like a run where the package asks whose code runs now, so the agent is the sender of its
+    messages. Its trace is the one of the turn or run that started the task; `request` is the request of that
+    run.
     """
 
     __slots__ = ("at_end", "envelope", "op", "request", "slot")
@@ -352,7 +352,7 @@ def stray(label: str, exc: BaseException) -> RuntimeError:
 
 
 def declared_failure(exc: BaseException) -> ActionFailed | None:
-    """Return the failure that an exception stands for: itself, or the first leaf of a group of failures."""
+    """Return the failure that an exception means: itself, or the first leaf of a group of failures."""
     if isinstance(exc, ActionFailed):
         return exc
     group = group_of(exc)
@@ -446,7 +446,7 @@ class Runners:
         return len(self._parked) < self._spare
 
     def park(self, runner: Runner) -> None:
-        """Take a runner that has nothing to do."""
+        """Note that a runner has nothing to do."""
         self._parked.append(runner)
 
     def unpark(self, runner: Runner) -> None:

@@ -13,13 +13,13 @@ PARKED: not accepted yet, its sender waits for a seat. QUEUED and PENDING (in li
 concurrency) hold a seat, as does STASHED: postponed or stashed until it is QUEUED again. WORKED_ON: its agent
 has a service time and works on it, see `_pacing.py`. HELD_BACK: a durable agent has answered it, and the
 answer waits until the state is kept, see `slot/_output_gate.py`. ATTACHED: it is in no mailbox, and waits for
-the answer to a request of its key, see `_keyed_requests.py`. Any of them may go straight to DONE.
+the answer to a request of its key, see `_keyed_requests.py`. Any phase may lead straight to DONE.
 
 One bound holds for everything that has not begun: queued, in the batch in hand, in line for a run, stashed.
 An envelope gives up its seat when its turn or its run begins. Two kinds of messages have bounds of their own:
 an agent's messages to itself (`OWN_SEATS`), as an agent that waited for its own mailbox would wait for ever,
 and messages of its turns that wait for seats in other mailboxes (`OUT_SEATS`). Timers have a seat each and
-are in no account.
+are not counted.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class MailboxOptions:
     """The number of messages that may wait for an agent, and what happens to the next one.
 
     `size` counts everything that has not begun: queued, in line for its action's concurrency, stashed.
-    `when_full`: `wait` holds the sender back, `reject` answers `MailboxFull`, `drop_oldest` makes room
-    by dropping the message that waits longest, `drop_newest` drops the new one.
+    `when_full`: `wait` holds the sender back, `reject` answers `MailboxFull`, `drop_oldest` makes room by
+    dropping the message that has waited longest, `drop_newest` drops the new one.
     """
 
     size: int = attrs.field(default=64)
@@ -81,9 +81,9 @@ DEFAULT_MAILBOX: Final = MailboxOptions()
 class AgentStatistics:
     """Counts of one slot over all its incarnations.
 
-    At every instant at which none of its turns runs:
-    `accepted == handled + cancelled + dropped + dead_lettered + waiting + running`.
-    `refused` messages were never accepted. `restarts` is the number of incarnations after the first.
+    At every instant at which no turn of the slot runs: `accepted == handled + cancelled + dropped +
+    dead_lettered + waiting + running`. `refused` messages were never accepted. `restarts` is the number of
+    incarnations after the first.
     """
 
     accepted: int
@@ -101,9 +101,9 @@ class AgentStatistics:
 
 @attrs.frozen
 class MailboxStatistics:
-    """The mailbox alone: how many wait, how many may, and how many senders are held back.
+    """The mailbox alone: the messages that wait, how many may wait, and how many senders are held back.
 
-    `displaced` requests of peers that had most seats were dropped so far, to give a seat to others.
+    `displaced` counts the requests dropped so far: peers that had most seats lost them to other peers.
     """
 
     depth: int
@@ -134,7 +134,7 @@ class Request:
 
 @attrs.frozen
 class Origin:
-    """A trace that began in another node: its id, its flags, and what others keep in its state.
+    """A trace that began in another node: its id, its flags, and what other nodes keep in its state.
 
     `parent` is the id of the message, or span, that caused this one; `span` the span that this node records
     for it, if it records spans.
@@ -165,8 +165,8 @@ class Envelope:
     """One request, and where its one final answer goes.
 
     `answer` and `fail` are called by the slot, at most once between them, and never block. `slot` is the
-    `Slot` it is for, `sender` the sender's slot, None for code outside any agent; `run` its `Run` once it has
-    begun. Those classes are defined above this layer, so they have no types here.
+    `Slot` of the receiver, `sender` the sender's slot, None for code outside any agent; `run` the `Run` once
+    that has begun. Those classes are defined above this layer, so they have no types here.
     """
 
     __slots__ = ("args", "op", "phase", "run", "sender", "slot", "trace")
@@ -196,28 +196,28 @@ class Envelope:
         self.trace: Mark | None = None
 
     def admitted(self) -> None:
-        """Take note that it has left the line of parked senders for a seat in the mailbox."""
+        """Note that the message has left the line of parked senders for a seat in the mailbox."""
 
     def on_pending(self) -> None:
-        """Take note that its run has to wait for its action's concurrency: it is pending."""
+        """Note that the run has to wait for its action's concurrency: the envelope is pending."""
 
     def began(self) -> None:
-        """Take note that its run begins, or the work on it (`_pacing.py`); not called for turns."""
+        """Note that the run, or the work on it (`_pacing.py`), begins; not called for turns."""
 
     def on_seat_regained(self) -> None:
-        """Take note that its run has put it aside: it has a seat again."""
+        """Note that the run has put its message aside, which has a seat again."""
 
     def on_stashed(self) -> None:
-        """Note that it has been put aside."""
+        """Note that the message has been put aside."""
 
     def answer(self, value: Any) -> None:
-        """Take the value that the operation returned."""
+        """Receive the value that the operation returned."""
 
     def fail(self, error: Exception) -> None:
-        """Take the error that stands in place of a value."""
+        """Receive the error that is the answer in place of a value."""
 
     def request(self) -> Request:
-        """Return what it asks for, and on whose behalf."""
+        """Return what the envelope asks for, and on whose behalf."""
         trace = self.trace
         return Request(
             affordance=self.op.name,
@@ -229,11 +229,11 @@ class Envelope:
 
     @property
     def waits_for_answer(self) -> bool:
-        """Whether losing it needs no dead-letter record, as its sender gets an error."""
+        """Whether a loss needs no dead-letter record, as the sender gets an error."""
         return True
 
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
-        """Return the tasks that are parked until something happens to it."""
+        """Return the tasks that are parked until something happens to the envelope."""
         return ()
 
 
@@ -252,7 +252,7 @@ class Line(OrderedDict[Envelope, None]):
 class FairQueue(deque[Any]):
     """A queue in which messages of several peers wait for turns, as `RunLine` is for runs.
 
-    Peers change places with each other alone. Messages of this node, and messages put aside, keep their
+    Peers change places only with each other. Messages of this node, and messages put aside, keep their
     places: however many peers send requests, a sender of this node waits only for messages that came before
     its own.
 
@@ -307,9 +307,9 @@ class RunLine:
         self._size += 1
 
     def first(self, may_begin: Callable[[Any], bool] | None = None) -> Envelope | None:
-        """Return the first request of the peer whose turn it is, and take it out.
+        """Remove and return the first request of the peer whose turn it is.
 
-        `may_begin` returns whether a message of a peer may begin; without it, all may. None if there is none.
+        `may_begin` returns whether a message of a peer may begin; without it, all may. None if none is left.
         """
         for peer, line in self._lines.items():
             if may_begin is None or may_begin(peer):
@@ -376,9 +376,9 @@ class SelfEnvelope(Tell):
 
 
 class OutgoingTell(Tell):
-    """A message of an agent's turn that found no seat: it waits here, and its agent gets no turn.
+    """A message of an agent's turn that found no seat: while it waits here, its agent gets no turn.
 
-    Once it waits, `holds` is its agent; it lets go when it has a seat, or when that incarnation ends.
+    Once it waits, `holds` is its agent, which it lets go when it has a seat or when that incarnation ends.
     """
 
     __slots__ = ("holds",)
@@ -423,7 +423,7 @@ class Ask(Envelope):
 
     @property
     def deadline(self) -> float | None:
-        """When it fails if it is unanswered, in the clock's seconds; None without a deadline."""
+        """The time, in the clock's seconds, at which the request fails if unanswered; None without one."""
         entry = self.bucket.get(self) if self.bucket is not None else None
         return entry[1] if entry is not None else None
 
@@ -455,7 +455,7 @@ class Bucket(dict[Ask, tuple[float, float]]):
 
 
 class InternalTurn:
-    """A turn of an agent's own timer; it has a seat of its own and is in no account."""
+    """A turn of an agent's own timer; it has a seat of its own and is not counted."""
 
     __slots__ = ("args", "fn", "trace")
 
@@ -489,7 +489,7 @@ class PeriodicTurn(InternalTurn):
         return super().take()
 
     def taken_up(self) -> InternalTurn:
-        """Return the turn to run after the agent's work on it; the next firing needs a seat again."""
+        """Return the turn to run after the agent's service time; the next firing needs a seat again."""
         self.waiting = False
         return InternalTurn(self.fn, self.args)
 
@@ -506,8 +506,8 @@ class PromptTurn(InternalTurn):
 class PromptTurns(InternalTurn):
     """The turns of an agent's timers of 0 seconds, in order, as one item of its queue.
 
-    It marks a place: behind the messages that were brought back, before those that were not taken yet. Each
-    time it is taken it runs the first of its turns; the agent puts it back while there are more.
+    It stays behind the messages that were brought back, and before those that were not taken yet. Each time
+    the item is taken it runs the first of its turns; the agent puts it back while there are more.
     """
 
     __slots__ = ("in_row", "is_queued", "turns")
@@ -520,7 +520,7 @@ class PromptTurns(InternalTurn):
         """How many of its turns have run since the agent handled anything else."""
 
     def first(self) -> PromptTurn | None:
-        """Take the first turn that was not cancelled, None if there is none."""
+        """Remove and return the first turn that was not cancelled, None if there is none."""
         self.is_queued = False
         while self.turns:
             turn = self.turns.pop(0)

@@ -17,7 +17,7 @@ from lmos_actors.errors import text_of
 class ExitReason:
     """Why an incarnation ended. `detail` goes with `shutdown`, `error` with `error`.
 
-    Its texts are without the secrets of the agent that crashed; `error` is the exception itself. A pickled
+    Its texts do not contain the secrets of the agent that crashed; `error` is the exception itself. A pickled
     or copied reason has no report.
     """
 

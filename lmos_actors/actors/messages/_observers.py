@@ -1,8 +1,8 @@
 """Feeds: bounded buffers by which consumers listen to readings, events, progress and ends.
 
-A feed never holds its producer back. A conflating feed keeps the latest value alone; any other drops
-its oldest and counts it. Both say how many are missing, as a number (`missed`) or, with `gaps=True`, as
-a `Gap` in the place where they are missing.
+A feed never holds its producer back. A conflating feed keeps only the latest value; any other feed drops its
+oldest value and counts it. Both tell how many values are missing, as a number (`missed`) or, with
+`gaps=True`, as a `Gap` where they are missing.
 
 A receiver that stays slower than its producer must not receive nothing but gaps. The values behind a gap
 when it is taken are therefore promised to the receiver (`Backlog`): values that come meanwhile and find no
@@ -71,7 +71,7 @@ class Backlog:
     """The values, at most `size`, that wait for a slow receiver that sees gaps, and the dropped ones.
 
     In order: the promised values, a gap for those that were dropped since, and the newest. With size 1 it
-    keeps two, the promised one and the newest. Its `holder` is called last, when all else is consistent.
+    keeps two values, promised and newest. Its `holder` is called last, when all else is consistent.
     """
 
     __slots__ = ("_dropped", "_holder", "_newest", "_promised", "_size")
@@ -107,7 +107,7 @@ class Backlog:
         return missed
 
     def replace_latest(self, value: Any) -> bool:
-        """Let a value take the place of the latest, if that waits and is no gap."""
+        """Replace the latest value by this one, if the latest still waits and is no gap."""
         for waiting in (self._newest, self._promised):
             if waiting:
                 before = waiting[-1]
@@ -121,7 +121,7 @@ class Backlog:
         return False
 
     def popleft(self) -> Any:
-        """Take the oldest. Raises IndexError where nothing waits."""
+        """Remove and return the oldest value or gap. Raises IndexError where nothing waits."""
         dropped = self._dropped
         if self._promised or dropped is None:
             value = (self._promised or self._newest).popleft()
@@ -149,7 +149,7 @@ class Backlog:
         return len(values)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all values and gaps."""
         self.drop_all()
         self._dropped = None
 
@@ -161,7 +161,7 @@ class Sink(Protocol):
     """A receiver of an agent's readings and events."""
 
     def push(self, value: Any) -> None:
-        """Take one value; never blocks, never raises."""
+        """Receive one value; never blocks, never raises."""
         ...
 
     def gap(self, reason: str, missed: int | None) -> None:
@@ -169,7 +169,7 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """End it: no more values will come."""
+        """End the sink: no more values will come."""
         ...
 
 
@@ -276,7 +276,7 @@ class Feed(Generic[T_co]):
 
     @property
     def receiver(self) -> trio.lowlevel.Task | None:
-        """The task that waits for a value now; for the waiting graph."""
+        """The task that waits for a value now, as shown in the waiting graph."""
         return self._task
 
     def receive_nowait(self) -> T_co:
@@ -386,8 +386,8 @@ class Sinks:
     ) -> None:
         """Pass a value to every sink under `key`: as it is, or, if `copy` is given, a copy of its own.
 
-        Sinks that only read their values, such as to write them to connections, share one copy. With
-        `among`, only those sinks get it.
+        Sinks that only read their values, such as to write them to connections, share one copy. With `among`,
+        only the sinks in it get the value.
         """
         present = self.by_key.get(key, ())
         sinks = tuple(present) if among is None else tuple(sink for sink in among if sink in present)

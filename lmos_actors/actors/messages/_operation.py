@@ -88,7 +88,7 @@ def _take_source(value: Any, path: str = "$", /) -> Any:
 
 
 class _Anything:
-    """A shape that passes all values that the runtime itself hands over."""
+    """A shape that lets all values pass, for values that the runtime itself provides."""
 
     exact = None
     name = "anything"
@@ -96,7 +96,7 @@ class _Anything:
 
     @staticmethod
     def take(value: Any, path: str = "$") -> Any:
-        """Return the value."""
+        """Return the value unchanged."""
         return value
 
 
@@ -186,7 +186,7 @@ class Operation:
         """Check and convert the arguments of a call, in the order of the parameters.
 
         Raises:
-            InvalidInput: one is missing, unknown, given twice or of another type.
+            InvalidInput: an argument is missing, unknown, given twice or of a wrong type.
         """
         params = self.params
         if not kwargs and len(args) == len(params):
@@ -208,7 +208,7 @@ class Operation:
         return self._bind_slowly(args, dict(kwargs))
 
     def take_anything(self) -> None:
-        """Stop checking the lone argument: a call is refused anyway, for a reason that comes first."""
+        """Stop checking the lone argument: the call is refused anyway, for a reason that comes first."""
         self.take = _pass
         self.checks = None
 
@@ -258,7 +258,7 @@ class Operation:
 
     @property
     def sort(self) -> str:
-        """The kind of affordance it belongs to, as errors name it."""
+        """The kind of affordance that the operation belongs to, as errors name it."""
         return {"invoke": "an action", "subscribe": "an event"}.get(self.verb, "a property")
 
     def _unknown(self, name: str) -> InvalidInput:
@@ -277,7 +277,7 @@ class Operation:
         """Turn an input of plain data into the arguments of a call, not checked yet.
 
         Raises:
-            InvalidInput: it is no object, or has a member that is no parameter, unless `tolerant`.
+            InvalidInput: the input is no object, or has a member that is no parameter, unless `tolerant`.
         """
         if self.whole:
             return (data,), {}
@@ -294,9 +294,9 @@ class Operation:
         return (), {names[key]: value for key, value in given.items() if key in names}
 
     def taken(self, data: Any) -> tuple[Any, ...] | None:
-        """Check a complete input; None sends it the long way: `spread`, then `bind`.
+        """Check a complete input; return None if it has to take the long way: `spread`, then `bind`.
 
-        A short cut for requests from afar: it takes a third of the time, and leaves refusals to the long way.
+        A short cut for requests from afar, in a third of the time; refusals are left to the long way.
         """
         if not self.is_plain or type(data) is not dict:
             return None
@@ -313,7 +313,7 @@ class Operation:
         """Check and convert the value that the function returned.
 
         Raises:
-            TypeError: it is not of the declared type, which is a bug of the agent.
+            TypeError: the value is not of the declared type, which is a bug of the agent.
         """
         try:
             return self.give(value)
@@ -321,7 +321,7 @@ class Operation:
             raise self.wrong_result(exc) from None
 
     def wrong_result(self, exc: InvalidInput) -> TypeError:
-        """Make the error of a handler whose result is not of the type it declares."""
+        """Make the error for a handler whose result is not of the declared type."""
         declared = self.result_shape.name if self.result_shape is not None else "nothing"
         return TypeError(f"{self.label} returned a result that is not its declared {declared}: {exc}")
 
@@ -330,7 +330,7 @@ _SORTS: Final = {"?": "property", "=": "property", "!": "event"}
 
 
 def invoked_stream(op: Operation) -> TypeError:
-    """Make the error of `ref.invoke` for an action with many outputs, which has none to return."""
+    """Make the error for `ref.invoke` of an action with many outputs, which returns no single output."""
     return TypeError(
         f"{op.label} has many outputs, and none to return: async with ref.stream(...) as items, and in it "
         f"async for item in items"
@@ -338,7 +338,7 @@ def invoked_stream(op: Operation) -> TypeError:
 
 
 def not_in(table: Mapping[str, Operation], key: str, path: str) -> AgentError:
-    """Make the error for a key that is not in a table: its name belongs to another sort, or to none."""
+    """Make the error for a key that is not in a table: the name belongs to another kind, or to nothing."""
     name = key.lstrip("?=!+")
     for op in table.values():
         if op.name == name:

@@ -39,7 +39,7 @@ class OutputQueue:
 
     @property
     def receiver(self) -> trio.lowlevel.Task | None:
-        """The task that waits for an output now; for the waiting graph."""
+        """The task that waits for an output now, as shown in the waiting graph."""
         return self._receiver
 
     def add(self, item: Any) -> None:

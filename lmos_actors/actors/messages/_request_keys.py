@@ -47,7 +47,7 @@ _VISIBLE: Final = frozenset(map(chr, range(0x21, 0x7F)))
 
 
 def wrong_key(text: object) -> str | None:
-    """Return why something cannot be the key of a request, None if it can."""
+    """Return why something cannot be the key of a request, None if it can be a key."""
     if not isinstance(text, str):
         return f"a key is text, not {type(text).__name__}"
     if not text:
@@ -77,7 +77,7 @@ class RequestKey:
 
     @property
     def name(self) -> str:
-        """The name under which its answer is kept: of constant length, and never the same in two scopes."""
+        """The name under which the answer is kept: of constant length, and never the same in two scopes."""
         return _digest([self.scope, self.text])
 
 

@@ -1,8 +1,8 @@
 """Requests of a run of a durable agent: each is sent once the state that it rests on is kept.
 
-The messages of a turn wait in its agent's output gate (`slot/_output_gate.py`). A run awaits its requests,
-so here the run itself waits before each; its deadline holds for that wait too. A run that begins again in the
-next life of its agent is told of each request, as it will send that a second time.
+The messages of a turn wait in its agent's output gate (`slot/_output_gate.py`). A run awaits its requests, so
+here the run itself waits before each request, whose deadline includes that wait. A run that begins again in
+the next life of its agent may check each request, as it will send that a second time.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ async def wait_kept(turns: Turns) -> None:
 async def keep_whole() -> None:
     """Have the changes of a serial durable agent's run kept now, and wait for that.
 
-    The run says that the state is whole, as at its end, though it goes on. Elsewhere, do nothing: other
-    durable agents wait before each output.
+    The caller promises that the state is whole, as at the run's end, though the run goes on. For other
+    durable agents this does nothing: they wait before each output.
     """
     run = CURRENT.get()
     gate = None if run is None else run.slot.output_gate

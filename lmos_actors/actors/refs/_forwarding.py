@@ -1,4 +1,4 @@
-"""Links that hand each request on to another link."""
+"""Links that pass each request on to another link."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class ForwardingLink:
-    """A link all of whose verbs hand the request on to the link that `choose` returns; see `Link`.
+    """A link whose verbs all pass the request on to the link that `choose` returns; see `Link`.
 
-    A subclass defines `choose`, and overrides the verbs that do more than hand on. The choice is made when
+    A subclass defines `choose`, and overrides the verbs that do more than pass it on. The choice is made when
     the request begins, and not when its coroutine or context manager is made.
     """
 
@@ -33,9 +33,9 @@ class ForwardingLink:
         self.turns: Turns = rt.turns
 
     def choose(self, *request: Any, **more: Any) -> Any:
-        """Return the link that takes a request with this key, arguments and named arguments, if any.
+        """Return the link for a request with this key, and with these arguments and named arguments, if any.
 
-        Without a key it is the link for requests about the agent as a whole.
+        Without a key, return the link for requests about the agent as a whole.
         """
         raise NotImplementedError
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @attrs.define
 class Attempt:
-    """One of several attempts of a request: its number, and the message id of the first, once it has one.
+    """One of several attempts of a request: its number, and the message id of the first attempt, once known.
 
     With a `key` the answer is one that the agent keeps.
     """
@@ -32,11 +32,10 @@ class Attempt:
 
 @attrs.frozen
 class Invocation:
-    """A call or a stream to be opened: the key, the arguments, the most seconds it may take.
+    """A call or a stream to be opened: the key, the arguments, and a limit in seconds.
 
-    `principal` is the client on whose behalf a server of this node asks, and `allows` tells what that client
-    may do, as agents read it from `current_request()`. `posting` is called with the message, right before it
-    is posted.
+    `principal` is the client on whose behalf a server of this node asks, and `allows` tells what the client
+    may do, as in `current_request()`. `posting` is called with the message, right before it is posted.
     """
 
     key: str
@@ -54,8 +53,8 @@ class Link(Protocol):
 
     `ask` has positional arguments and no `Invocation`: for a near agent nothing is made for a request that is
     answered at once. `seconds` is how long an answer is waited for; the attempts of one request have one
-    `attempt`, by which a far agent recognises a repeat. `unready` is why the agent takes no
-    messages now, for tasks in `wait_running`, and is empty where it is known to take some. It never raises.
+    `attempt`, by which a far agent recognises a repeat. `unready` returns why the agent takes no messages
+    now, for tasks in `wait_running`, and "" where it is known to take some. It never raises.
     """
 
     @property

@@ -1,7 +1,7 @@
 """The consumer's side: refs, calls, streams.
 
-A ref points to a slot and survives restarts. Everything it does goes through a `Link`: the local one is
-the slot itself, others carry the same verbs elsewhere. So near and far look the same.
+A ref points to a slot and survives restarts. All its verbs use a `Link`: the local link is the slot itself,
+other links carry the same verbs elsewhere. So agents near and far look the same.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Call(Protocol[R_co, G_co]):
 
     @property
     def progress(self) -> Feed[G_co]:
-        """The reports of the run, the latest if the consumer is slow; ends with the run."""
+        """The reports of the run, or only the latest if the consumer is slow; ends with the run."""
         ...
 
     async def result(self) -> R_co:
@@ -73,7 +73,7 @@ class Call(Protocol[R_co, G_co]):
         ...
 
     async def query(self) -> CallStatus:
-        """Ask how the invocation stands; overtakes whatever waits in the mailbox."""
+        """Ask for the status of the invocation; the question overtakes whatever waits in the mailbox."""
         ...
 
     async def cancel(self, reason: str | None = None) -> CallStatus:
@@ -91,7 +91,7 @@ class CallStatus:
 
 
 class Ref(Generic[A_co]):
-    """The address of an agent of class `A`: equal and hashable by what it points to.
+    """The address of an agent of class `A`: hashable, and equal to other refs to the same agent.
 
     Verbs raise an `AgentError` when the answer is no value, and `trio.Cancelled`, which cancels the
     request. While the agent is between two incarnations they raise `AgentUnavailable` at once.
@@ -116,7 +116,7 @@ class Ref(Generic[A_co]):
 
     @property
     def path(self) -> str:
-        """The agent's place in its tree: `desk/weather`."""
+        """The agent's path in its tree: `desk/weather`."""
         return self._link.path
 
     if not TYPE_CHECKING:  # type checkers know the attributes there are
@@ -155,7 +155,7 @@ class Ref(Generic[A_co]):
     def begin(
         self: Ref[A], handle: Action[A, P, R, G] | Turn[A, P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> AbstractAsyncContextManager[Call[R, G]]:
-        """Invoke an action and hold on to the call: progress, result, query, cancel.
+        """Invoke an action and keep hold of the call: progress, result, query, cancel.
 
         Leaving the block before the result has come cancels the run.
         """
@@ -201,7 +201,7 @@ class Ref(Generic[A_co]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """As `tell`, but raise `trio.WouldBlock` where it would wait."""
+        """Send as `tell` does, but raise `trio.WouldBlock` where `tell` would wait."""
         try:
             key = handle.name
         except AttributeError:
@@ -217,11 +217,11 @@ class Ref(Generic[A_co]):
     # ---- properties
 
     def read(self: Ref[A], handle: PropertyHandle[A, V], /) -> Coroutine[Any, Any, V]:
-        """Return the value of a property. Raises NotAllowed for a write-only one."""
+        """Return the value of a property. Raises NotAllowed for a write-only property."""
         return self._ask("read", _property("read", handle).read_key, ())
 
     def write(self: Ref[A], handle: PropertyHandle[A, V], value: V, /) -> Coroutine[Any, Any, None]:
-        """Set a property. Raises InvalidInput, and NotAllowed for a read-only one."""
+        """Set a property. Raises InvalidInput, and NotAllowed for a read-only property."""
         return self._ask("write", _property("write", handle).write_key, (value,))
 
     def write_many(self: Ref[A], /, *writes: Assignment[A]) -> Coroutine[Any, Any, None]:
@@ -308,11 +308,11 @@ class Ref(Generic[A_co]):
     # ---- views
 
     def within(self, seconds: float, /) -> Ref[A_co]:
-        """Return a view of the ref whose calls raise `DeadlineExceeded` after so many seconds.
+        """Return a view of the ref whose calls raise `DeadlineExceeded` after that many seconds.
 
-        It holds for every verb that waits, `ready` included. It bounds the whole of a call or a stream, but
-        only the entering of `observe`, `subscribe` and `monitor`. Cheaper than a cancel
-        scope around each call; the granularity is a hundredth of a second.
+        The limit holds for every verb that waits, `ready` included. It bounds the whole of a call or a
+        stream, but only the entering of `observe`, `subscribe` and `monitor`. It is cheaper than a cancel
+        scope around each call; its granularity is a hundredth of a second.
         """
         if not 0 < seconds < math.inf:
             raise ValueError(f"within() needs a finite number of seconds above 0, not {seconds!r}")
@@ -324,18 +324,18 @@ class Ref(Generic[A_co]):
         """Return a view of the ref that asks again after OutcomeUnknown and AgentUnavailable.
 
         Only properties, actions that are safe or idempotent, and all actions of a durable agent are asked
-        again, with `invoke`, `read`, `write`, `write_many` and `read_all`; all else is asked once. At most
-        `attempts` times, the last at most `seconds` after the first; None is no bound, a cancel scope or
-        `within` is one. Between attempts it waits for a random part of a time that doubles, up to 5 s. Far
-        agents see one id in all attempts: one that has answered gives that answer again. Raises the last
+        again, with `invoke`, `read`, `write`, `write_many` and `read_all`; all else is asked once. There are
+        at most `attempts`, the last at most `seconds` after the first; None means no bound, but a cancel
+        scope or `within` may set one. Between attempts it waits for a random part of a time that doubles, up
+        to 5 s. Far agents see one id in all attempts, and repeat an answer already given. Raises the last
         attempt's error.
 
         `key` names the request that `invoke` makes: 1 to 256 visible ASCII characters. A durable agent keeps
         its answer for 24 hours (the last 10,000 of an agent, 16 MiB at most), in one commit with the changes
         of the request, and gives it to each further request of that key: by another ref, after a restart of
-        its node, or of the caller. A key belongs to the caller's principal, or to its node. The same key
-        with another action or input raises KeyReused; NotAllowed: the agent is not durable, or the action has
-        streams or secrets. `begin`, `stream` and `tell` take no key: NotAllowed.
+        its node, or of the caller. A key belongs to the caller's principal, or to its node. The same key with
+        another action or input raises KeyReused; NotAllowed is raised if the agent is not durable or the
+        action has streams or secrets, and by `begin`, `stream` and `tell`, which take no key.
 
         Raises:
             ValueError: a bound or a key that cannot be one.
@@ -345,8 +345,8 @@ class Ref(Generic[A_co]):
     def ready(self) -> Coroutine[Any, Any, None]:
         """Wait until the agent takes messages. Raises NotFound when it is gone for good.
 
-        After a second a line in the log of `lmos_actors` says what it waits for, as does
-        `node.waiting_graph()`, and the text of DeadlineExceeded on a ref made by `within`.
+        After a second a line in the log of `lmos_actors` shows what it waits for, as do
+        `node.waiting_graph()` and the text of DeadlineExceeded on a ref made by `within`.
         """
         link = self._link
         if link.turns.slot is not None:
@@ -354,7 +354,7 @@ class Ref(Generic[A_co]):
         return _ready(link, self._seconds)
 
     def _entered(self, verb: str) -> Link:
-        """Return the link, unless a `def` turn calls, which cannot enter what the verb returns."""
+        """Return the link, unless a `def` turn calls, which cannot enter the context manager of the verb."""
         link = self._link
         if link.turns.slot is not None:
             raise link.turns.misuse(verb, how="entered by async with")
@@ -375,7 +375,7 @@ class Ref(Generic[A_co]):
 
 
 class Streaming(AbstractAsyncContextManager[T]):
-    """The context manager that `ref.stream` returns. Its coroutines are those of the wrapped one."""
+    """The context manager that `ref.stream` returns. Its coroutines are those of the one inside."""
 
     __slots__ = ("_opened",)
 
@@ -419,9 +419,9 @@ async def _ready(link: Link, seconds: float | None) -> None:
 def entered_within(
     link: Link, entered: AbstractAsyncContextManager[T], seconds: float | None
 ) -> AbstractAsyncContextManager[T]:
-    """Return the context manager of a verb, made so that entering it takes `seconds` at most.
+    """Return the context manager of a verb, changed so that entering it takes `seconds` at most.
 
-    `entered` must hold no cancel scope or nursery of its own: it is left after the cancel scope here.
+    `entered` must hold no cancel scope or nursery of its own: it is left after the cancel scope made here.
     """
     return entered if seconds is None else _entered_within(link, entered, seconds)
 
@@ -459,14 +459,14 @@ _EXAMPLES: Final = {
 
 
 def wrong_handle(verb: str, kind: str, handle: object) -> TypeError:
-    """Make the error of a verb that was given something other than the handle it takes."""
+    """Make the error for a verb that got something other than the handle it takes."""
     wanted = f"takes the handle of {kind}, such as {_EXAMPLES[kind]}"
     shown = f"the method {handle.__qualname__}" if isinstance(handle, FunctionType) else repr(handle)
     return TypeError(f"ref.{verb} {wanted}, not {shown}{_way_out(kind, handle)}")
 
 
 def _way_out(kind: str, handle: object) -> str:
-    """Return the advice for a verb that was given something other than the handle it takes."""
+    """Return advice for the user of a verb that got something other than the handle it takes."""
     if isinstance(handle, FunctionType):
         return (
             f"; write @action above it, so that refs can invoke it, as in ref.invoke({handle.__qualname__})"

@@ -84,7 +84,7 @@ class Retrying(ForwardingLink):
         return self.inner
 
     def look(self) -> Any:
-        """Return the link that the one below leads to; see `found_link`."""
+        """Return the link that the link below leads to; see `found_link`."""
         return found_link(self.inner)
 
     @named(ASKING)
@@ -176,7 +176,7 @@ class Retrying(ForwardingLink):
 
     @property
     def has_key(self) -> bool:
-        """Whether the caller has named a key, which is the same whenever it asks."""
+        """Whether the caller has named a key, which is the same in every attempt."""
         return self._bounds.key is not None
 
     def check_no_key(self, verb: str) -> None:
@@ -207,7 +207,7 @@ class Retrying(ForwardingLink):
 
 
 def found_link(link: Any) -> Any:
-    """Return the link behind another: the one that asks once, and for a name the one that was found."""
+    """Return the link behind another: below a retrying link, or the one that a lookup has found."""
     look = getattr(link, "look", None)
     return link if look is None else look() or link
 
@@ -233,7 +233,7 @@ def _near_operation(found: Any, key: str) -> Any:
 def acts_again(link: Any, key: str) -> bool:
     """Return whether a request has a further effect if it comes again in another life of its sender.
 
-    It has none if it is safe or idempotent, has a key in its ref, or gets one by `completed_by`.
+    There is none if the request is safe or idempotent, or if a key comes from its ref or from `completed_by`.
     """
     if key[:1] in NO_ACTIONS or (isinstance(link, Retrying) and link.has_key):
         return False

@@ -1,1 +1,1 @@
-"""Slots: the place of an agent in the tree, its mailbox and its lives."""
+"""Slots: an agent's place in the tree, its mailbox and its lives."""

@@ -113,7 +113,7 @@ class LocalCall(Envelope):
         self._timer = self.slot.rt.timers.call_at(self.deadline, expire)
 
     def request(self) -> Request:
-        """Return what it asks for, and who asks."""
+        """Return what the call asks for, and who asks."""
         request = super().request()
         if self.principal is None and self.allows is None:
             return request
@@ -171,7 +171,7 @@ class LocalCall(Envelope):
 
     @enable_ki_protection
     def leave(self) -> None:
-        """Take note that the consumer is gone."""
+        """Note that the consumer is gone."""
         if not self._done and self.slot.withdraw(self):
             self.fail(ActionCancelled("the consumer left"))
 
@@ -182,7 +182,7 @@ class LocalCall(Envelope):
 
 
 def with_sources(call: LocalCall, args: tuple[Any, ...]) -> CallSources:
-    """Take the sources out of the arguments of a call, and put the streams of its handler in their places.
+    """Take the sources out of the arguments of a call, and put the streams for its handler in their place.
 
     Raises RuntimeError for a source that another call iterates.
     """
@@ -217,8 +217,8 @@ async def ask_with_sources(
 class Outlet:
     """A consumer that takes the items of a stream one by one, in the step in which they are put out.
 
-    `take` gets each item. It must not block; what it raises ends the stream and arrives at the consumer.
-    While `has_room` returns False the run waits; after that the consumer calls `go_on`.
+    `take` is called with each item. It must not block; an error that it raises ends the stream and reaches
+    the consumer. While `has_room` returns False the run waits; after that the consumer calls `go_on`.
     """
 
     __slots__ = ("go_on", "has_room", "take")
@@ -233,7 +233,7 @@ async def pour(items: LocalStream | AsyncIterator[Any], outlet: Outlet) -> None:
     """Pass all items of a stream to an outlet, and return at its end.
 
     An item of a near agent needs no switch of tasks: it is passed on in the step of the agent that puts it
-    out, in the context of its run. Raise the error of the invocation, or what the outlet has raised.
+    out, in the context of its run. Raise the error of the invocation, or one raised by the outlet.
     """
     if isinstance(items, LocalStream):
         await items.pour(outlet)
@@ -263,7 +263,7 @@ class LocalStream(LocalCall):
 
     @property
     def room(self) -> trio.lowlevel.Task | None:
-        """The task that waits for the consumer to take items: the run's, or another that works for it."""
+        """The task that waits for the consumer to take items: the run's, or one that works for the run."""
         return self._room
 
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
@@ -276,7 +276,7 @@ class LocalStream(LocalCall):
         super().answer(value)
 
     async def put(self, item: Any) -> None:
-        """Take one output from the run; wait while there is no credit, or no room in the outlet."""
+        """Put out one item of the run; wait while there is no credit, or no room in the outlet."""
         await checkpoint_if_cancelled()
         while not self._done and (
             len(self._outputs) >= STREAM_CREDIT if self._outlet is None else not self._outlet.has_room()

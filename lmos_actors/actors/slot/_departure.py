@@ -71,7 +71,7 @@ class Departure:
 
     @property
     def sender(self) -> Any:
-        """The agent that sends it."""
+        """The agent that sends the message."""
         return self._sender
 
     @property
@@ -80,7 +80,7 @@ class Departure:
         return f"send {self._key.lstrip('=')} to {getattr(self._link, 'path', 'an agent')}"
 
     def fire(self) -> None:
-        """Send it, as its time has come."""
+        """Send the message, as its time has come."""
         self.timer.leave()
         if self._sender.output_gate is None:
             self.release()
@@ -88,7 +88,7 @@ class Departure:
             self._sender.output_gate.hold(self)
 
     def release(self) -> None:
-        """Send it now; a refused message is a dead letter, as no code is left to see the error."""
+        """Send the message now; a refused message is a dead letter, as no code is left to see the error."""
         sender, link, key = self._sender, self._link, self._key
         checked = self._kwargs is CHECKED
         turns = sender.turns

@@ -1,13 +1,13 @@
 """The task of an agent that has one: it enters the lifespan, opens the nursery, and stays for life.
 
-Most agents need none. One whose class overrides `lifespan()` gets it as part of its start; one that
-uses `self.nursery` gets it at that moment. The nursery stays open for the incarnation's life,
-also while it is empty.
+Most agents need none. An agent whose class overrides `lifespan()` gets the task as part of its start; one
+that uses `self.nursery`, at that moment. The nursery stays open for the incarnation's life, also while it is
+empty.
 
 The order at the end: runs and tasks first, then the children, then the lifespan, which has `shutdown` seconds
-to leave. It cannot swallow a crash: the incarnation has ended already when the error is shown to it, and the
-error that leaves the `async with` is compared with that one (`_without`). A new exception is added to the
-reason, the known one is not reported twice.
+to leave. The lifespan cannot swallow a crash: the incarnation has ended already when the error is raised in
+it, and the error that leaves the `async with` is compared with that one (`_without`). A new exception is
+added to the reason, the known one is not reported twice.
 """
 
 from __future__ import annotations
@@ -147,17 +147,17 @@ class LifespanTask:
 
     @property
     def task(self) -> trio.lowlevel.Task | None:
-        """The task, once it has begun."""
+        """The task of the agent, once it has begun."""
         return self._task
 
     def end(self, reason: ExitReason) -> None:
-        """Cancel the agent's tasks; leave the lifespan when its runs have ended too."""
+        """Cancel the agent's tasks; leave the lifespan when the runs of the agent have ended too."""
         if self._reason is None:
             self._reason = reason
             self._wake()
 
     def fail_entering(self, error: BaseException) -> None:
-        """Enter no further, and fail with this error."""
+        """Stop entering the lifespan, and fail with this error."""
         self._failure = error
         self._slot.rt.timers.woke = True
         self.scope.cancel("the start has failed")
@@ -173,7 +173,7 @@ class LifespanTask:
             await self._wait_here()
 
     def runs_ended(self) -> None:
-        """Take note that the last run has unwound, or the last child has ended."""
+        """Note that the last run has unwound, or the last child has ended."""
         self._finished_runs = True
         self._wake()
 
@@ -301,7 +301,7 @@ def _without(exc: BaseException, known: BaseException | None) -> BaseException |
 
 
 def _bare(exc: BaseException) -> BaseException:
-    """Take a lone exception out of the nursery's group."""
+    """Return a lone exception without the nursery's group around it."""
     while (group := group_of(exc)) is not None and len(group.exceptions) == 1:
         exc = group.exceptions[0]
     return exc
@@ -319,7 +319,7 @@ def is_stray(exc: BaseException) -> bool:
 def _contained(async_fn: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
     """Wrap a task's function so that a cancellation that nobody has asked for is a crash.
 
-    A trio nursery would take it for its own, and cancel all other tasks without a word.
+    A trio nursery would take the cancellation for its own, and silently cancel all other tasks.
     """
     if not iscoroutinefunction(async_fn):
         return async_fn  # trio says what is wrong with it
@@ -351,7 +351,7 @@ def own_task(slot: LivingSlot) -> OwnTask:
 class AgentNursery:
     """`self.nursery`: tasks that live as long as the incarnation, and end with it.
 
-    The same methods as a trio nursery. `start_soon` may be called from a `def` turn: the task starts as
+    It has the methods of a trio nursery. `start_soon` may be called from a `def` turn: the task starts as
     soon as the agent's own nursery is open. An exception in a task is a crash of the agent.
     """
 

@@ -1,6 +1,6 @@
 """Links and monitors between agents: incarnations that end together, and notices of an end.
 
-How exit signals go round is in `_task_links.py`; how an incarnation takes one is in `Slot.exit_signal`.
+`_task_links.py` delivers exit signals; `Slot.exit_signal` shows how an incarnation handles one.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Monitor(InternalTurn):
 
     @enable_ki_protection
     def cancel(self) -> None:
-        """End it: no turn for it begins after this call. Late or repeated calls do nothing."""
+        """End the monitor: no turn for it begins after this call. Late or repeated calls do nothing."""
         sinks, self._sinks = self._sinks, None
         if sinks is not None:
             sinks.remove(MONITORS, self)
@@ -102,7 +102,7 @@ class Monitor(InternalTurn):
         extra.monitors[self] = None
 
     def push(self, value: Down) -> None:
-        """Take one end; for the runtime."""
+        """Note one end of an incarnation; for the runtime."""
         self._downs.append(value)
         if not self._waiting:
             self._waiting = True
@@ -137,7 +137,7 @@ def _nothing() -> None:
 
 
 def check_on_exit(cls: type, trap_exits: bool | None, own: object) -> None:
-    """Check that a class that traps exits has an `on_exit`, and the other way round.
+    """Check that a class that traps exits has an `on_exit`, and that a class with an `on_exit` traps exits.
 
     `trap_exits` is None if neither the class nor a base sets it; `own` is the `on_exit` of `Agent`.
     Raises TypeError.

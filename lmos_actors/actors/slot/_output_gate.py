@@ -21,8 +21,8 @@ What this file keeps true:
   have put out is untouched by the crash, as their state is on its way to the store.
 - A commit that fails ends the incarnation: all callers here get `AgentDied(started=True)`, messages become
   dead letters, and events are dropped.
-- Where other nodes may run the agent, nothing leaves before the store has found that none does.
-- `MOST` outputs that wait hold the agent back as a full mailbox elsewhere does: it takes no further turn.
+- Where other nodes may run the agent, nothing leaves before the store has found that no other node does.
+- When `MOST` outputs wait, the agent takes no further turn, as if it waited for a full mailbox elsewhere.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class KeptState(Protocol):
     def check(self) -> int:
         """Have the store check that no other node runs the agent; return a number, as `keep` does.
 
-        0 if there is nothing to check, as the store is this node's alone.
+        The number is 0 if there is nothing to check, as only this node uses the store.
         """
         ...
 
@@ -86,12 +86,12 @@ class KeptState(Protocol):
         ...
 
     def ended(self) -> None:
-        """Take note that the incarnation has ended, and all of it has unwound."""
+        """Note that the incarnation has ended, and all of it has unwound."""
         ...
 
     @property
     def has_state(self) -> bool:
-        """Whether the store has state for the next incarnation, or has it once it is written."""
+        """Whether the store has state for the next incarnation, or will have it once it is written."""
         ...
 
     @property
@@ -101,15 +101,15 @@ class KeptState(Protocol):
 
     @property
     def is_whole_in_runs(self) -> bool:
-        """Whether the state is whole at the awaits of runs; else it is kept at the end of a run."""
+        """Whether the state is whole at the awaits of runs; if not, it is kept at the end of a run."""
         ...
 
     def note(self, fact: object) -> None:
-        """Take a fact of a journal, which the next `keep` hands to the store."""
+        """Note a fact of a journal, which the next `keep` hands to the store."""
         ...
 
     def touch(self) -> None:
-        """Take note that the timers have changed, so the next `keep` hands them to the store."""
+        """Note that the timers have changed, so the next `keep` hands them to the store."""
         ...
 
     def forget(self) -> None:
@@ -121,7 +121,7 @@ class KeptState(Protocol):
         ...
 
     def keep_answer(self, name: str, answer: Any) -> None:
-        """Take a `KeptAnswer` by the name of its key, which the next `keep` hands to the store."""
+        """Note a `KeptAnswer` by the name of its key, which the next `keep` hands to the store."""
         ...
 
     @property
@@ -134,11 +134,11 @@ class Output(Protocol):
     """One thing that an agent puts out."""
 
     def release(self) -> None:
-        """Let it leave. Never blocks or raises."""
+        """Let the output leave. Never blocks or raises."""
         ...
 
     def drop(self, why: str) -> None:
-        """Drop it: it never leaves, as the state that it rests on was not kept."""
+        """Drop the output: it never leaves, as the state that it rests on was not kept."""
         ...
 
 
@@ -197,7 +197,7 @@ class OutputGate:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits, and nothing has to be kept or is on its way to the store."""
+        """Whether no output waits, and nothing has to be kept or is on its way to the store."""
         held = self._held or self._open or self._turn is not None
         return not (held or self._kept < self._last or self.state.has_changes)
 
@@ -224,7 +224,7 @@ class OutputGate:
     def end_turn(self) -> None:
         """End a turn: keep its changes, or forget the outputs of a crashed one.
 
-        Raises what the form of the state does: a field has a value that is not of its type.
+        Raises the error of the state's form if a field has a value that is not of its type.
         """
         outputs, self._turn = self._turn, None
         if outputs is not None:
@@ -234,12 +234,12 @@ class OutputGate:
             self._after_change()
 
     def begin(self, *, restored: bool) -> None:
-        """Begin an incarnation; `restored`: with state from the store."""
+        """Begin an incarnation; with `restored`, its state comes from the store."""
         self.restored = restored
         self._ended = False
 
     def end(self) -> None:
-        """End the incarnation: outputs since its state was last looked at are never seen.
+        """End the incarnation: outputs since the last look at its state are never seen.
 
         These are all outputs of a turn that has crashed, and those of runs since their last await. Nothing is
         kept from now on: outputs of runs that unwind are never seen either. Outputs of lifespans and other
@@ -253,12 +253,12 @@ class OutputGate:
             output.drop("its incarnation has ended before its state was kept")
 
     def serial_run_began(self, run: Run) -> None:
-        """Take note that a run has begun that holds up all others."""
+        """Note that a run has begun that holds up all others."""
         if not self.state.is_whole_in_runs:
             self._alarm = watch_run(run)
 
     def run_ended(self) -> None:
-        """Take note that a run has unwound, so its state may be kept now."""
+        """Note that a run has unwound, so its state may be kept now."""
         self.state.keep_soon()
         if self._alarm is not None:
             self._alarm.cancel()
@@ -272,7 +272,7 @@ class OutputGate:
         return self.state.is_whole_in_runs
 
     def note(self, fact: object) -> None:
-        """Take a fact that the running code records."""
+        """Note a fact that the running code records."""
         if self._ended:
             return
         self.state.note(fact)
@@ -280,13 +280,13 @@ class OutputGate:
             self.state.keep_soon()
 
     def touch(self) -> None:
-        """Take note that the running code has changed the timers of the agent."""
+        """Note that the running code has changed the timers of the agent."""
         self.state.touch()
         if self._turn is None:
             self.state.keep_soon()
 
     def hold(self, output: Output) -> None:
-        """Take an output of the running code. Raises MailboxFull past `MOST` in one run."""
+        """Add an output of the running code. Raises MailboxFull past `MOST` in one run."""
         if self._turn is not None and self.slot.turns.slot is self.slot:
             self._turn.append(output)
             return
@@ -299,11 +299,11 @@ class OutputGate:
         self.state.keep_soon()
 
     def hold_message(self, link: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Take a one-way message of the running code. Raises as `send` and `hold`."""
+        """Add a one-way message of the running code. Raises as `send` and `hold`."""
         self.hold(Departure.planned(self.slot, link, key, args, kwargs))
 
     def _hold_late(self, output: Output) -> None:
-        """Take an output that comes while the incarnation unwinds."""
+        """Add an output that comes while the incarnation unwinds."""
         if not isinstance(CURRENT.get(), OwnTask):
             output.drop("its incarnation has ended before its state was kept")
             return
@@ -317,7 +317,7 @@ class OutputGate:
     def answer(
         self, envelope: Envelope, value: Any, error: Exception | None, *, is_refusal: bool = False
     ) -> None:
-        """Take the answer of a turn, or of a run whose coroutine has ended.
+        """Add the answer of a turn, or of a run whose coroutine has ended.
 
         `is_refusal`: the present behaviour, which may rest on state not kept yet, refuses the message.
         """
@@ -393,7 +393,7 @@ class OutputGate:
     async def keep_whole(self) -> None:
         """Keep the state as it is now, and wait for that; for a run of a serial class that is at its end.
 
-        Raises what the form of the state does: a field has a value that is not of its type.
+        Raises the error of the state's form if a field has a value that is not of its type.
         """
         if self._ended:
             return
@@ -404,7 +404,7 @@ class OutputGate:
 
     @enable_ki_protection
     def kept(self, number: int) -> None:
-        """Take note that the commits up to this number are done."""
+        """Note that the commits up to this number are done."""
         self._kept = number
         self.kept_at = self.slot.rt.entropy.stamp()
         while self._held and self._held[0][0] <= number:
@@ -418,7 +418,7 @@ class OutputGate:
 
     @enable_ki_protection
     def failed(self, why: str) -> None:
-        """Take note that a commit has failed: nothing that waits here may leave."""
+        """Note that a commit has failed: nothing that waits here may leave."""
         self._kept = self._last
         held, self._held, self._waiting = self._held, [], 0
         opened, self._open = self._open, []
@@ -528,5 +528,5 @@ class Awaited:
             reschedule(task)
 
     def drop(self, why: str) -> None:
-        """See `Output`: the run goes on, only to be ended, as its incarnation ends."""
+        """See `Output`: the run goes on, but is about to be ended, as its incarnation ends."""
         self.release()

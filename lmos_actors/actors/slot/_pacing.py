@@ -1,10 +1,9 @@
 """The holds and the service time of one slot, over all its incarnations.
 
 A held agent begins no turn and no run; what has begun goes on. An agent with a service time works on each
-message for so long, one at a time, before the turn of that message runs: the effects of the turn, its
+message for that time, one at a time, before the turn of that message runs: the effects of the turn, its
 answer included, come at the end of that time. Meanwhile the message has given up its seat and has had no
-effect yet. So a sender that withdraws it finds that nothing has happened, and so does one that hears that
-the agent died.
+effect yet. So for a sender that withdraws the message, or learns that the agent died, nothing has happened.
 
 An agent that is neither held nor slowed has no `Pacing` and pays nothing. The verbs that hold an agent are in
 `_hold.py`.
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class PacedSlot(Protocol):
-    """The slot of an agent that is held or works on messages; see `Slot`, in a layer above this file."""
+    """The slot of an agent that is held or has a service time; see `Slot`, in a layer above this file."""
 
     rt: Runtime
     extra: Any
@@ -55,7 +54,7 @@ class PacedSlot(Protocol):
 
 
 class Pacing:
-    """The holds of an agent, its service time in seconds, and the message in work."""
+    """The holds of an agent, its service time in seconds, and the message that is being worked on."""
 
     __slots__ = ("_slot", "holds", "item", "seconds", "timer")
 
@@ -113,7 +112,7 @@ class Pacing:
                 slot.admit()
 
     def begin_work(self) -> bool:
-        """Take the message that waits longest and work on it; return whether there was one."""
+        """Take the message that has waited longest and work on it; return whether there was one."""
         item = self._next_in_queue()
         if item is not None:
             self._work_on(item)
@@ -135,7 +134,7 @@ class Pacing:
             slot.admit()
 
     def _next_in_queue(self) -> Any:
-        """Take the first item out of the queue that still has to be handled, None if there is none."""
+        """Remove and return the first item of the queue that still has to be handled, None without one."""
         slot = self._slot
         queue = slot.queue if len(slot.queue) <= BATCH else slot.long_queue()
         if type(queue) is FairQueue:
@@ -172,7 +171,7 @@ class Pacing:
                 slot.resume()
 
     def take_finished_work(self) -> list[Any]:
-        """Take the message that the agent has worked on, for its turn; None if it was withdrawn."""
+        """Remove and return the message that has been worked on, for its turn; None if it was withdrawn."""
         self._slot.gate = BUSY
         item = self.return_item()
         return [] if item is None else [item]
@@ -187,7 +186,7 @@ class Pacing:
             self._slot.put_back([item])
 
     def return_item(self) -> Any:
-        """Take the message in work, which has a seat again, None if there is none.
+        """Remove and return the message that is worked on, which gets a seat again; None if there is none.
 
         The timer of the work goes on, and finds no message at its end.
         """

@@ -1,8 +1,8 @@
 """The clock of an agent that differs from its world's: its date is off, or it goes faster or slower.
 
-It belongs to the agent's place in the tree, over all its incarnations. `Agent.now` returns its date, and
-durable timers are kept by it; timers that begin from then on run at its rate. Waits of a run, such
-as `trio.sleep`, and deadlines of requests use the clock of the world. An agent whose clock is right has no
+Such a clock belongs to the agent's place in the tree, over all incarnations. `Agent.now` returns its date,
+and durable timers are kept by it; timers that begin from then on run at its rate. Waits of a run, such as
+`trio.sleep`, and deadlines of requests use the clock of the world. An agent whose clock is right has no
 `SkewedClock`.
 """
 
@@ -38,7 +38,7 @@ class SkewedClock:
         """Seconds that pass on it in one second of the world."""
 
     def add(self, skew: float, rate: float) -> object:
-        """Put it ahead by some seconds, at another rate from now on; return the skew to remove."""
+        """Put the clock ahead by some seconds, at another rate from now on; return the skew to remove."""
         mark = object()
         self._skews[mark] = (skew, rate, trio.current_time())
         self._set_rate()
@@ -54,7 +54,7 @@ class SkewedClock:
         self.rate = math.prod(sorted(rate for _, rate, _ in self._skews.values()))
 
     def ahead(self) -> float:
-        """Return the seconds by which its date is ahead of the world's."""
+        """Return the seconds by which the clock's date is ahead of the world's."""
         now = trio.current_time()
         return sum(skew + (now - since) * (rate - 1) for skew, rate, since in self._skews.values())
 

@@ -1,9 +1,9 @@
 """The slot of an agent: what refs point to, and all that happens to a message on its way to the agent.
 
 A slot outlives the incarnations of its agent. The accounts, the listeners and the mailbox options belong to
-the slot; the queue, the runs and the timers belong to the incarnation. One class in one long file, because
-the parts call each other in circles: a message that is withdrawn may be the last one that a stopping agent
-waited for, the end of an incarnation answers what still waits, and each answer counts.
+the slot; the queue, the runs and the timers belong to the incarnation. It is one class in one long file,
+because the parts call each other in circles: a withdrawn message may be the last one that a stopping agent
+waited for, the end of an incarnation answers all messages that still wait, and each answer counts.
 
 The sections, in this order: accounts; what a message asks for; ways in (asking, telling, sending from a
 turn, calls, streams and listening); the mailbox (seats, the queue, leaving without being handled); the work
@@ -16,10 +16,10 @@ calls back into this file.
 
 What this file keeps true:
 
-- **Accounts.** Every accepted message leaves by one of the methods here, and each counts it, so that at
-  every instant at which no turn runs `accepted == handled + cancelled + dropped + dead_lettered + waiting +
-  running`. A refusal by type (`InvalidInput`) is an answer of the agent and counts as handled; a message
-  that was refused a seat was never accepted and counts as refused alone; one that the mailbox drops was
+- **Accounts.** Every accepted message leaves by one of the methods here, and each counts it, so that at every
+  instant at which no turn runs `accepted == handled + cancelled + dropped + dead_lettered + waiting +
+  running`. A refusal by type (`InvalidInput`) is an answer of the agent and counts as handled; a message that
+  was refused a seat was never accepted and counts as refused alone; a message that the mailbox drops was
   accepted and counts as dropped.
 - **Order** is kept per sender. That is why an agent takes no turn between handing a run over and the run's
   first step (`HANDING`), why a parked sender keeps the gate from being `IDLE` (an inline turn would
@@ -43,13 +43,13 @@ What this file keeps true:
   began and ended in the asker's own step, and all others are in `Extra`.
 
 The hot path of the package is here. `ask` of an idle agent runs the turn in the asker's own step, and
-`tell_nowait` appends a tuple. Everything but the common case goes to a method of its own, so that the
-common case stays short; the short paths are repeated in `ask`, `tell_nowait` and `send_from`
-on purpose, as sharing them would cost a call a message. How to read a condition there: `gate` is zero only
-for an idle agent (`IDLE`), `leave_tally()` turns the gate `TALLIED` into `IDLE`, `op.kind` is zero only for
-a plain turn, and `accepted - begun` is the number of seats taken. `size` is -1 while the mailbox is closed,
-so one comparison finds both a full mailbox and a closed one. `turns.budget` counts down over all askers:
-one that spends it makes a checkpoint, so that a task that only asks idle agents cannot keep the loop to
+`tell_nowait` appends a tuple. Everything but the common case goes to a method of its own, so that the common
+case stays short; the short paths are repeated in `ask`, `tell_nowait` and `send_from` on purpose, as sharing
+them would cost a call a message. How to read a condition there: `gate` is zero only for an idle agent
+(`IDLE`), `leave_tally()` turns the gate `TALLIED` into `IDLE`, `op.kind` is zero only for a plain turn, and
+`accepted - begun` is the number of seats taken. `size` is -1 while the mailbox is closed, so one comparison
+finds both a full mailbox and a closed one. `turns.budget` counts down over all askers: the asker that spends
+the last of it makes a checkpoint, so that a task that only asks idle agents cannot keep the loop to
 itself."""
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ NOT_NEEDED_YET: Final = _FrozenDict()
 
 class Stash:
     """The messages that one incarnation has put aside, in order, the timer of its present behaviour, and the
-    turns of its timers of no time.
+    turns of its timers of 0 seconds.
     """
 
     __slots__ = ("by_run", "changed", "items", "prompt", "timer", "up_next")
@@ -291,7 +291,7 @@ class Extra:
 class Slot:
     """One place in the tree, with the messages that wait there and the agent that lives there now.
 
-    It is the near end of a ref: see `Link`.
+    For a ref to a near agent the slot is the `Link`.
     """
 
     __slots__ = (
@@ -357,13 +357,13 @@ class Slot:
 
     @property
     def path(self) -> str:
-        """The names from the root's children down, joined by slashes."""
+        """The names from a child of the root down to this agent, joined by slashes."""
         name = self.name
         return self.owner.child_path(name if isinstance(name, str) else self.label)
 
     @property
     def restored(self) -> bool | None:
-        """Whether its incarnation began with state from the store; None for agents that are not durable."""
+        """Whether the incarnation began with state from the store; None for agents that are not durable."""
         return None if self.output_gate is None else self.output_gate.restored
 
     @property
@@ -380,7 +380,7 @@ class Slot:
         return spec.filled(self.owner.ref_to)  # type: ignore[no-any-return]
 
     def leave_tally(self) -> bool:
-        """Take the agent out of the node's totals before its accounts change; return whether it was in."""
+        """Take the agent out of the node's totals before its accounts change; return whether it was there."""
         if self.gate != TALLIED:
             return False
         self.rt.tally.remove(self)
@@ -409,7 +409,7 @@ class Slot:
         return extra.out
 
     def ensure_stash(self) -> Stash:
-        """Return the stash, made at the first call."""
+        """Return the messages put aside and the timers with them, in a `Stash` made at the first call."""
         extra = self.ensure_extra()
         if extra.stash is None:
             extra.stash = Stash()
@@ -467,12 +467,12 @@ class Slot:
 
     @property
     def restarts(self) -> int:
-        """The number of restarts, not counting those after a loss with its machine."""
+        """The number of restarts, not counting those after the loss of the agent's machine."""
         lost = 0 if self.extra is None else self.extra.lives_lost
         return max(0, self.incarnation - 1 - lost)
 
     def life_lost(self) -> None:
-        """Take note that the last incarnation, if any, was lost with its machine: it counts as no restart."""
+        """Note that the last incarnation, if any, was lost with its machine: it counts as no restart."""
         if self.incarnation:
             self.ensure_extra().lives_lost += 1
 
@@ -512,7 +512,7 @@ class Slot:
         return not_in(self.table, key, self.path)
 
     def closed_error(self) -> AgentUnavailable | NotFound:
-        """Make the error for a message to a slot that takes none."""
+        """Make the error for a message to a slot that takes no messages."""
         if self.state == GONE:
             return NotFound("agent", self.path)
         if self.suspended and self.rt.keeping is not None:
@@ -545,7 +545,7 @@ class Slot:
             self.inline += 1
 
     def sender(self) -> Any:
-        """Return the slot of the agent whose code runs now, None outside any."""
+        """Return the slot of the agent whose code runs now, None outside of agents."""
         run = CURRENT.get()
         return self.turns.slot if run is None else run.slot
 
@@ -752,7 +752,7 @@ class Slot:
             await self.yield_to_others()
 
     def seat(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
-        """Accept a one-way message that a turn will handle, and that has a seat."""
+        """Accept a one-way message that has a seat and that a turn will handle."""
         self.accepted += 1
         self.put((op, args, sender))
 
@@ -854,13 +854,13 @@ class Slot:
         return SelfMessage((op, args, self))
 
     def take_own_seat(self) -> None:
-        """Take note that a message to itself has its reserved seat, or has it again."""
+        """Note that a message of the agent to itself has its reserved seat, or has it again."""
         self.ensure_extra().own += 1
         if self.size > 0:
             self.size += 1  # a seat of its own: it takes none from the others
 
     def free_own_seat(self) -> None:
-        """Take note that a message to itself has left its reserved seat."""
+        """Note that a message of the agent to itself has left its reserved seat."""
         self.ensure_extra().own -= 1
         if self.size > 0:
             self.size -= 1
@@ -878,7 +878,7 @@ class Slot:
             self.gate = HELD
 
     def outgoing_admitted(self, held: OutgoingTell) -> None:
-        """Take note that a message of this agent's turn has its seat elsewhere, or needs none any more."""
+        """Note that a message of this agent's turn has its seat elsewhere, or no longer needs one."""
         out = self.ensure_extra().out
         out.pop(held, None)
         if not out and self.gate == HELD:
@@ -889,7 +889,7 @@ class Slot:
     @asynccontextmanager
     @enable_ki_protection
     async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
-        """Invoke and hold on to the call, or to the stream."""
+        """Invoke an action, and hold on to the call or to the stream."""
         op = self.operation(invocation.key)
         args = self.bound(op, invocation.args, invocation.kwargs)
         await checkpoint_if_cancelled()
@@ -950,7 +950,7 @@ class Slot:
     @asynccontextmanager
     @enable_ki_protection
     async def link(self) -> AsyncGenerator[None]:
-        """Link this incarnation and the task that enters, until it leaves; see `Ref.link`."""
+        """Link this incarnation and the block of the task that enters; see `Ref.link`."""
         await checkpoint()
         self.check_alive()
         end = TaskLink(self)
@@ -1038,7 +1038,7 @@ class Slot:
                 return
 
     def oldest_pending(self) -> Envelope | None:
-        """Take the first message of others out of a line for runs, None if there is none."""
+        """Remove the first message of others from a line for runs, and return it; None if there is none."""
         for line in self.ensure_extra().pending.values():
             for envelope in line:
                 if not isinstance(envelope, SelfEnvelope):
@@ -1047,7 +1047,7 @@ class Slot:
         return None
 
     def oldest_stashed(self) -> Any:
-        """Take the oldest message of others from the stash, None if there is none."""
+        """Remove the oldest message of others from the stash, and return it; None if there is none."""
         extra = self.extra
         if extra is not None and extra.stash is not None:
             for key, item in extra.stash.items.items():
@@ -1122,7 +1122,7 @@ class Slot:
     # ---- the queue: a list, as nearly all are short; of a long one either end is reached at once
 
     def take_batch(self) -> list[Any]:
-        """Take at most a batch of the items that wait longest out of the queue."""
+        """Remove and return the items that have waited longest in the queue, at most a batch of them."""
         queue = self.queue
         if type(queue) is list and len(queue) <= BATCH:
             self.queue = []
@@ -1134,7 +1134,7 @@ class Slot:
         return [first() for _ in range(min(BATCH, len(queue)))]
 
     def take_one(self) -> list[Any]:
-        """Take a batch of one item: each turn of a durable agent is kept separately."""
+        """Remove and return a batch of one item: each turn of a durable agent is kept separately."""
         queue = self.queue
         if len(queue) == 1 and type(queue) is list:
             self.queue = []
@@ -1159,8 +1159,8 @@ class Slot:
     def withdraw_queued(self) -> None:
         """Count an envelope in the queue as done.
 
-        It is passed over when its turn comes; once half the queue is done, all such are taken out
-        together, so that withdrawing costs no search.
+        The envelope is passed over when its turn comes; once half the queue is done, all such envelopes are
+        removed together, so that withdrawing costs no search.
         """
         extra = self.ensure_extra()
         extra.withdrawn += 1
@@ -1168,7 +1168,7 @@ class Slot:
             self.clear_withdrawn()
 
     def clear_withdrawn(self) -> None:
-        """Take out the envelopes that are done."""
+        """Remove the envelopes that are done."""
         before, queue = len(self.queue), self.queue
         self.queue = type(queue)(m for m in queue if not (isinstance(m, Envelope) and m.phase == DONE))
         self.ensure_extra().withdrawn -= before - len(self.queue)  # others may be in the batch in hand
@@ -1178,7 +1178,7 @@ class Slot:
     def withdraw(self, envelope: Envelope) -> bool:
         """Withdraw a request of a consumer that is gone, wherever it is; return whether it was still open.
 
-        Queued, it gives up its seat; running, its run is cancelled and not waited for.
+        A queued request gives up its seat; a running request's run is cancelled and not waited for.
         """
         phase = envelope.phase
         if phase == DONE:
@@ -1212,7 +1212,7 @@ class Slot:
         return True
 
     def _leave_line(self, envelope: Envelope) -> None:
-        """Take a message out of the line for seats."""
+        """Remove a message from the line for seats."""
         extra = self.ensure_extra()
         if extra.parked is not None:
             extra.parked.pop(envelope, None)
@@ -1272,7 +1272,7 @@ class Slot:
     # ---- taking turns
 
     def resume(self) -> None:
-        """Go on taking turns."""
+        """Let the agent take turns again."""
         extra = self.extra
         if extra is not None and extra.pace is not None:
             pace = extra.pace
@@ -1393,7 +1393,7 @@ class Slot:
             runners.carry(run)
 
     def _keeps_last(self, op: Operation) -> bool:
-        """Return whether only one more run may begin now: it is kept for a peer that has none."""
+        """Return whether only one more run may begin now and it is kept for a peer that has none."""
         active = self.ensure_run_tables().active
         return op.concurrency >= SHARED and active.get(op.original, 0) == op.concurrency - 1
 
@@ -1442,7 +1442,7 @@ class Slot:
         self.die(reason)
 
     def run_ended(self, run: Run) -> None:
-        """Take note that the coroutine has unwound."""
+        """Note that the coroutine has unwound."""
         extra = self.extra or self.ensure_extra()
         extra.runs.pop(run, None)
         if extra.handing is run:
@@ -1516,7 +1516,7 @@ class Slot:
             self.rt.circles.look_again(self if envelope is None else envelope)
 
     def stash_inline_ask(self, ask: Ask) -> None:
-        """Put aside the message of a turn in its asker's own step: the asker has to wait after all."""
+        """Put aside the message of a turn that ran in its asker's step: the asker has to wait after all."""
         if self.accepted - self.begun >= self.size:
             self.after_turn()
             self.post(ask)
@@ -1546,7 +1546,7 @@ class Slot:
             self.put_aside(envelope)
 
     def restore_stashed(self) -> None:
-        """Put the messages that the last turn took out of the stash before all others."""
+        """Put the messages that the last turn took from the stash before all others."""
         extra = self.extra
         if extra is not None and extra.stash is not None:
             stash = extra.stash
@@ -1559,7 +1559,7 @@ class Slot:
                 self.bring_back(stash, items)
 
     def bring_back(self, stash: Stash, items: list[Any]) -> None:
-        """Put items before all others that wait, and the turns of timers of no time right behind them.
+        """Put items before all others that wait, and directly behind them the turns of timers of 0 seconds.
 
         An agent that stops takes those turns only before messages: at its end they would have no effect.
         """
@@ -1599,7 +1599,7 @@ class Slot:
             self.output_gate.hold(Push(sinks, key, value if copy is None else copy(value), copy))
 
     def show_properties(self, sinks: Sinks) -> None:
-        """Push a new incarnation's values to the observers: an observation outlives a restart."""
+        """Pass a new incarnation's values to the observers: an observation outlives a restart."""
         for key in tuple(sinks.by_key):
             if key.startswith("?"):
                 op = self.table.get(key)
@@ -1616,7 +1616,7 @@ class Slot:
             self.output_gate.hold(ToOne(sink, value))
 
     def show_progress(self, sink: Sink, value: Any) -> None:
-        """Pass the progress of a run to its caller; in a `serial` class it does not wait for the state."""
+        """Pass the progress of a run to its caller; in a `serial` class, without waiting for the state."""
         if self.output_gate is None or not self.output_gate.waits_in_runs:
             sink.push(value)
         else:
@@ -1685,7 +1685,7 @@ class Slot:
             await self._wait()
 
     def unready(self) -> str:
-        """Return why the agent takes no messages now, "" while it does."""
+        """Return why the agent takes no messages now, "" while it takes them."""
         return "" if self.state == RUNNING else f"it is {STATE_TEXTS[self.state]}"
 
     async def _wait(self) -> None:
@@ -1705,7 +1705,7 @@ class Slot:
     # ---- end
 
     def stop(self, reason: ExitReason, shutdown: float | str) -> bool:
-        """Begin to stop; return whether it has ended already.
+        """Begin to stop the agent; return whether it has ended already.
 
         `shutdown`: seconds for open messages and runs, `"brutal"` for none, `"infinity"` for no limit.
         """
@@ -1748,7 +1748,7 @@ class Slot:
 
     @enable_ki_protection
     def drain(self, reason: ExitReason, seconds: float | None) -> None:
-        """Take nothing new, let waiting messages and runs be handled, then end; at once when idle."""
+        """Accept nothing new, let waiting messages and runs be handled, then end; at once when idle."""
         if self.state >= ENDING:
             return
         if self.gate in (IDLE, TALLIED) and (self.extra is None or not self.extra.runs):
@@ -1782,7 +1782,7 @@ class Slot:
             self._refuse(envelope, AgentUnavailable(self.path, why), why)
 
     def _refuse(self, envelope: Envelope, error: Exception, why: str) -> None:
-        """Fail a message that has waited for a seat; one sent by a turn, now over, becomes a dead letter."""
+        """Fail a message that has waited for a seat; a message sent by a turn, now over, is a dead letter."""
         envelope.phase = DONE
         self.ensure_extra().refused += 1
         if isinstance(envelope, OutgoingTell):
@@ -1790,7 +1790,7 @@ class Slot:
         envelope.fail(error)
 
     def die(self, reason: ExitReason) -> None:
-        """End now: close the mailbox, answer everything, cancel the runs. Never blocks."""
+        """End the incarnation now: close the mailbox, answer everything, cancel the runs. Never blocks."""
         if self.state >= ENDING:
             if reason.error is not None and self.state == ENDING:
                 self.ensure_extra().errors += (reason.error,)
@@ -1801,7 +1801,7 @@ class Slot:
         self.rt.crashes.take(self, reason)
 
     def suspend(self) -> None:
-        """End the incarnation of a durable agent whose store fails; for the supervisor that is no end.
+        """End the incarnation of a durable agent whose store fails; the supervisor counts it as no end.
 
         Waiting messages are refused, with the seconds until the store is tried again. Does nothing if the
         incarnation ends already.
@@ -1814,8 +1814,8 @@ class Slot:
     def lose_lease(self, error: Exception) -> None:
         """End the incarnation of a durable agent by an error that is no fault of its own.
 
-        It is reported as a crash, and is no end for the supervisor either: a store that is away for a while
-        takes the leases of all agents at once. Does nothing if the incarnation ends already.
+        This is reported as a crash, but not to the supervisor as an end: a store that is away for a while
+        costs all agents their leases at once. Does nothing if the incarnation ends already.
         """
         if self.state >= ENDING:
             return
@@ -1824,7 +1824,7 @@ class Slot:
 
     @property
     def suspended(self) -> bool:
-        """Whether it has ended because its store fails."""
+        """Whether the agent has ended because its store fails."""
         return self.extra is not None and self.extra.suspended
 
     def _end(self, reason: ExitReason) -> None:
@@ -1855,7 +1855,7 @@ class Slot:
             self._finish(reason)
 
     def _answer_all(self, queue: Iterable[Any], reason: ExitReason) -> None:
-        """Answer everything that still waits, as lost by a crash or refused by a stop."""
+        """Answer every message that still waits: as lost by a crash, or refused by a stop."""
         extra = self.extra or self.ensure_extra()
         extra.withdrawn = 0
         if not (queue or extra.runs or extra.pending or extra.parked or extra.stash is not None):
@@ -1922,14 +1922,14 @@ class Slot:
                 self._finish(extra.reason or NORMAL)
 
     def lifespan_ended(self) -> None:
-        """Take note that the lifespan has been left."""
+        """Note that the lifespan has been left."""
         if self.state == ENDING:
             self._maybe_finish()
 
     def children_ended(self, reason: ExitReason | None, raised: Iterable[BaseException]) -> None:
-        """Take note that all children have ended; without a reason, they were stopped or could not start.
+        """Note that all children have ended; without a reason, they were stopped or could not start.
 
-        A supervisor that gives up crashes its agent; one whose work is done ends it.
+        A supervisor that gives up crashes its agent; a supervisor whose work is done ends the agent.
         """
         extra = self.ensure_extra()
         extra.child_supervisor = None
@@ -1948,7 +1948,7 @@ class Slot:
             self.die(ExitReason("error", error=reason.error))
 
     async def undo_start(self, exc: BaseException) -> BaseException:
-        """End the work that a failed start has begun; return the error, with those raised meanwhile."""
+        """End the work that a failed start has begun; return the error, with any errors raised meanwhile."""
         extra = self.ensure_extra()
         reason = SHUTDOWN if is_cancel(exc) else ExitReason("error", error=exc)
         with trio.CancelScope(shield=True):

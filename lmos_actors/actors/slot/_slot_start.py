@@ -51,8 +51,8 @@ def start_now(slot: Slot) -> None:
 async def start_agent(slot: Slot) -> None:
     """Start an agent: enter its lifespan and start its children, if it has any. Raises StartFailed.
 
-    It waits only where the agent has one of them. Raises NameTaken for a durable agent if another one runs
-    under its key.
+    The start waits only for a lifespan or children. Raises NameTaken for a durable agent if another agent
+    runs under its key.
     """
     agent = _make(slot)
     contract = agent.__contract__
@@ -66,7 +66,7 @@ async def start_agent(slot: Slot) -> None:
 
 
 async def _start_waiting(slot: Slot, agent: Any, contract: Contract) -> None:
-    """Start an agent that has been made, and has to wait for something."""
+    """Start an agent that has been made and whose start has to wait."""
     if contract.state is not None and not await _restore(slot, agent):
         return
     if contract.has_lifespan or contract.has_children:
@@ -92,7 +92,7 @@ async def _start_waiting(slot: Slot, agent: Any, contract: Contract) -> None:
 def child_supervisor(slot: Slot) -> AgentSupervisor:
     """Return the supervisor of the agent's children, made at the first call.
 
-    Raises WrongState when the agent is ending, and any error of its `supervises()`.
+    Raises WrongState when the agent is ending, and any error that its `supervises()` raises.
     """
     extra = slot.extra or slot.ensure_extra()
     if extra.child_supervisor is None:

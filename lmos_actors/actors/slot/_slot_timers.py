@@ -69,8 +69,8 @@ def send_after(
 ) -> Timer:
     """Send a message `seconds` from now, as a turn would send it, while this incarnation lives.
 
-    Where the agent runs near, arguments are checked now: InvalidInput, NotFound. A message that is refused
-    when it is sent is a dead letter, as no code is left to see the error.
+    If the receiver is near, arguments are checked now: InvalidInput, NotFound. A message that is refused when
+    it is sent is a dead letter, as no code is left to see the error.
     """
     delayed = Departure.planned(slot, link, key, args, kwargs)
     delayed.timer = timer = slot.rt.timers.call_after(world_seconds(slot, seconds), delayed.fire)
@@ -128,7 +128,7 @@ class _Due(PromptTurn):
         self.trace = current_mark(slot.rt) if slot.traced else None
 
     def fire(self) -> None:
-        """Queue it."""
+        """Queue the turn."""
         timer, slot = self.timer, self.slot
         extra = slot.extra
         if extra is not None and extra.timers is timer and timer.after is None:

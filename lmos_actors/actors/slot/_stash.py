@@ -65,7 +65,7 @@ def unstash(slot: Slot) -> int:
 
 @enable_ki_protection
 def behaviour_changed(slot: Slot) -> None:
-    """End the timer of the last behaviour, and try the messages again that were postponed in it."""
+    """End the timer of the last behaviour, and bring back the messages that were postponed in it."""
     stash = slot.ensure_stash()
     _end_state_timeout(slot)
     if slot.turns.slot is slot:
@@ -78,7 +78,7 @@ def behaviour_changed(slot: Slot) -> None:
 
 
 def state_timeout(slot: Slot, seconds: float, fn: Callable[[], None]) -> Timer:
-    """Run a turn `seconds` from now if the behaviour is still the same, replacing an earlier one."""
+    """Run a turn `seconds` from now if the behaviour is still the same, in place of any earlier such turn."""
     stash = slot.ensure_stash()
     _end_state_timeout(slot)
 

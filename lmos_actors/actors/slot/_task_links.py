@@ -1,12 +1,12 @@
-"""The links of a task's block with an agent, and the exit signals that go round between linked lives.
+"""The links of a task's block with an agent, and the exit signals that linked lives send each other.
 
 As in OTP, a link joins two lives: two agents' incarnations (`_links.py`), or an incarnation and a task's
-block (`TaskLink`). When one of them has ended and unwound, an exit signal with its reason goes to
-the other. Any reason but `normal` ends that one too, at once and with the same reason; an agent whose class
-has `trap_exits=True` gets a turn of `on_exit` instead, for `normal` as well.
+block (`TaskLink`). When one of them has ended and unwound, an exit signal with its reason goes to the other.
+Any reason but `normal` ends the other life too, at once and with the same reason; an agent whose class has
+`trap_exits=True` gets a turn of `on_exit` instead, for `normal` as well.
 
-Signals are delivered one after another, from one queue of the node: a chain of linked agents may be of
-any length and needs no depth of the stack.
+Signals are delivered one after another, from one queue of the node: a chain of linked agents may be of any
+length without needing a deep stack.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LinkPeer(Protocol):
         ...
 
     def exit_signal(self, down: Down) -> None:
-        """Take note that the other end is no more. Never blocks, runs no user code, never raises."""
+        """Note that the other end is no more. Never blocks, runs no user code, never raises."""
         ...
 
 
@@ -108,7 +108,7 @@ class TaskLink:
             carry_signals(slot.rt)
 
     def _ending(self) -> Down | None:
-        """Return the end of an agent that has died and still unwinds, else None; its signal will come."""
+        """Return the end of an agent that has died but still unwinds, else None; the signal will come."""
         slot, extra = self._slot, self._slot.extra
         if not self._tied or slot.state != ENDING or extra is None or extra.reason is None:
             return None

@@ -1,12 +1,12 @@
 """A slot whose messages have a trace: used instead of `Slot` where a node records messages, or their spans.
 
-It costs nothing in a node with neither. The code is one class; two more set what differs:
+In a node that records neither it costs nothing. The code is in one class; two more set what differs:
 
 - `TracedSlot` records: no turn runs in the asker's step and no message is a bare tuple, so every message has
   a number, the number of the message it all began with (its trace), and records from `sent` to `answered`.
 - `RecordedSlot` is the same in a node that records from its start.
 - `PropagatingSlot` records nothing: a message knows the trace that it was sent in. Where nothing is traced,
-  as in what agents do of their own accord, it costs no more than a `Slot` and a check for a trace.
+  as when agents act of their own accord, it costs no more than a `Slot` and a check for a trace.
 
 A `TracedSlot` is laid out in memory as a `Slot` is. So an existing slot becomes one, and stops being one,
 by having its class set (`tap`, `untap`): while somebody looks at the messages of some agents, the others cost
@@ -58,7 +58,7 @@ class TracedSlot(Slot):
         seconds: float | None = None,
         attempt: Attempt | None = None,
     ) -> Any:
-        """As `Slot.ask`; through the mailbox where the message has a trace."""
+        """Do as `Slot.ask`, but through the mailbox where the message has a trace."""
         if not self.records and handed_mark(self.rt) is None:
             return await super().ask(key, args, kwargs, seconds)
         op = self.operation(key)
@@ -153,7 +153,7 @@ class TracedSlot(Slot):
             rt.instrument.record("sent", self.path, fields)
 
     def note_event(self, name: str, data: Any) -> None:
-        """As `Slot.note_event`, with the trace of the message for which it is emitted."""
+        """Do as `Slot.note_event`, with the trace of the message for which the event is emitted."""
         mark = current_mark(self.rt) if self.records else None
         if mark is None or not mark[1]:
             super().note_event(name, data)
@@ -162,7 +162,7 @@ class TracedSlot(Slot):
 
 
 class PropagatingSlot(TracedSlot):
-    """A slot that keeps with each message the trace it was sent in, and records none."""
+    """A slot that keeps with each message the trace in which it was sent, and records no messages."""
 
     __slots__ = ()
 
@@ -184,7 +184,7 @@ class RecordedSlot(TracedSlot):
 
 
 def tap(slot: Slot) -> bool:
-    """Have a slot report its messages from now on; return False where it always does."""
+    """Have a slot report its messages from now on; return False for a slot that always does."""
     if isinstance(slot, RecordedSlot):
         return False
     slot.__class__ = TracedSlot
@@ -192,7 +192,7 @@ def tap(slot: Slot) -> bool:
 
 
 def untap(slot: Slot) -> None:
-    """Take back `tap`."""
+    """Undo `tap`."""
     if type(slot) is TracedSlot:
         slot.__class__ = slot.rt.link
 

@@ -203,7 +203,7 @@ def _field(tree: Any, field: types.Field, compiled: Compile, secrecy: int) -> Fi
 
 
 def _getter(fields: list[Field]) -> Callable[[Any], Iterable[Any]]:
-    """Return a function that reads all fields at once; a lone one twice, as it is then in a tuple, too."""
+    """Return a function that reads all fields at once; a lone field twice, so that a tuple results, too."""
     names = [field.name for field in fields]
     return attrgetter(*names, names[0]) if names else lambda _: ()
 

@@ -1,4 +1,4 @@
-"""Values and texts without their secrets: `***` stands in their place."""
+"""Values and texts without their secrets: `***` is shown in place of a secret."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ class Secrets:
     """The secrets found in some values, and texts without them.
 
     The work is bounded: past the bound, `clean` shows nothing. Even where types declare no secrets, a value
-    may hold records with some, anywhere. These are looked for level by level, the records that have secrets
-    before others, and no value takes more than half of the looks that are left, so that a huge one hides
-    nothing in those after it. Where not all could be looked at, `clean`
-    shows nothing as soon as a record with a secret has come up in any of the values: there may be more of
-    them. Else texts are shown, as most agents that keep very much have no such records.
+    may contain records with secrets, anywhere. These are looked for level by level, the records that have
+    secrets before others, and no value takes more than half of the looks that are left, so that a huge one
+    hides nothing in those after it. Where not all could be looked at, `clean` shows nothing as soon as a
+    record with a secret has come up in any of the values: there may be more of them. Otherwise texts are
+    shown, as most agents that keep very much have no such records.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class Secrets:
         return max(map(len, self._forms), default=0)
 
     def look(self, value: Any, secrecy: Secrecy = OPEN) -> None:
-        """Find the secrets in a value; a value that cannot be looked at counts as too much to look at.
+        """Find the secrets in a value; a value that cannot be read counts as too large to search.
 
         If the type declares no secrets, look for records with secrets in the value.
         """
@@ -260,7 +260,7 @@ def _has_secret_fields(cls: Any) -> bool:
 
 
 def field_of(value: Any, name: str) -> Any:
-    """Return a field of a record, without its `__getattribute__`; None if it has no value."""
+    """Return a field of a record, without calling its `__getattribute__`; None if it has no value."""
     try:
         return object.__getattribute__(value, name)
     except AttributeError:

@@ -66,7 +66,7 @@ def wrong(expected: str, value: object, path: str) -> InvalidInput:
 
 
 def inside(bad: InvalidInput | RecursionError, path: str, step: str) -> InvalidInput:
-    """Return the refusal with the place of the bad part in its container."""
+    """Return the refusal with the position of the bad part in its container."""
     if isinstance(bad, RecursionError):
         return InvalidInput("Nested too deeply", path)
     if bad.path == KEY:
@@ -89,7 +89,7 @@ def member(key: object) -> str:
 
 
 def convert(value: object, tp: Any, path: str) -> Any:
-    """Let msgspec convert, or only check, a value; its refusals become ours."""
+    """Convert, or only check, a value by msgspec; msgspec's refusals become ours."""
     try:
         return msgspec.convert(value, tp, str_keys=True)
     except msgspec.ValidationError as exc:
@@ -101,7 +101,7 @@ def convert(value: object, tp: Any, path: str) -> Any:
 
 
 def refuse_foreign(error: BaseException, path: str) -> None:
-    """Raise InvalidInput for an error of a value's own class that is no `Exception`.
+    """Raise InvalidInput for an error that a value's own class raised and that is no `Exception`.
 
     So such a value ends no more than the request that it came with.
     """
@@ -192,7 +192,7 @@ def _within(part: Part, limited: Any) -> Part:
 
 
 def _limited(tree: types.Type) -> Any | None:
-    """Return the type with the limits that `Meta` sets, for msgspec to check; None if there are none."""
+    """Return the type with the limits that `Meta` sets, for msgspec to check; None without limits."""
     found = {name: limit for name in LIMITS if (limit := getattr(tree, name, None)) is not None}
     return Annotated[CLASSES[type(tree)], msgspec.Meta(**found)] if found else None
 

@@ -160,7 +160,7 @@ class _NotReadYet(Exception):
 
 
 def members_of(value: Any) -> tuple[Member, ...] | None:
-    """Return the fields of a value whose class is a record class; None for any other."""
+    """Return the fields of a value whose class is a record class; None for any other value."""
     return record_of(cast("Any", type(value)))
 
 
@@ -193,7 +193,7 @@ def is_agent_class(thing: object) -> bool:
 def hidden_fields(cls: type, types: Mapping[str, Any], reserved: frozenset[str]) -> dict[str, int]:
     """Return which fields of an agent class are secret, and how much of each, by the types of its fields.
 
-    `reserved` names are no fields.
+    Names in `reserved` are no fields.
     """
     found = {name: secrecy_of(hint) for name, hint in types.items()}
     found |= {field.name: WHOLE for field in attrs.fields(cls) if field.repr is False}
@@ -204,7 +204,7 @@ def hidden_fields(cls: type, types: Mapping[str, Any], reserved: frozenset[str])
 
 
 def guarded(take: Callable[..., Any], refusal: str = "Not of its declared type, which is secret") -> Any:
-    """Return the same check of a value, with errors that reveal nothing of the value."""
+    """Return the same check of a value, but with errors that reveal nothing of the value."""
 
     def take_secret(value: object, path: str = "$", /) -> Any:
         try:

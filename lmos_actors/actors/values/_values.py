@@ -1,9 +1,9 @@
 """Values that cross between agents: checked against their declared type, sharing nothing that can change.
 
 Each type is compiled once, into a tree of small functions. They take both a native value of the type and its
-form in decoded JSON, so near and far accept the same, and give equal values. Immutable values pass
-as they are; everything else is made anew. A refusal is an `InvalidInput` whose path says
-where: `$.city`, `$.items[2]`, `$['two words']`; `$[...]` is some item of a set.
+form in decoded JSON, so agents near and far accept the same values and return equal ones. Immutable values
+pass as they are; everything else is made anew. A refusal is an `InvalidInput` whose path shows where:
+`$.city`, `$.items[2]`, `$['two words']`; `$[...]` is some item of a set.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Shape(Generic[T]):
     """A declared type, compiled.
 
     `take` checks a value and returns the one that may cross; it raises InvalidInput, and any error of a
-    user's `__post_init__` other than ValueError and TypeError. A value whose class is `exact`
-    needs no look. `immutable` is decided for the type as a whole, to its depths, and so is its `secrecy`.
+    user's `__post_init__` other than ValueError and TypeError. A value whose class is `exact` needs no look.
+    `immutable` is decided for the type as a whole, parts included, and so is its `secrecy`.
     """
 
     __slots__ = ("_schema", "exact", "immutable", "mutable", "name", "secrecy", "take", "type")
@@ -49,7 +49,7 @@ class Shape(Generic[T]):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The TD data schema, made when first asked for; shared, so copy it before changing it.
+        """The TD data schema, made at the first use; shared, so copy it before changing it.
 
         Secrets are marked; defaults that are secret, or hold secrets, are left out.
         """
@@ -113,7 +113,7 @@ def _compile(tree: types.Type, room: int) -> Part:
 
 
 def _sized(tree: types.Type, part: Part) -> Part:
-    """Hold a container to the lengths that `Meta` sets."""
+    """Add to a container's check the lengths that `Meta` sets."""
     least, most = getattr(tree, "min_length", None), getattr(tree, "max_length", None)
     if least is None and most is None:
         return part
@@ -159,7 +159,7 @@ def _optional(take: AnyTake) -> AnyTake:
 
 
 def _by_class(parts: list[Part]) -> dict[type, AnyTake]:
-    """Map each class of values to the alternative that takes it, the more general one first."""
+    """Map each class of values to the alternative that accepts it, the more general alternative first."""
     natives: dict[type, AnyTake] = {}
     for form in (dict, list, tuple):
         tagged = [part for part in parts if part.tag is not None and form in part.natives]
