@@ -18,7 +18,7 @@ class ApprovalService(NodeService):
     """The service that carries agents' questions to people, on one node; see `Approver` of the actors.
 
     With `used` the agent `approvals` starts with the node. `seconds` limits how long clocks stand still;
-    `limits` are those of the agent, None for the usual ones.
+    `limits` are the agent's limits, None for the usual limits.
     """
 
     name = "approvals"
@@ -42,7 +42,7 @@ class ApprovalService(NodeService):
         rt.approvals = self
 
     def own_agents(self) -> OwnAgents:
-        """Return the test that recognises the agent that decides approvals."""
+        """Return the test by which the agent that decides approvals is recognised."""
         return {"is_approvals": self.is_at}
 
     @cached_property
@@ -71,7 +71,7 @@ class ApprovalService(NodeService):
         return await self._desk.ask_once(slot, text, data, form, expires, caller, run)
 
     def heard(self, request: Any, standing: Any, question: dict[str, Any] | None, *, heeds: bool) -> Any:
-        """Take the news from a request's node that a person is asked, or no longer asked; see `Approver`."""
+        """Note that a request's node asks a person, or no longer asks; see `Approver`."""
         return self._desk.waits.heard(request, standing, question, heeds=heeds)
 
     def asked(self, request: Any) -> str:

@@ -88,7 +88,7 @@ async def open_node(
 
     At most `threads` threads (default 16) and `processes` worker processes (default: the number of
     processors) work for its agents at a time (`self.to_thread`, `self.to_process`). `limits` bounds the dead
-    letters, crash reports and failures that it keeps, and how long a turn may take.
+    letters, crash reports and failures that the node keeps, and how long a turn may take.
 
     `listen` is the URL at which its agents are reached, such as `"ws://127.0.0.1:8080"`, or several; port 0
     takes a free port, see `node.urls`. `wss` needs `tls`, a context with a certificate. `public_url`
@@ -100,7 +100,7 @@ async def open_node(
     `security` decides which clients are let in and what they may use; without it all clients are let in.
     Browser pages are let in only from the node's own origin and from `origins`. An address that others can
     reach without security, or where passwords would travel without TLS, needs `insecure=True`, except on a
-    network in memory. `credentials` are presented by its own refs, each only to the place it is for.
+    network in memory. `credentials` are presented by its own refs, each only to the server it is meant for.
 
     `metrics` counts agents, requests and connections, for `/metrics` and `node.metrics()`. `tracing`
     records requests that come in and go out as OpenTelemetry spans, with the provider given, or with True
@@ -115,9 +115,9 @@ async def open_node(
     `store` is where durable agents are kept: `"sqlite:PATH"`, a database that is made if there is none,
     `"redis://HOST"`, `"memory:"` for the life of the node, or a `Store` or an `AsyncStore`.
 
-    `circles` says what happens when a request of an agent closes a circle of requests that wait for each
-    other without end: "warn" issues a DeadlockWarning, and on virtual time this block raises Deadlocked;
-    with "fail" that request fails with WouldDeadlock.
+    `circles` decides what happens when a request of an agent closes a circle of requests that wait for each
+    other without end: "warn" issues a DeadlockWarning, and on virtual time this block raises Deadlocked; with
+    "fail" that request fails with WouldDeadlock.
 
     `strict_resume` is for tests: it refuses, with NotAllowed, each request in a turn of a chat agent that
     would act again if the turn is resumed. Without it a RepeatedCallWarning names the first such request.
@@ -133,9 +133,9 @@ async def open_node(
 
     `omnia` serves its chat agents to clients of Omnia's chat protocol too, at the addresses of `listen`:
     True, or `OmniaOptions`. `mcp` offers its agents to MCP clients there, at `/mcp`: True, or `McpOptions`;
-    it needs the extra `mcp`. `relay` makes it a hub of an AgentRelay there, at `/arc`: True, or
-    `RelayOptions`. With `bridges` its agents are also on relays, of this node or of others, and answer
-    there. `services` adds further services: each is a function that returns a `NodeService`, such as a class.
+    it needs the extra `mcp`. `relay` makes the node a hub of an AgentRelay there, at `/arc`: True, or
+    `RelayOptions`. With `bridges` its agents are also on relays, of this node or of others, and answer there.
+    `services` adds further services: each is a function that returns a `NodeService`, such as a class.
 
     Leaving the block stops the children in reverse start order, each within its `shutdown`. When the
     root supervisor gives up, the body is cancelled and `RestartIntensityExceeded` raised. An exception
@@ -150,7 +150,7 @@ async def open_node(
 
 
 def open_node_in_thread(tree: SupervisorSpec | None = None, options: NodeOptions | None = None) -> NodeThread:
-    """Open a node in a thread of its own; returns when its tree has started.
+    """Open a node in a thread of its own, and return when its tree has started.
 
     `with open_node_in_thread(tree) as portal:` stops the node in order at the end of the block. Without a
     block, as in a notebook: `node = open_node_in_thread(tree)`, `node.portal`, `node.close()`. Options and

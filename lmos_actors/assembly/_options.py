@@ -76,7 +76,7 @@ class NodeOptions(RuntimeOptions):
     def _usual(self) -> Iterator[Callable[[], NodeService]]:
         """Yield a function for each service that the options name, in the order of their agents.
 
-        Omnia's comes last: if it serves `only` its own protocol, it refuses what no other service took.
+        Omnia's is last: if it serves `only` its own protocol, it refuses whatever no other service accepted.
         """
         limits = None if isinstance(self.approvals, bool) else self.approvals
         yield partial(ApprovalService, self.approval_seconds, limits, used=self._begins_with_approvals)
@@ -100,7 +100,7 @@ class NodeOptions(RuntimeOptions):
         return bool(self.approvals) or self.allow_operations or any(each.approve for each in lists)
 
     def _page(self) -> Iterator[Callable[[], NodeService]]:
-        """Yield what makes the page; nothing if its package is missing and no option asks for it."""
+        """Yield what makes the page; nothing if the page's package is missing and no option asks for it."""
         try:
             from lmos_actors.live import LiveServer
         except ImportError as missing:

@@ -1,4 +1,4 @@
-"""The rules of links between two places: when what one sends to the other arrives, if it does."""
+"""The rules of links between two nodes: when a message from one arrives at the other, if it does."""
 
 from lmos_actors._late import late
 

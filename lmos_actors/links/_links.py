@@ -1,4 +1,4 @@
-"""Links between nodes: when what one sends to another arrives, if it does. No clock, no tasks.
+"""Links between nodes: when a message from one arrives at another, if it does. No clock, no tasks.
 
 A simulated network and the proxy for faults of real connections deliver by these rules.
 
@@ -7,20 +7,20 @@ many bytes a second it carries, and which share of messages is lost, doubled or 
 delivery read them in different ways:
 
 - *stream*: as over TCP. Everything arrives, once and in order. A loss is the delay of a retransmission, which
-  comes after `FIRST_RETRY`, and each further one after twice as long. What is sent while the line is cut
-  arrives with the first retransmission after the cut.
-- *datagram*: as over UDP. What is lost is gone, as is what is sent while the line is cut or finds no room in
-  the queue of a slow line. What is doubled arrives twice, each time by itself; what is overtaken arrives
+  comes after `FIRST_RETRY`, and each further one after twice as long. Bytes sent while the line is cut arrive
+  with the first retransmission after the cut.
+- *datagram*: as over UDP. A lost message is gone, as is one that is sent while the line is cut or finds the
+  queue of a slow line full. A doubled message arrives twice, each time by itself; an overtaken one arrives
   later than it would have.
 
 What is kept true:
 
 - **Chance by name.** Each line draws from a random stream of its own, made from the names of its ends: one
   more line or fault changes nothing elsewhere.
-- **Instants are computed when a message is sent.** A cut or a fault that begins later does not touch what is
-  under way: it has passed.
+- **Instants are computed when a message is sent.** A cut or a fault that begins later does not affect
+  messages under way: they have passed.
 - Several faults on one line add up: it is cut while any of them cuts it; latencies are added; a message gets
-  through where each of them lets it through.
+  through if each of the faults lets it through.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class LinkRules:
 
     @property
     def is_perfect(self) -> bool:
-        """Whether it delays, loses and changes nothing."""
+        """Whether the line delays, loses and changes nothing."""
         return self == PERFECT
 
 
@@ -81,7 +81,7 @@ PERFECT: Final = LinkRules()
 
 @attrs.frozen(kw_only=True)
 class LinkFault:
-    """A change of the lines that `selects` returns True for, given the names of both ends.
+    """A change of the lines for which `selects` returns True, given the names of both ends.
 
     `cuts`: nothing gets through. `latency` is added, `loss` is a further share that is lost.
     """
@@ -144,7 +144,7 @@ class Links:
         return iter(self._lines.values())
 
     def line(self, source: str, target: str) -> Line:
-        """Return the line from one node to another, as it is now."""
+        """Return the line from one node to another, in its present state."""
         found = self._lines.get((source, target))
         if found is None:
             rules = self._rules(source, target)
@@ -169,7 +169,7 @@ class Links:
     # ---- faults
 
     def begin(self, fault: LinkFault, now: float) -> int:
-        """Put a fault into force, and return its number."""
+        """Begin a fault, and return its number."""
         number = next(self._numbers)
         self._faults[number] = fault, now
         self.version += 1
@@ -195,9 +195,9 @@ class Links:
         return arrives if arrives > after else after
 
     def send_again(self, line: Line, size: int, sent_at: float, now: float, *, after: float = 0.0) -> float:
-        """Return when a message arrives that was sent while its line, now up again, was cut.
+        """Return the arrival of a message that was sent while its line, now up again, was cut.
 
-        It is sent again when its sender's timer says so: the longer the cut has lasted, the later.
+        The message is sent again when its sender's timer fires: the longer the cut has lasted, the later.
         """
         losses = 0
         while _retries(losses) < now - sent_at:
@@ -235,7 +235,7 @@ class Links:
 
     @staticmethod
     def _losses(line: Line) -> int:
-        """Draw how often a message is lost before it gets through."""
+        """Draw the number of times a message is lost before it gets through."""
         losses = 0
         while losses < 64 and line.random.random() < line.loss:
             losses += 1

@@ -66,7 +66,7 @@ class Discovery:
     # ---- hosting
 
     def enable_lookup(self) -> None:
-        """Make the hosted directory searchable: the node listens, and its children are about to start."""
+        """Make the hosted directory searchable: the node listens, and its children have not started yet."""
         if self._host is not None:
             self._own = self._host.directory(self._web_url())
 

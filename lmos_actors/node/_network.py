@@ -163,7 +163,7 @@ class Connections:
     # ---- connections from peers
 
     async def listen(self, root: Supervisor) -> None:
-        """Listen. Connections wait in the backlog until `start` is called. Raises ConfigError."""
+        """Listen at all addresses. Connections wait in the backlog until `start`. Raises ConfigError."""
         if not self._options.endpoints:
             return
         urls: list[str] = []
@@ -294,7 +294,7 @@ class Connections:
         sessions: Sessions | None = None,
         beside: Guard | None = None,
     ) -> Guard:
-        """Return a guard for this node; it counts failed attempts along with `beside`. Raises ConfigError."""
+        """Return a guard for this node; failed attempts count along with `beside`'s. Raises ConfigError."""
         from lmos_actors.security import Guard
 
         entropy, options = self._rt.entropy, self._options
@@ -436,7 +436,7 @@ class Connections:
     async def wait_drained(self) -> None:
         """Wait until all requests are answered and all connections closed; call `stop_accepting` first.
 
-        It does not wait for peers that only have subscriptions.
+        Peers that only have subscriptions are not waited for.
         """
         if self._server is not None:
             self._server.finish()

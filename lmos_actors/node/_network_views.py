@@ -1,6 +1,6 @@
 """The views of a node's network on its page: its connections, and its registration at directories.
 
-Functions that return plain data without null, at once, and within bounds; see `docs/reference/live.md`.
+The functions return plain data without null, at once, and within bounds; see `docs/reference/live.md`.
 """
 
 from __future__ import annotations

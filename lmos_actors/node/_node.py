@@ -101,15 +101,15 @@ class Node:
 
     @contextmanager
     def starting(self) -> Generator[None]:
-        """Return a context manager for the start of several agents: until its end `/readyz` says `starting`.
+        """Return a context manager for the start of several agents: until it ends, `/readyz` says `starting`.
 
-        It has an effect only until the node has been ready once: later starts do not make it unready.
+        It matters only until the node has been ready once: later starts do not make the node unready.
         """
         with self._rt.starts.under_way(object()):
             yield
 
     def degraded(self) -> list[str]:
-        """Return the paths of agents and supervisors that restart or wait; `/readyz` then says `degraded`."""
+        """Return the paths of agents and supervisors that restart or wait: `/readyz` shows `degraded`."""
         return self._connections.readiness.down()
 
     async def degraded_change(self) -> None:
@@ -152,9 +152,9 @@ class Node:
         there is none, the directories of `register` and `lookup` are asked. An agent found elsewhere is kept
         until it cannot be reached.
 
-        With `spread` the ref leads to all of them, here and elsewhere, and each request to one: in turn
-        (`"round_robin"`), to the one with the shortest queue (`"least_loaded"`), or by an argument (`"key"`):
-        the one named `key`, else the first. An agent that is down is skipped if the request has not begun.
+        With `spread` the ref leads to all of them, here and elsewhere, and each request to one agent: in turn
+        (`"round_robin"`), by the shortest queue (`"least_loaded"`), or by an argument (`"key"`): the one
+        named `key`, else the first. An agent that is down is skipped if the request has not begun.
 
         `id` is the key of one agent (`ChildSpec.key`): the ref leads to the node that runs it now, this one
         or the one whose entry in a directory has the newest epoch.
@@ -200,8 +200,8 @@ class Node:
 
         `source` is the URL of a description, of a directory or of a server; or a host with its port, which is
         asked by its well-known URL (WoT Discovery); or `"mdns"`: the nodes announced on the local network by
-        DNS-SD. That takes three seconds, and up to thirty more to ask them, and needs the extra `mdns`. What
-        they answer is checked: `.left_out` lists what is unusable.
+        DNS-SD. That takes three seconds, and up to thirty more to ask these nodes, and needs the extra
+        `mdns`. The answers are checked: `.left_out` lists the unusable parts.
 
         Raises ConnectFailed if nothing is there, ConfigError for an invalid address, ForbiddenCall for
         `"mdns"` on virtual time.
@@ -211,7 +211,7 @@ class Node:
 
     @property
     def registrations(self) -> tuple[Registered, ...]:
-        """The state of the registration of its agents, for each directory of `register`."""
+        """The state of the registration of the node's agents, for each directory of `register`."""
         return self._discovery.registrations
 
     @awaited("node.")
@@ -252,7 +252,7 @@ class Node:
         habits: Habits = "auto",
         local: bool = False,
     ) -> ConsumedThing:
-        """Return an agent elsewhere without a class: its affordances are used by name. See `consume`."""
+        """Return an agent elsewhere whose affordances are used by name, without a class. See `consume`."""
         from lmos_actors.bindings import consume_thing
 
         peers, coded = self._connections.peers, encode_headers(headers)
@@ -261,8 +261,8 @@ class Node:
     def release(self, ref: Ref[Any] | ConsumedThing) -> None:
         """Release an agent elsewhere that was consumed here; do not use the ref afterwards.
 
-        Refs to one address share a connection: it ends with the last of them. Repeated calls
-        do nothing, nor do calls for an agent of this node. Never waits.
+        Refs to one address share a connection: the connection ends with the last ref. Repeated calls do
+        nothing, nor do calls for an agent of this node. Never waits.
         """
         release_link(ref)
 
@@ -279,7 +279,7 @@ class Node:
 
     @property
     def page_url(self) -> str | None:
-        """The address of its page for browsers, such as `http://127.0.0.1:8080/`; None without one."""
+        """The address of the node's page, such as `http://127.0.0.1:8080/`; None if there is no page."""
         return next((each.page_url for each in self._connections.services if each.page_url is not None), None)
 
     @property
@@ -309,9 +309,9 @@ class Node:
         await self._connections.wait_drained()
 
     def stop(self) -> None:
-        """End the node's block: it is cancelled, and left without an error once the agents have stopped.
+        """End the node's block: its body is cancelled, and it ends without an error once the agents stopped.
 
-        This is the way to end a process from inside: an agent that raises `SystemExit` ends itself alone.
+        This is the way to end a process from inside: an agent that raises `SystemExit` ends only itself.
         Never blocks. For the node's own thread.
         """
         self._body.cancel("node.stop()")
@@ -368,7 +368,7 @@ class Node:
 
     @awaited("node.")
     async def metrics(self) -> str:
-        """Return the node's metrics in Prometheus text format. Raises RuntimeError if it keeps none."""
+        """Return the node's metrics in Prometheus text format. Raises RuntimeError if the node keeps none."""
         if self._connections.metrics is None:
             raise RuntimeError("this node keeps no metrics: open_node(metrics=True) does")
         return await self._connections.metrics.text()
@@ -387,7 +387,7 @@ class Node:
     async def watch_dead_letters(self, *, size: int = 64) -> AsyncGenerator[Feed[DeadLetter]]:
         """Return a context manager for a feed of every dead letter from now on, until the node ends.
 
-        Past `size` waiting ones the oldest is dropped and counted.
+        If more than `size` dead letters wait, the oldest is dropped and counted.
         """
         with _listed_feed(self._rt, self._rt.dead_letter_feeds, size) as feed:
             yield feed
@@ -402,7 +402,7 @@ class Node:
     async def watch_crash_reports(self, *, size: int = 64) -> AsyncGenerator[Feed[CrashReport]]:
         """Return a context manager for a feed of every crash report from now on, until the node ends.
 
-        Past `size` waiting ones the oldest is dropped and counted.
+        If more than `size` reports wait, the oldest is dropped and counted.
         """
         with _listed_feed(self._rt, self._rt.crashes.feeds, size) as feed:
             yield feed

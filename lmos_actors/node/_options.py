@@ -41,7 +41,7 @@ _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:([!-~]([ -~]*[!-~])?)?
 
 
 def one_of(*words: str) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
-    """Return a validator of an option that is one of some words."""
+    """Return a validator for an option whose value is one of some words."""
 
     def check(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
         if value not in words:
@@ -52,10 +52,10 @@ def one_of(*words: str) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
 
 @attrs.frozen(kw_only=True)
 class NodeLimits:
-    """Limits of what a node remembers for those who look at it, and of its patience with a turn.
+    """Limits of what a node keeps for those who inspect it, and of its patience with a turn.
 
-    It keeps the last `dead_letters`, `crash_reports` and `connection_failures`. A turn that holds up the node
-    for `slow_seconds` is named by a SlowTurnWarning, in steps of 10 ms; real time only.
+    The node keeps the last `dead_letters`, `crash_reports` and `connection_failures`. A turn that holds up
+    the node for `slow_seconds` is named by a SlowTurnWarning, in steps of 10 ms; real time only.
 
     Raises ConfigError for a number that is not above 0.
     """
@@ -178,7 +178,7 @@ class RuntimeOptions:
 
     @property
     def is_open(self) -> bool:
-        """Whether clients need no credentials."""
+        """Whether clients need no credentials to use the node."""
         return self.security is None or self.effective_security().is_open
 
     def _check_operations(self) -> None:
@@ -210,7 +210,7 @@ class RuntimeOptions:
     def host_names(self, *, named: bool) -> tuple[str, ...]:
         """Return the host names by which clients reach the node.
 
-        With `named` an endpoint on all interfaces is reached by the name of the machine.
+        With `named`, the name of the machine is among them for an endpoint on all interfaces.
         """
         from lmos_actors.transport import endpoint_of
 
@@ -283,7 +283,7 @@ class RuntimeOptions:
 
 
 def argument(name: str) -> str:
-    """Return how errors name an option."""
+    """Return the name of an option as errors show it."""
     return f"open_node({name}=...)"
 
 
@@ -342,9 +342,9 @@ def sessions_at(options: RuntimeOptions, url: str) -> Sessions | None:
 def is_guarded(options: RuntimeOptions, in_memory: Callable[[], bool]) -> bool:
     """Return whether a node is guarded: its clients are strangers to each other and to this machine.
 
-    That is so if clients must authenticate, if a proxy is in front (`public_url`), or if other machines can
-    reach the node. On such a node a loopback address opens nothing. Access lists and the page make no
-    difference. `in_memory` returns whether all connections stay inside the process.
+    A node is guarded if clients must authenticate, if a proxy is in front (`public_url`), or if other
+    machines can reach the node. On such a node a loopback address opens nothing. Access lists and the page
+    make no difference. `in_memory` returns whether all connections stay inside the process.
     """
     if not options.is_open or options.public_url is not None:
         return True

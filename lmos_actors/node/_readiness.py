@@ -20,10 +20,10 @@ STORE_HANGS: Final = 5.0
 
 
 class Readiness:
-    """The readiness of one node: `drains` says whether it drains, `is_open` whether its doors are open.
+    """The readiness of one node: `drains` is whether it drains, `is_open` whether it accepts connections.
 
-    Once it has been ready, agents that are started later do not make it unready: a node may start some for
-    each of its users.
+    Once the node has been ready, agents that are started later do not make it unready: a node may start some
+    agents for each of its users.
     """
 
     def __init__(

@@ -1,19 +1,19 @@
 """A service of a node besides LMOS and HTTP, such as a chat protocol, a relay or the node's page.
 
-The node knows none of its services by name. It makes each when it opens, and asks all of them the same, at
-the same moments of its life:
+The node knows none of its services by name. It makes each service when it opens, and calls the same methods
+of all services, at the same moments of its life:
 
 1. `children` and `begin`, before its agents start: agents of the service's own start before all others.
 2. `open`, once the node listens and before it takes connections. A node without an address never calls it,
    nor anything below.
 3. `routes`, `apart` and `wrap` once, for HTTP; `accept` for each WebSocket, in the order of the services,
-   until one of them says that the address is its own. All others go to LMOS.
+   until one of them claims the address. All other WebSockets go to LMOS.
 4. `run` is a task of the node from then on, and is cancelled at its end.
 5. `on_drain` when the node takes no more requests, and again whenever one more connection may have become
    idle. Then `wait_done`: the node ends once nothing is open that others have asked for.
 
-Besides, `views` are what the page shows of the service, its statistics among them, and `why_not_ready`
-is asked by `/readyz`. Nothing here may block but `run` and `wait_done`, and nothing but `open` may raise.
+In addition, the page shows the `views` of the service, its statistics among them, and `/readyz` calls
+`why_not_ready`. Nothing here may block but `run` and `wait_done`, and nothing but `open` may raise.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class OwnAgents(TypedDict, total=False):
 class ServiceHome:
     """The node of a service, once it listens.
 
-    `exposure` knows the agents that others can reach, `guard` decides who may reach them, `server` has the
-    counts and the drain of all requests. `bases` are the addresses over HTTP. `network`, `tls` and
-    `credentials` are for connections to others.
+    `exposure` lists the agents that others can reach, `guard` decides who may reach them, `server` counts all
+    requests and drains them. `bases` are the addresses over HTTP. `network`, `tls` and `credentials` are for
+    connections to others.
     """
 
     rt: Runtime
@@ -112,31 +112,31 @@ class NodeService:
         return ()
 
     def begin(self, rt: Runtime, root: Supervisor) -> None:
-        """Take note of the node, before its agents start."""
+        """Note the node to which the service belongs, before its agents start."""
 
     def own_agents(self) -> OwnAgents:
         """Return what the node's guard must know about this service's agents."""
         return {}
 
     def directory(self, url: str) -> Directory | None:
-        """Return its directory, served at a base address. Called before the agents start."""
+        """Return the service's directory, served at a base address. Called before the agents start."""
         del url
         return None
 
     def open(self, home: ServiceHome) -> None:
-        """Take note of the node, once it listens. Raises ConfigError."""
+        """Note the `ServiceHome`, once the node listens. Raises ConfigError."""
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return the HTTP routes."""
         return ()
 
     def accept(self, upgrade: Upgrade) -> Accept | Refuse | None:
-        """Decide about a WebSocket; return None where the address is not its own."""
+        """Decide about a WebSocket; return None if its address does not belong to the service."""
         del upgrade
         return None
 
     def wrap(self, app: App) -> App:
-        """Return the application for the node's HTTP: `app`, or one that comes before it."""
+        """Return the application for the node's HTTP: `app`, or another one in front of it."""
         return app
 
     def views(self) -> Mapping[str, View]:
@@ -151,7 +151,7 @@ class NodeService:
         """Do the work of the service beside its connections, until cancelled."""
 
     def on_drain(self) -> None:
-        """Take no more requests; see `LmosServer.drain`."""
+        """Accept no more requests; see `LmosServer.drain`."""
 
     async def wait_done(self) -> None:
         """Wait until no request from others is open."""
@@ -160,7 +160,7 @@ class NodeService:
 def first_of(
     services: Sequence[NodeService], others: Callable[[Upgrade], Accept | Refuse]
 ) -> Callable[[Upgrade], Accept | Refuse]:
-    """Return a function that decides about WebSockets: it asks each service, and `others` if none answers."""
+    """Return a function that decides about WebSockets: it asks each service, `others` if none accepts."""
 
     def decided(upgrade: Upgrade) -> Accept | Refuse:
         for service in services:
@@ -175,7 +175,7 @@ def first_of(
 def joined_agents(parts: Iterable[OwnAgents]) -> OwnAgents:
     """Return the agents of all services together: no service can lift the protection of another's agents.
 
-    Raise ConfigError for two shared tokens.
+    Raise ConfigError if there are two shared tokens.
     """
     names: list[str] = []
     predicates: list[Callable[[str], bool]] = []

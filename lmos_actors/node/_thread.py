@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class NodeThread:
     """A node that runs in a thread of its own; made by `open_node_in_thread`.
 
-    A context manager that returns the portal and closes the node at the end; or call `close()`. A node that
+    As a context manager it returns the portal and closes the node at the end; or call `close()`. A node that
     is still open when the interpreter exits is closed then. A forked process does not have the node: there
     `close()` does nothing.
     """
@@ -53,7 +53,7 @@ class NodeThread:
 
     @property
     def portal(self) -> Portal:
-        """The way into the node, for any thread but its own."""
+        """The portal of the node, for any thread but the node's own."""
         assert self._portal is not None
         return self._portal
 
@@ -164,7 +164,7 @@ class NodeThread:
 
 
 def open_in_thread(tree: SupervisorSpec | None, options: RuntimeOptions) -> NodeThread:
-    """Open a node in a thread of its own; returns when its tree has started. See `open_node_in_thread`."""
+    """Open a node in a thread of its own, and return when its tree has started. See `open_node_in_thread`."""
     thread = NodeThread(tree, options)
     thread._start()  # pyright: ignore[reportPrivateUsage] # nothing else starts it
     return thread

@@ -62,7 +62,7 @@ class BoundedWarnings:
         self._unlogged = 0
 
     def warn(self, text: str) -> None:
-        """Log a line, or count it."""
+        """Log a line, or only count it if there were too many."""
         if not self._real:
             return
         now = trio.current_time()

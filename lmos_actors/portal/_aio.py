@@ -73,7 +73,7 @@ async def call(jobs: PortalJobs, make: Callable[[], Awaitable[T]], ref: Ref[Any]
 class AioFeed(Generic[V_co]):
     """The asynchronous iterator of `AioPortal.subscribe` and `AioPortal.observe`, for asyncio.
 
-    It ends when the agent is gone for good or the node has ended, after the values that had arrived by then.
+    It ends, after the values that have arrived, when the agent is gone for good or the node has ended.
     """
 
     def __init__(self, jobs: PortalJobs, feed: Feed[V_co], ref: Ref[Any]) -> None:
@@ -99,7 +99,7 @@ class AioFeed(Generic[V_co]):
 
 
 class AioPortal:
-    """The way into a node for asyncio code: `node.portal().aio`.
+    """The entrance to a node for asyncio code: `node.portal().aio`.
 
     Use it from an event loop in another thread; any number of calls may be in flight. Verbs raise what
     the verbs of `Ref` raise, and AgentUnavailable once the node has ended. Cancelling the asyncio task
@@ -113,7 +113,7 @@ class AioPortal:
     def start(
         self, factory: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, Ref[A]]:
-        """Start a permanent agent, as `Node.start`. Raises StartFailed."""
+        """Start a permanent agent, as `Node.start` does. Raises StartFailed."""
         return call(self._jobs, lambda: self._node.start(factory, *args, **kwargs))
 
     def find(self, cls: type[A], name: str | None = None) -> Ref[A]:
@@ -159,7 +159,7 @@ class AioPortal:
     ) -> AbstractAsyncContextManager[AioFeed[V]]:
         """Return a context manager for a feed of every event from now on.
 
-        Past `size` waiting events the oldest is dropped and counted.
+        If more than `size` events wait, the oldest is dropped and counted.
         """
         return self._listen(lambda: ref.subscribe(handle, size=size), ref)
 

@@ -175,7 +175,7 @@ class PortalJobs:
                 self.soon(job.scope.cancel)
 
     def soon(self, fn: Callable[[], object]) -> None:
-        """Call a function in the node's thread, if there still is a node."""
+        """Call a function in the node's thread, if the node still exists."""
         if os.getpid() == self._process:
             with suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(fn)
@@ -283,7 +283,7 @@ class HeldContext:
             self._gone.set()
 
     def release(self) -> None:
-        """Let the task leave the context; returns at once."""
+        """Let the task leave the context; return at once."""
         self._left.set()
 
     async def leave(self) -> None:
@@ -296,7 +296,7 @@ class HeldContext:
 
 
 def take_remaining(feed: Feed[V], end: type[Exception]) -> V:
-    """Return a value that the feed of an ended node still holds, else raise `end`.
+    """Return a value that the feed of an ended node still holds, or else raise `end`.
 
     Safe in any thread: the node no longer touches the feed.
     """

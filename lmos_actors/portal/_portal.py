@@ -32,7 +32,7 @@ Ts = TypeVarTuple("Ts")
 class PortalFeed(Generic[V_co]):
     """The iterator of `Portal.subscribe` and `Portal.observe`; blocks its thread for the next value.
 
-    It ends when the agent is gone for good or the node has ended, after the values that had arrived by then.
+    It ends, after the values that have arrived, when the agent is gone for good or the node has ended.
     """
 
     def __init__(self, jobs: PortalJobs, feed: Feed[V_co], ref: Ref[Any]) -> None:
@@ -58,7 +58,7 @@ class PortalFeed(Generic[V_co]):
 
 
 class Portal:
-    """The way into a node for other threads: `node.portal()`. Every verb blocks the calling thread.
+    """The entrance to a node for other threads: `node.portal()`. Every verb blocks the calling thread.
 
     Verbs raise what the verbs of `Ref` raise, and AgentUnavailable once the node has ended. Ctrl-C in the
     calling thread cancels the request. Called in the node's own thread they raise RuntimeError.
@@ -79,7 +79,7 @@ class Portal:
     # ---- agents
 
     def start(self, factory: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs) -> Ref[A]:
-        """Start a permanent agent, as `Node.start`. Raises StartFailed."""
+        """Start a permanent agent, as `Node.start` does. Raises StartFailed."""
         return self._jobs.call(lambda: self._node.start(factory, *args, **kwargs))
 
     def find(self, cls: type[A], name: str | None = None) -> Ref[A]:
@@ -129,7 +129,7 @@ class Portal:
     ) -> AbstractContextManager[PortalFeed[V]]:
         """Return a context manager for a feed of every event from now on.
 
-        Past `size` waiting events the oldest is dropped and counted.
+        If more than `size` events wait, the oldest is dropped and counted.
         """
         return self._listen(lambda: ref.subscribe(handle, size=size), ref)
 

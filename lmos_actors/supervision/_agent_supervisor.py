@@ -1,10 +1,10 @@
 """The children of one incarnation of an agent: a supervisor that ends before the agent does.
 
-It is made at its first use, or as part of the agent's start where the class overrides `supervises()`. Its
-task is a child of the nursery of the agent's own supervisor, which is cancelled only when the agent has
-unwound. The agent ends it: after its runs and tasks, before it leaves its lifespan. When it ends by itself,
-the slot gets the reason (`children_ended`): a crash if it gave up, a stop if its work is done
-(`auto_shutdown`).
+This supervisor is made at its first use, or as part of the agent's start where the class overrides
+`supervises()`. Its task is a child of the nursery of the agent's own supervisor, which is cancelled only when
+the agent has unwound. The agent ends it: after its runs and tasks, before it leaves its lifespan. When it
+ends by itself, the slot gets the reason (`children_ended`): a crash if the supervisor gave up, a stop if its
+work is done (`auto_shutdown`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class AgentSupervisor:
 
     @enable_ki_protection
     def stop_children(self, shutdown: float | str) -> None:
-        """Stop the children in reverse start order, after `shutdown` seconds at once, then end."""
+        """Stop the children in reverse start order (after `shutdown` seconds, all at once), then end."""
         if self._stopped_by_agent:
             return
         self._stopped_by_agent = True

@@ -2,7 +2,7 @@
 
 A supervisor may have children by the hundred thousand. A table by name would cost each of them an entry and a
 text, so children that `start_many` has started, or that were started without a name, are in no table: their
-name is their spec's name and a number. The index of such names is built when one of them is looked up.
+name is the name of their spec and a number. The index of such names is built when one of them is looked up.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Names(Generic[C]):
 
     @staticmethod
     def _catch_up(index: dict[str, C], children: dict[C, None]) -> None:
-        """Index the children added since the last call: they are the last ones."""
+        """Index the children added since the last call, which are the last in order."""
         for child in reversed(children):
             label = child.label
             if index.get(label) is child:
@@ -101,14 +101,14 @@ class Names(Generic[C]):
             index[label] = child
 
     def add(self, name: str, child: C) -> None:
-        """Enter the name of a child."""
+        """Register the name of a child."""
         self._named[name] = child
         base, number = _parted(name)
         if number:
             self._chosen[base] = max(self._chosen.get(base, 0), number)
 
     def forget(self, name: str, child: C) -> None:
-        """Remove the name if it is still that child's."""
+        """Remove the name if it still belongs to that child."""
         for names in (self._named, self._index):
             if names is not None and names.get(name) is child:
                 del names[name]
@@ -146,18 +146,18 @@ class Names(Generic[C]):
 
 
 def _parted(name: str) -> tuple[str, int]:
-    """Return the base and the number of a name such as `echo-2`; the number of any other is 0."""
+    """Return the base and the number of a name such as `echo-2`; without a number, the number is 0."""
     base, dash, number = name.rpartition("-")
     return (base, int(number)) if dash and len(number) < DIGITS and number.isdecimal() else (name, 0)
 
 
 def agent_class(spec: ChildSpec[Any]) -> type[Any] | None:
-    """Return the agent class a spec makes, through partials; None if only calling it would show it."""
+    """Return the agent class a spec makes, through partials; None if only a call would show the class."""
     return class_of(spec.factory)
 
 
 def mailbox_of(spec: ChildSpec[Any]) -> MailboxOptions:
-    """Return the mailbox of a spec's agents: the spec's own, else the class's, else the default."""
+    """Return the mailbox of a spec's agents: from the spec, else from the class, else the default."""
     options: MailboxOptions | None = spec.mailbox
     if options is None:
         contract = _contract_of(spec)
@@ -168,7 +168,7 @@ def mailbox_of(spec: ChildSpec[Any]) -> MailboxOptions:
 def needs_waiting(spec: ChildSpec[Any]) -> bool:
     """Return whether starting an agent of this spec may have to wait: for lifespan, children or store.
 
-    For an optional agent too: its supervisor starts it later.
+    An optional agent counts, too: its supervisor starts it later.
     """
     contract = _contract_of(spec)
     waits = contract is None or contract.has_lifespan or contract.has_children or contract.state
@@ -248,7 +248,7 @@ class Ids:
                 raise IdTaken(held.spec.id, held.path)
 
     def take(self, slot: Slot) -> None:
-        """Enter the id of an agent, if it has one. Call `check` first."""
+        """Register the id of an agent, if it has one. Call `check` first."""
         if slot.spec.id is not None:
             self._slots[slot.spec.id] = slot
 

@@ -1,8 +1,7 @@
 """The inbox of a supervisor: ends of children, restarts that are due, and requests, in order.
 
-One task takes from it: the supervisor's own. Nothing in it is bounded by a number, as nothing needs to be:
-there is at most one end for each incarnation of a child, one restart that is due, and one request for each
-waiting asker.
+Only the supervisor's own task takes items from it. No number bounds the items, as none needs to: there is at
+most one end for each incarnation of a child, one restart that is due, and one request for each waiting asker.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ def with_raised(reason: ExitReason, path: str, raised: tuple[BaseException, ...]
 def merged_error(path: str, raised: tuple[BaseException, ...]) -> BaseException:
     """Return what children raised while their supervisor ended.
 
-    One exception as itself, several as a group.
+    One exception is returned as itself, several as a group.
     """
     return raised[0] if len(raised) == 1 else BaseExceptionGroup(f"raised while {path} ended", raised)
 
 
 class Request:
-    """Something for the supervisor's own task to carry out, and the task that waits for it.
+    """A piece of work for the supervisor's own task, and the task that waits for it.
 
     `cancellable`: when the asker is cancelled while the request is carried out, the request is cancelled too,
     and its end waited for; otherwise it goes on without the asker.
@@ -155,7 +154,7 @@ class Inbox:
 
     @enable_ki_protection
     async def ask(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, cancellable: bool = False) -> Any:
-        """Run `fn` in the supervisor's task and return its value. Cancelled while queued, it is withdrawn."""
+        """Run `fn` in the supervisor's task and return its value. If cancelled while queued, it never ran."""
         request = Request(fn, self._timers, cancellable=cancellable)
         self.put(request)
         request.task = current_task()

@@ -1,15 +1,15 @@
 """The loop of a supervisor: children started in order, restarted as planned, stopped in reverse.
 
 A supervisor is one task with one nursery. It handles one message at a time, as OTP's does: the end of a
-child, a restart that is due, a request. So no decision is taken between the two halves of another, and what a
-request sees is always a tree between two steps.
+child, a restart that is due, a request. So no decision is taken between the two halves of another, and a
+request always sees the tree between two steps.
 
 The work is divided among small parts, each of which this loop owns or is given:
 
 - `Plan` decides, as pure functions over facts; `Inbox` and `Delays` hold what is to be handled, now or later.
 - `Members` decides which children an incarnation begins with, and how they start: the children that
   the spec lists, the members of a pool, or the agents of a `BulkSpec` (`_members.py`).
-- Slots do what happens to agents. The loop stops, starts and removes children, and waits for them.
+- Slots carry out what happens to agents. The loop stops, starts and removes children, and waits for them.
 - `Supervisor` is the public interface: it turns calls of users into requests (`_supervisor.py`).
 
 The tasks of the children (runners, lifespans, supervisors below) are children of the loop's nursery, so that
@@ -23,7 +23,7 @@ What this file keeps true:
 - A message about a child names its incarnation, so that a late one never hits the next incarnation.
 - Children are stopped in reverse start order, a crowd at once (`_stopping.py`), under a shield; `kill` only
   shortens that and never skips a child.
-- `kill` of a deep tree needs no depth of the stack: the supervisors to be killed are taken from a list.
+- `kill` of a deep tree needs no deep stack: the supervisors to be killed are taken from a list.
 - An exception that a child raises while it is being stopped restarts nothing, but it is kept (`raised`) and
   arrives at the caller of the stop, or in the supervisor's own end.
 """
@@ -83,7 +83,7 @@ class Members(Protocol):
         """Put the children of a new incarnation into the plan; `before` are the children of the last one."""
 
     async def start(self) -> None:
-        """Start the children of a new incarnation, and call `begun` of the loop."""
+        """Start the children of a new incarnation, and call the loop's `begun`."""
 
     def find(self, name: str) -> Child | None:
         """Return the child of that name, None if there is none."""
@@ -92,15 +92,15 @@ class Members(Protocol):
         """Raise WrongState if children cannot be added one by one."""
 
     def close(self) -> None:
-        """Take note that all slots are empty for good."""
+        """Note that all slots are empty for good."""
 
 
 class SupervisorLoop:
     """One supervisor of a running tree, over all its incarnations.
 
     `members_of` makes the `Members` of this loop and of the loops below it. `parent` is the supervisor that
-    has this one as a child, None for the root. `agent` is the slot whose children these are: then there is
-    no parent, and the loop has the agent's place in the tree, for one incarnation of the agent.
+    has this one as a child, None for the root. `agent` is the slot whose children these are: then there is no
+    parent, and the loop has the agent's place in the tree, for one life of the agent.
     """
 
     __slots__ = (  # CPython finds attributes quickly in slots, or in objects that have fewer than 30
@@ -203,7 +203,7 @@ class SupervisorLoop:
             self.inbox.put((child, child.incarnation, reason))
 
     def raised_at_end(self, child: Any, error: BaseException) -> None:
-        """Keep what a child raised while it was being stopped; see the module docstring."""
+        """Keep an error that a child raised while it was being stopped; see the module docstring."""
         if child.status == "stopping":
             self.raised[child] = error
 
@@ -229,7 +229,7 @@ class SupervisorLoop:
             await checkpoint()
 
     async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, is_start: bool = False) -> Any:
-        """Run `fn` in the loop's own task, after the items that wait already; see `Request`.
+        """Run `fn` in the loop's own task, after the items that are already waiting; see `Request`.
 
         If an agent starts a child of its own and is cancelled meanwhile, the start is undone. Raises
         WrongState if the loop is not running; StartFailed if that is because an agent's children could not
@@ -343,7 +343,7 @@ class SupervisorLoop:
         self.begun()
 
     async def start_one(self, child: Child) -> None:
-        """Start a child and wait until it runs. Raises StartFailed, NameTaken: then all of it has ended."""
+        """Start a child and wait until it runs. Raises StartFailed, NameTaken, once all of it has ended."""
         self.plan.become(child, "starting")
         try:
             if isinstance(child, Slot):
@@ -372,7 +372,7 @@ class SupervisorLoop:
                 await self.carry_out(failed)
 
     def announce(self, children: Sequence[Child]) -> None:
-        """Wake the tasks that wait for an agent to appear, and start followings that wait for one."""
+        """Wake the tasks that wait for an agent to appear, and start the followings that wait for one."""
         self.rt.population.changed(children)
         if self.rt.absent is not None:
             for child in children:
@@ -408,7 +408,7 @@ class SupervisorLoop:
                 await self.carry_out(self.plan.exited(child, reason, trio.current_time()))
 
     async def carry_out(self, decision: Decision[Child]) -> None:
-        """Do what the plan has decided, in the loop's own task."""
+        """Carry out what the plan has decided, in the loop's own task."""
         while True:
             await stop_in_order(self, (child for child in decision.stop if not self.is_away(child)))
             for child in decision.forget:
@@ -464,7 +464,7 @@ class SupervisorLoop:
     # ---- its end
 
     def interrupt(self, why: str) -> None:
-        """End the loop, whatever it is doing; a reason that it has already is kept."""
+        """End the loop, whatever it is doing; an earlier reason is kept."""
         if self.reason is None:
             self.reason = SHUTDOWN
         self._work.cancel(why)
@@ -517,7 +517,7 @@ class SupervisorLoop:
                 item.refuse(self.path)
 
     async def stop_one(self, child: Child) -> None:
-        """Stop a child and wait until all of it has ended; a temporary one is forgotten."""
+        """Stop a child and wait until all of it has ended; a temporary child is forgotten."""
         await stop_together(self, (child,))
 
     def _report(self) -> None:
@@ -533,7 +533,7 @@ class SupervisorLoop:
             self.on_end(reason)
 
     def take_raised(self) -> tuple[BaseException, ...]:
-        """Return what children raised while they were being stopped, and forget it."""
+        """Return the errors that children raised while they were being stopped, and forget these errors."""
         raised = tuple(self.raised.values())
         self.raised.clear()
         return raised
@@ -556,7 +556,7 @@ class SupervisorLoop:
         return slot
 
     def reserve(self, spec: Spec) -> Child:
-        """Make a new child and enter its name; `start_new` (`_members.py`) is next.
+        """Make a new child and register its name; `start_new` (`_members.py`) is next.
 
         Raises NameTaken; IdTaken; ConfigError for a spec that does not fit this supervisor or its tree.
         """

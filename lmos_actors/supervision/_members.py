@@ -106,7 +106,7 @@ class BulkMembers:
             first = last
 
     async def _start_slot(self, slot: Slot) -> bool:
-        """Start an agent whose time has come; return whether to go on. A start that fails ends the node."""
+        """Start an agent that is due; return whether to go on. A start that fails ends the node."""
         loop = self._loop
         if slot.status != "stopped" or slot.incarnation or loop.is_away(slot):
             return True  # it was started on request before its time, or its machine is away
@@ -127,7 +127,7 @@ class BulkMembers:
         return True
 
     def find(self, name: str) -> Child | None:
-        """Return the agent of that number, written as `str` writes it; None if there is none."""
+        """Return the agent of that number, given in the form that `str` gives it; None if there is none."""
         if not name.isascii() or not name.isdecimal() or len(name) > 9 or str(int(name)) != name:
             return None
         number = int(name)
@@ -173,7 +173,7 @@ class PoolMembers:
         raise WrongState(self._loop.path, "a pool", "its members come and go by resize()")
 
     def close(self) -> None:
-        """End what listens to the pool."""
+        """End everything that listens to the pool."""
         self.link.close()
 
     # ---- its size
@@ -190,7 +190,7 @@ class PoolMembers:
             self._raise_from(leaving)
 
     async def _have(self, size: int) -> list[Slot]:
-        """Grow or shrink to a size, in the loop's own task; return the members that leave."""
+        """Grow or shrink the pool to a size, in the loop's own task; return the members that leave."""
         missing = size - len(self.link.members)
         if missing > 0:
             await self._grow(missing)
@@ -267,7 +267,7 @@ class PoolMembers:
 
 @enable_ki_protection
 def lose_children(loop: SupervisorLoop, children: Iterable[Child]) -> None:
-    """End children at once, because their machine ends; see `lose` (`_tree.py`)."""
+    """End children at once, because their machine has ended; see `lose` (`_tree.py`)."""
     for child in children:
         if child not in loop.plan.children:
             continue
@@ -295,9 +295,9 @@ async def regain_children(loop: SupervisorLoop, children: Iterable[Child]) -> No
 
 
 async def start_new(loop: SupervisorLoop, child: Child) -> None:
-    """Take a new child into the plan and start it; a start that fails leaves nothing of it.
+    """Add a new child to the plan and start it; a start that fails leaves nothing behind.
 
-    An optional child is started later, and stays even if that fails.
+    An optional child is started later, and stays even if that start fails.
     """
     loop.plan.add(child)
     if child.spec.optional:

@@ -1,15 +1,15 @@
 """The decisions of a supervisor: pure functions over its own child objects, without trio and without a clock.
 
-Being pure, they are compared with the real `supervisor` of OTP, decision by decision, in tests that need no
-task and no time. The facts are how `supervisor` behaves in OTP 25, and `tests/supervision/otp` holds what the
-real one did. A supervisor handles one message at a time, as OTP's does, and drives its plan so:
+As they are pure, they are compared with the real `supervisor` of OTP, decision by decision, in tests that
+need no task and no time. They follow the behaviour of `supervisor` in OTP 25, which `tests/supervision/otp`
+has recorded. A supervisor handles one message at a time, as OTP's does, and uses its plan as follows:
 
 - Each child's status belongs to the plan, which counts the children alive: `add`, `started`, `stopped`,
-  `exited`, `start_failed` set it. The supervisor sets `starting` and `stopping` by `become` while it is about
-  that, and `stopped` where a start has failed.
+  `exited`, `start_failed` set it. The supervisor sets `starting` and `stopping` by `become` while it is doing
+  so, and `stopped` where a start has failed.
 - To carry out a `Decision`: stop `stop` one after another, calling `stopped` after each; drop `forget` from
-  the tables of names; then start `start` one after another, calling `started` after each. The first that
-  fails ends this: `start_failed` returns the next decision. The rest of `start` waits for that attempt.
+  the tables of names; then start `start` one after another, calling `started` after each. The first start
+  that fails ends this: `start_failed` returns the next decision. The rest of `start` waits for that attempt.
 - `again` asks for `try_again(again)` after `delay` seconds, never at once: through the supervisor's own
   inbox, so that a request to stop gets its turn between two attempts. A newer `again` of a child replaces
   an older one.
@@ -45,8 +45,8 @@ OPTIONAL: Final = Backoff(initial=1.0)
 class Child(Protocol):
     """A child of a supervisor, as the plan sees it; hashable by identity.
 
-    `restarting` is a child between two lives whose restart is planned or under way, `stopped` one whose
-    spec is kept while nothing runs (OTP: `restarting` and `undefined`).
+    A `restarting` child is between two lives, its restart planned or under way; a `stopped` child does not
+    run while its spec is kept (OTP: `restarting` and `undefined`).
     """
 
     status: Status
@@ -134,7 +134,7 @@ class Plan(Generic[C]):
     # What has happened
 
     def add(self, child: C) -> None:
-        """Add a new child, last in start order, with the status it has."""
+        """Add a new child, last in start order, with its present status."""
         self.children[child] = None
         if child.status not in ENDED:
             self._active += 1
@@ -159,7 +159,7 @@ class Plan(Generic[C]):
             self._significant[child] = None
 
     def begin_later(self, child: C) -> Decision[C]:
-        """Decide on the first start of an optional child, which nothing waits for."""
+        """Decide on the first start of an optional child: nothing waits for that start."""
         self.become(child, "restarting")
         return self._alone(child, 0.0)
 
@@ -184,7 +184,7 @@ class Plan(Generic[C]):
         self._active = 0
 
     def lost(self, child: C, *, has_ended: bool = False) -> None:
-        """Note that the child ends with its machine, which counts for no limit; `has_ended`: has unwound."""
+        """Note that the child ends with its machine, which no limit counts; `has_ended`: it has unwound."""
         self.become(child, "stopping" if _alive(child) and not has_ended else "stopped")
         self._wait_no_more(child)
         self._postponed.pop(child, None)
@@ -213,7 +213,7 @@ class Plan(Generic[C]):
         return Decision(forget=forget, end=self._end_after(significant))
 
     def start_failed(self, child: C, cause: BaseException | None, now: float) -> Decision[C]:
-        """Decide on a start that a decision had asked for and that failed. Those after it stay stopped.
+        """Decide on a start that a decision had asked for and that failed. Children after it stay stopped.
 
         The next attempt has an entry of its own in the window. It is entered when the attempt is made, as in
         OTP; with a back-off it is entered at once, so that no delay comes before a restart that the limit
@@ -236,7 +236,7 @@ class Plan(Generic[C]):
         return self._later(child, self._delay(child, now))
 
     def try_again(self, child: C, now: float) -> Decision[C]:
-        """Decide on the attempt that `again` asked for, now that it is due; nothing if it is not wanted."""
+        """Decide on the attempt that `again` asked for, now that it is due; no steps if it is not wanted."""
         if child not in self._pending:
             return Decision()
         uncounted = self._wait_no_more(child)
@@ -251,13 +251,13 @@ class Plan(Generic[C]):
     # Requests, with the answers of OTP
 
     def check_start(self, taken: C | None) -> Literal["ok", "already_started", "already_present"]:
-        """Return whether a child may start under a name that the child `taken` has now; None: it is free."""
+        """Return whether a child may start under a name that the child `taken` has now; None: name free."""
         if taken is None:
             return "ok"
         return "already_started" if _alive(taken) else "already_present"
 
     def check_terminate(self, child: C | None) -> Literal["ok", "not_found"]:
-        """Return whether this child may be stopped: it exists. If nothing runs, only call `stopped`."""
+        """Return whether this child may be stopped: any that exists. If nothing runs, only call `stopped`."""
         return "not_found" if child is None else "ok"
 
     def check_restart(self, child: C | None) -> Literal["ok", "not_found", "running", "restarting"]:
@@ -287,7 +287,7 @@ class Plan(Generic[C]):
         return tuple(self._pending)
 
     def count(self) -> Counts:
-        """Return how many specs there are, of which kind, and how many children are alive."""
+        """Return the number of specs, in all and of each kind, and of children alive."""
         specs = len(self.children)
         return Counts(specs, self._active, self._supervisors, specs - self._supervisors)
 
@@ -317,7 +317,7 @@ class Plan(Generic[C]):
         return self._later(child, self._delay(child, now) if delay is None else delay)
 
     def _alone(self, child: C, delay: float) -> Decision[C]:
-        """Decide on a delayed attempt that concerns no other child and counts for no limit."""
+        """Decide on a delayed attempt that concerns no other child and that no limit counts."""
         self._wait(child, None)
         return Decision(again=child, delay=delay)
 
@@ -337,7 +337,7 @@ class Plan(Generic[C]):
         return Decision(stop, forget, again=child, delay=delay)
 
     def _scope(self, child: C) -> list[C]:
-        """Return the children that are restarted with this one, itself among them, last started first."""
+        """Return the children that are restarted with this one, including itself, last started first."""
         scope: list[C] = []
         for one in reversed(self.children):
             if not one.spec.optional:

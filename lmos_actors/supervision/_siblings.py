@@ -26,7 +26,7 @@ def class_of(factory: Any) -> type[Any] | None:
 def name_of(factory: Any) -> str:
     """Return the default name of an agent, after its class: `TravelDesk` becomes `travel-desk`.
 
-    Adjacent capitals are one word, up to the last one before a small letter: `open-ai-model`.
+    Adjacent capitals are one word, up to the last capital before a small letter: `open-ai-model`.
     """
     made = factory
     while isinstance(made, partial):
@@ -97,12 +97,12 @@ class Sibling:
 
     @property
     def ups(self) -> int:
-        """The number of supervisors by which the path goes up first."""
+        """The number of levels by which the path goes up first."""
         return _leading(self.path.split("/"))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names to follow down from there; at least one."""
+        """The names to follow down from there; at least one name."""
         return tuple(self.path.split("/")[self.ups :])
 
     def from_below(self) -> Sibling:
@@ -138,14 +138,14 @@ def sibling(path: str, cls: type[Any] | None = None, /) -> Ref[Any]:
 
 @attrs.frozen
 class Reference:
-    """A reference that the agents of a child hold: where it is written, its target, and the class needed."""
+    """A reference in the arguments of a child: where it is written, its target, and the class needed."""
 
     place: str
     sibling: Sibling
     expected: type[Any] | None
 
     def check_class(self, made: type[Any] | None) -> None:
-        """Raise ConfigError if agents of the class `made` do not fit; None: it is unknown, and fits."""
+        """Raise ConfigError if agents of the class `made` do not fit; None, for an unknown class, fits."""
         expected = self.expected
         if made is not None and expected is not None and not issubclass(made, expected):
             raise ConfigError(
@@ -233,7 +233,7 @@ def _reference(cls: Any, holder: str, argument: str, value: Any, wanted: Sibling
 
 
 def filled(factory: Any, ref_of: Callable[[Sibling], Any]) -> Any:
-    """Return a factory with something in the place of each of its references."""
+    """Return a factory with each of its references replaced by something else."""
     if not isinstance(factory, partial):
         return factory
     made: partial[Any] = factory  # pyright: ignore[reportUnknownVariableType]
@@ -245,7 +245,7 @@ def filled(factory: Any, ref_of: Callable[[Sibling], Any]) -> Any:
 
 
 def _filled(value: Any, ref_of: Callable[[Sibling], Any]) -> Any:
-    """Return a value with something in the place of each reference; the value itself where it has none."""
+    """Return a value with each reference replaced; the value itself where it has no references."""
     return _copied(value, ref_of) if any(True for _ in _inside(value)) else value
 
 

@@ -1,7 +1,7 @@
 """Child specs and supervisor specs: a tree of agents as data, checked when it is written.
 
-Words, defaults and refusals follow OTP's `supervisor` (as of OTP 25), with Elixir's names
-`max_restarts` and `max_seconds`. Times are seconds.
+Terms, defaults and refusals follow OTP's `supervisor` (as of OTP 25), with Elixir's names `max_restarts` and
+`max_seconds`. Times are seconds.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Backoff:
         _check_number(self.jitter, "backoff.jitter", least=0, most=1)
 
     def delay(self, attempt: int, draw: float) -> float:
-        """Seconds before attempt number `attempt` (from 1), with `draw` from [0, 1). Pure."""
+        """Return the seconds before attempt number `attempt` (from 1), with `draw` from [0, 1). Pure."""
         base = self.max
         with suppress(OverflowError):
             base = min(base, self.initial * float(self.factor) ** (attempt - 1))
@@ -169,13 +169,13 @@ class UnnamedSpec(ChildSpec[A_co]):
 class SupervisorSpec:
     """A supervisor and its children, started in order and stopped in reverse order.
 
-    `strategy` decides which children are restarted when one has ended: that one alone (`one_for_one`), all
-    (`one_for_all`), or that one and those after it (`rest_for_one`). More than `max_restarts` restarts
+    `strategy` decides which children are restarted when a child has ended: only that child (`one_for_one`),
+    all (`one_for_all`), or that child and all after it (`rest_for_one`). More than `max_restarts` restarts
     within `max_seconds` end the supervisor itself. `auto_shutdown` ends it when any, or the last, of its
     significant children has ended by itself. `restart`, `shutdown`, `significant` and `backoff` are about
     this supervisor as a child of another. References between its agents (`sibling`) are checked here, and
-    those that lead out of it by the supervisor above.
-    Raises ConfigError naming the field, NameTaken for two children of one name, IdTaken for two with one id.
+    references that lead out of it by the supervisor above. Raises ConfigError naming the field, NameTaken for
+    two children of one name, IdTaken for two with one id.
     """
 
     name: str
@@ -284,11 +284,11 @@ class Pool(Generic[A_co]):
     """Several agents of one kind behind one ref, which hands each message to one of them.
 
     `by` decides which: `round_robin` takes the next that runs; `least_loaded` the running one with the fewest
-    messages waiting and running; `key` the one to which the value of the parameter `key` belongs (None:
+    messages waiting and running; `key` the member to which the value of the parameter `key` belongs (None:
     the action's first parameter), so that equal values always meet the same member. `restart`, `shutdown`,
-    `mailbox` and `backoff` apply to every member, as in `ChildSpec`; `max_restarts` and `max_seconds`
-    are the pool's, as in `SupervisorSpec`. `name` empty: named after the class.
-    Raises ConfigError naming the field.
+    `mailbox` and `backoff` apply to every member, as in `ChildSpec`; `max_restarts` and `max_seconds` are the
+    pool's, as in `SupervisorSpec`. If `name` is empty, the pool is named after the class. Raises ConfigError
+    naming the field.
     """
 
     factory: Callable[[], A_co] = attrs.field(repr=shown)
@@ -360,7 +360,7 @@ class Pool(Generic[A_co]):
         )
 
     def tree(self) -> SupervisorSpec:
-        """Return the spec of the supervisor and children that the pool begins as."""
+        """Return the spec of the supervisor and children with which the pool begins."""
         return SupervisorSpec(
             self.name,
             [self.member(number) for number in range(1, self.size + 1)],
@@ -439,7 +439,7 @@ def _check_count(value: object, path: str, least: int = 0) -> None:
 def _check_number(
     value: object, path: str, *, least: float = -math.inf, most: float = math.inf, above: float = -math.inf
 ) -> None:
-    """Check for a finite number (an int or a float, no bool) within these limits."""
+    """Check that a number is finite (an int or a float, no bool) and within these limits."""
     number = float("nan")
     if isinstance(value, int | float) and not isinstance(value, bool):
         with suppress(OverflowError):
@@ -456,7 +456,7 @@ def _check_number(
 
 
 def check_portable(spec: Spec) -> None:
-    """Raise ConfigError, naming the child, unless every factory of the spec can be made anew elsewhere.
+    """Raise ConfigError, naming the child, unless every factory of the spec can be remade elsewhere.
 
     A factory travels by its name: a class or function at the top level of a module that can be imported, or
     a `functools.partial` of one with arguments that can be pickled. A lambda has no name to travel by.
@@ -499,7 +499,7 @@ def _check_factory(factory: Any, where: str) -> None:
 
 
 def standing_by(spec: Spec) -> Spec:
-    """Return the spec with `standby` for every agent with a key: it waits while another node runs it."""
+    """Return the spec with `standby` set for every agent with a key: it waits while another node runs it."""
     if isinstance(spec, SupervisorSpec):
         return attrs.evolve(spec, children=tuple(map(standing_by, spec.children)))
     if isinstance(spec, ChildSpec) and spec.key is not None:

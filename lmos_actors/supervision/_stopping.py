@@ -39,7 +39,7 @@ class Stopping(Protocol):
 
 
 async def stop_in_order(loop: Stopping, children: Iterable[Any]) -> None:
-    """Stop children, each once those before it have ended; neighbours of one crowd are stopped together."""
+    """Stop children, each after those before it have ended; neighbours of one crowd are stopped together."""
     is_pool = isinstance(loop.made_from, Pool)
     single = {id(spec) for spec, _ in loop.specs_of_unnamed.values()}  # specs of agents started one by one
 

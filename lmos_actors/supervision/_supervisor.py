@@ -1,8 +1,8 @@
-"""`Supervisor` and `PoolRef`, the faces of a supervisor in a running tree: requests, and looking around.
+"""`Supervisor` and `PoolRef`, the public side of a supervisor in a running tree: requests and look-ups.
 
 A `Supervisor` is to its loop what a ref is to its slot: it holds nothing else, and any number of them may
 lead to one loop. A request that needs no waiting, made while the loop has nothing to do, is carried out in
-the asker's own step: starting an agent then costs no task switch. Any other goes through the loop's inbox.
+the asker's own step: starting an agent then costs no task switch. Others go through the loop's inbox.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SupervisorStatistics:
 
 
 class Supervisor:
-    """A supervisor in a running tree, over all its incarnations. Two that lead to the same one are equal."""
+    """A supervisor in a running tree, over all its incarnations. Two objects for the same one are equal."""
 
     __slots__ = ("loop",)
 
@@ -223,7 +223,7 @@ class Supervisor:
     def postpone_restart(self, name: str, seconds: float) -> None:
         """Delay the restart after a child's next end by `seconds`, if it is restarted then at all.
 
-        The end counts towards the limit at once, as any other. Never blocks. Raises NotFound, ValueError.
+        That end counts towards the limit at once, as any end does. Never blocks. Raises NotFound, ValueError.
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"must be a finite number of seconds of at least 0, not {seconds!r}")
@@ -254,27 +254,27 @@ class Supervisor:
 
     @property
     def path(self) -> str:
-        """Its place in the tree; `root` for the root."""
+        """The supervisor's path in the tree; `root` for the root."""
         return self.loop.path
 
     @property
     def label(self) -> str:
-        """Its name as a child."""
+        """The supervisor's name as a child."""
         return self.loop.label
 
     @property
     def spec(self) -> SupervisorSpec:
-        """Its spec; the spec of a pool has the pool's current members."""
+        """The supervisor's spec; the spec of a pool has the pool's current members."""
         return self.loop.spec
 
     @property
     def status(self) -> Status:
-        """Its status as a child; the root is always `starting`."""
+        """The supervisor's status as a child; the root is always `starting`."""
         return self.loop.status
 
     @property
     def incarnation(self) -> int:
-        """The number of its incarnation, from 1; 0 before the first."""
+        """The number of the supervisor's incarnation, from 1; 0 before the first."""
         return self.loop.incarnation
 
     def _child(self, name: str) -> Child:
@@ -329,11 +329,11 @@ class Supervisor:
         ]
 
     def count_children(self) -> Counts:
-        """Count specs, children alive, supervisors and workers, as OTP does. It visits no child."""
+        """Count specs, children alive, supervisors and workers, as OTP does, without visiting any child."""
         return self.loop.plan.count()
 
     def statistics(self) -> SupervisorStatistics:
-        """Count children, restarts and failed starts. It visits no child."""
+        """Count children, restarts and failed starts, without visiting any child."""
         loop = self.loop
         return SupervisorStatistics(
             *loop.plan.count(), restarts=loop.restarts, failed_starts=loop.failed_starts
@@ -348,7 +348,7 @@ class Supervisor:
 
     @property
     def idle(self) -> bool:
-        """Whether it has nothing to do."""
+        """Whether the supervisor has nothing to do."""
         return self.loop.idle
 
     @property
@@ -366,7 +366,7 @@ class Supervisor:
         """Wait until every end of a child so far has been dealt with: restarts carried out or given up.
 
         A restart that a back-off delays counts as dealt with. If this supervisor itself gives up, wait until
-        those above it, or the agent whose children these are, have dealt with that.
+        the supervisors above it, or the agent whose children these are, have dealt with that.
         """
         loop = self.loop
         ended = loop.ended
@@ -492,7 +492,7 @@ async def _many(loop: SupervisorLoop, spec: ChildSpec[A], first: int, count: int
 
 
 async def _nothing() -> None:
-    """Do nothing: once this request is done, so is what was in the inbox before it."""
+    """Do nothing: when this request is done, everything before it in the inbox is done, too."""
 
 
 def _check_type(spec: object, *types: type) -> None:
@@ -544,13 +544,13 @@ class PoolRef(Ref[A_co]):
         return tuple(Ref(member) for member in self._pool.link.members)
 
     def within(self, seconds: float, /) -> PoolRef[A_co]:
-        """Return a view of the ref whose calls raise `DeadlineExceeded` after so many seconds."""
+        """Return a view of the ref whose calls raise `DeadlineExceeded` after that many seconds."""
         return PoolRef(self._pool, super().within(seconds)._seconds)
 
     def resize(self, size: int) -> Coroutine[Any, Any, None]:
         """Grow or shrink to `size` members, at least 1; the pool keeps the size if it is restarted.
 
-        New members get messages once all of them have started. If there are too many, the last ones get no
+        New members get messages once all of them have started. If there are too many, the last members get no
         more messages at once, handle what they have within their `shutdown`, and are removed; the call
         returns then. Resizes are carried out one after another. Cancelling one gives up the wait, not the
         resize.

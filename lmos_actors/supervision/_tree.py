@@ -77,7 +77,7 @@ def children_between(supervisor: Supervisor, begin: int, end: int) -> list[Slot 
 def numbered_children(supervisor: Supervisor, names: Iterable[str]) -> list[tuple[int, Slot | Supervisor]]:
     """Return the children with these names and their numbers, in start order; unknown names are skipped.
 
-    It costs nothing if no name is known, otherwise one pass over all children.
+    This costs nothing if no name is known, otherwise one pass over all children.
     """
     sought = {supervisor.loop.members.find(name) for name in names} - {None}
     if not sought:
@@ -129,11 +129,11 @@ class Tree:
         self._root = root.loop
 
     def at(self, path: str) -> Addressable | None:
-        """Return the agent or pool at a path, None without one, in time that grows with the depth alone."""
+        """Return the agent or pool at a path, None if nothing is there; time grows only with the depth."""
         return self._at(path, None)
 
     def by_id(self, id: str) -> Slot | None:
-        """Return the agent with that id of its own, None if there is none."""
+        """Return the agent that was given that id, None if there is none."""
         return self._root.ids.get(id)
 
     def links(self) -> Iterator[Addressable]:
@@ -228,7 +228,7 @@ def class_at(link: Any) -> type[Agent] | None:
 def lose(above: Supervisor, children: Iterable[Slot | Supervisor]) -> None:
     """End children of a supervisor at once, with all below them, because their machine ends. Never blocks.
 
-    These ends count for no limit, and no strategy stops siblings. The children stay away until `regain`.
+    No limit counts these ends, and no strategy stops siblings. The children stay away until `regain`.
     """
     lose_children(above.loop, map(_child_of, children))
 
@@ -240,7 +240,7 @@ async def wait_unwound(children: Iterable[Slot | Supervisor]) -> None:
 
 
 async def regain(above: Supervisor, children: Iterable[Slot | Supervisor]) -> None:
-    """Start children again that were lost and have unwound, in that order. None of it is a restart.
+    """Start again, in that order, children that were lost and have unwound. No such start is a restart.
 
     A child that cannot start is restarted as after any failed start. Raises WrongState if the supervisor
     does not run.
