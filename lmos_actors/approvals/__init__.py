@@ -1,4 +1,4 @@
-"""Approvals: what agents ask people, the list of what waits, and who decided what."""
+"""Approvals: questions of agents to people, the list of waiting questions, and who decided each."""
 
 from lmos_actors._late import late
 

@@ -1,8 +1,8 @@
-"""The runs of one node that ask people, each under a name: an answer is handed to one of them.
+"""The runs of one node that ask people, each under a name: an answer is handed to one of the runs.
 
 The name is kept with the answer, in a form that reveals nothing. A run with a request key has the same name
-in the agent's next life, and so gets the same answer there; so does a chat turn that survives its process.
-The name of any other run ends with the process.
+in the agent's next incarnation, and so gets the same answer there; so does a chat turn that survives its
+process. The name of any other run ends with the process.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Askers:
 
     @contextmanager
     def during(self, path: str, agent: str, work: str) -> Generator[None]:
-        """Name runs of the agent at `path` after `work`, which `agent` continues in its next life."""
+        """Name runs of the agent at `path` after `work`, which `agent` continues after a restart."""
         self._works[path] = _hidden(agent, work)
         try:
             yield

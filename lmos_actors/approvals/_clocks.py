@@ -1,7 +1,7 @@
 """Clocks that stand still while a person is asked.
 
 A time limit is meant for programs, and a person may take hours. So work under a time limit has a `Clock`,
-which stands still while a question of this work waits: one that is asked by the agent that does the work, or
+which stands still while a question of this work waits: a question asked by the agent that does the work, or
 by an agent that it has called. A chat turn that was started in the turn of another one is part of that turn.
 """
 
@@ -41,7 +41,7 @@ class Clock:
 
     @property
     def stood(self) -> float:
-        """The seconds for which it has stood still so far."""
+        """The seconds for which this clock has stood still so far."""
         return self._stood + (self._still_until() - self._since if self._stops else 0.0)
 
     def scope(self, deadline: float) -> TimeLimit:
@@ -55,7 +55,7 @@ class Clock:
             self._hold(scope)
 
     def remove(self, scope: trio.CancelScope) -> None:
-        """Take back `add`."""
+        """Undo `add`: put off the deadline no longer."""
         del self._left[scope]
 
     def stop(self) -> None:

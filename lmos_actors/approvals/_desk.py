@@ -1,7 +1,8 @@
-"""The way from an agent's question to the agent `approvals`, which is started with the first question.
+"""The desk that passes agents' questions to the agent `approvals`, which the first question starts.
 
-A question is asked again for as long as it has no answer: when `approvals` crashes, its successor knows it by
-its key. When the node ends, the run that waits is ended with its agent, and asks again in its next life.
+A question is asked again for as long as it has no answer: when `approvals` crashes, its successor knows the
+question by its key. When the node ends, the waiting run ends with its agent, and the question is asked again
+after a restart.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ LONGEST_WAIT: Final = 366 * 86_400.0
 
 
 def approvals_spec(limits: ApprovalOptions) -> ChildSpec[Approvals]:
-    """Return the spec of the agent `approvals`. It has nothing to drain: what waits goes on waiting."""
+    """Return the spec of the agent `approvals`. It has nothing to drain: questions go on waiting."""
     return ChildSpec(NAME, partial(Approvals, limits=limits), shutdown="brutal")
 
 
@@ -204,7 +205,7 @@ class ApprovalDesk:
 
 
 def _offer_of(*runs: Run | OwnTask | None) -> Offer | None:
-    """Return the way to the user of the client that waits for one of these runs, None without one."""
+    """Return the offer to the user of a client that waits for one of these runs, None without one."""
     client = client_of(*runs)
     return None if client is None else client.offer
 

@@ -4,9 +4,9 @@ Each is one record in the space `approvals`, whose key begins with the path of t
 question: an agent that asks again after a crash finds the same record. All records are in memory, too:
 looking for one reads nothing.
 
-What it keeps true:
+What this module guarantees:
 
-- **What is answered is in the store.** A question counts as asked, and a decision as made, once it is
+- **Nothing counts before it is in the store.** A question counts as asked, and a decision as made, once it is
   written. A decision that could not be written has not been made.
 - **A decision is made once.** While one is being written, another one waits for it (`ticket`). The first one
   that is written counts, and every later one is refused. The outcome of a write is noted by the writer, not
@@ -16,7 +16,7 @@ What it keeps true:
   that question waits (`Held`), as the run may be about to act. The run itself gets the same answer each time.
 - **The deadline refuses**, by the wall clock and without the store: a record whose time has passed is refused
   even if nobody was there to write it.
-- **It is bounded**, in questions that wait and in bytes of all. The oldest decided ones are forgotten.
+- **Memory is bounded**, by the number of waiting questions and the bytes of all. The oldest decisions go.
 - **A question that cannot be asked again ends with the run that asks** (`once`): nobody would get the answer.
   It is written when somebody has decided, and so is not there after a crash.
 """
@@ -207,7 +207,7 @@ class KeptApprovals:
         return len(self._by_id) - len(self._decided) - self._unkept
 
     def find(self, id: str) -> Entry | None:
-        """Return the approval of that id."""
+        """Return the approval with an id."""
         return self._by_id.get(id)
 
     def next_deadline(self) -> float | None:

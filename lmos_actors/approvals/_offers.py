@@ -1,8 +1,8 @@
-"""Offers: the ways to chat users, who are asked the questions of their turns.
+"""Offers: objects by which chat users are asked the questions of their turns.
 
-A chat agent registers the way to a turn's user, under the path of the agent that runs the turn. The questions
-of that agent, and of the agents that it calls, are offered to this user. The desk finds the offer, and leaves
-it for the agent `approvals` under the id of the question, as a message cannot carry an offer.
+A chat agent registers the offer for a turn's user, under the path of the agent that runs the turn. The
+questions of that agent, and of the agents that it calls, are offered to this user. The desk finds the offer,
+and leaves it for the agent `approvals` under the id of the question, as a message cannot carry an offer.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Offer(Protocol):
-    """The way to the user of a turn."""
+    """The interface by which the user of a turn is asked."""
 
     @property
     def principal(self) -> str | None:
-        """The name of the user, None for one without a name."""
+        """The name of the user, None for a user without a name."""
         ...
 
     def allows(self, agent: str) -> bool:

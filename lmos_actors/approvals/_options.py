@@ -13,8 +13,9 @@ class ApprovalOptions:
     """Limits of the approvals of a node: a person reads few of them, and all are held in memory.
 
     At most `waiting` questions wait for a decision, 10,000 at most, as the agent `approvals` has seats for no
-    more; one more fails with TOO_MANY. The last `decided` decisions are kept. Both have at most `total_bytes`
-    as JSON; of decisions the oldest go. A question has at most `data_bytes` as JSON.
+    more; a further question fails with TOO_MANY. The last `decided` decisions are kept. Both have at most
+    `total_bytes` as JSON; beyond that the oldest decisions are removed. A question has at most `data_bytes`
+    as JSON.
 
     Raises ConfigError for a number that is not above 0, or too large.
     """

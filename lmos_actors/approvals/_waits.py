@@ -1,4 +1,4 @@
-"""Standing questions: what a person holds up, on this node and on the nodes that call it.
+"""Standing questions: the work that waits for a person, on this node and on nodes that call it.
 
 A question is asked in a run. Whoever waits for that run waits for the person, too, over however many calls:
 the runs of this node, whose clocks stand still (`_clocks.py`), and requests of other nodes, which are told
@@ -9,7 +9,7 @@ Who waits changes while a question stands: callers join a request by its key, ot
 callers are looked up again every RENEWED seconds, and other nodes are told again. A request of another node
 may wait for several questions; it is told of the newest.
 
-Another node is believed no further than it has to be. Its word counts for PATIENCE seconds unless it is
+Another node is trusted no further than necessary. Its report counts for PATIENCE seconds unless it is
 renewed, never beyond the question's own end, and for `most` seconds of one request. It stops clocks only if
 this node has named the other one, or has credentials for it. It never moves a deadline that the caller's code
 or a file has set.
@@ -77,7 +77,7 @@ class Question:
 
 
 class Standing:
-    """A question while it stands, and who waits for its answer, as of the last look."""
+    """A question that has no answer yet, and who waits for the answer, as of the last look."""
 
     def __init__(self, question: Question, runs: Iterable[Run | OwnTask]) -> None:
         self.question = question
@@ -99,12 +99,12 @@ class Heard:
 
     @property
     def counts(self) -> bool:
-        """Whether the word of the other node counts now."""
+        """Whether the report of the other node counts now."""
         return self.timer is not None
 
 
 class Waits:
-    """The questions that stand on a node; `most` is how many seconds another node's word counts at most."""
+    """The questions that stand on a node; `most` is how many seconds another node's reports count at most."""
 
     def __init__(self, rt: Runtime, clocks: Clocks, most: float) -> None:
         self._rt = rt
@@ -239,7 +239,7 @@ class Waits:
         return heard
 
     def _forget(self, heard: Heard, request: Any) -> None:
-        """Stop counting the word of another node."""
+        """Stop counting the report of another node."""
         if heard.timer is not None:
             heard.timer.cancel()
         standing, heard.standing, heard.timer = heard.standing, None, None

@@ -162,7 +162,7 @@ def _supervisor(supervisor: Supervisor) -> State:
 
 
 def _members(pool: Pool[Any]) -> State:
-    """Return the class and contract of a pool's members, if they are known without making one."""
+    """Return the class and contract of a pool's members, if they are known without making a member."""
     cls: Any = agent_class(pool.member(1))
     return {} if cls is None else {"class": cls.__name__, "contract": contract_of(cls)}
 
@@ -207,7 +207,7 @@ def _tasks(slot: Slot) -> list[State]:
 
 
 def _relations(slot: Slot) -> State:
-    """Return links, monitors, groups, timers and listeners; empty ones are left out."""
+    """Return links, monitors, groups, timers and listeners; empty lists are left out."""
     extra = slot.extra
     if extra is None:
         return {}

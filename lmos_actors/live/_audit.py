@@ -2,8 +2,8 @@
 
 It is in the store of the node, or in memory without one; only the last entries are kept. An operation does
 not wait for the log, and does not fail with it: a node whose store fails may need an operation. Refused
-operations are apart, in memory, so that nobody can push out entries by asking for what he may not do. An
-entry that is not in the store as it is shown has `kept: false`.
+operations are listed apart, in memory, so that nobody can displace entries by asking for forbidden
+operations. An entry that is not in the store as it is shown has `kept: false`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A viewer of a live view: its views as they stand, kept up to date by what the node sends."""
+"""A viewer of a live view: the present states of its views, kept up to date by what the node sends."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class LiveClient:
     # ---- frames; see `Handler`
 
     def text(self, text: str) -> None:
-        """Take a message of the node; ignore one that is not known."""
+        """Handle a message from the node; ignore an unknown message."""
         message: FromNode
         try:
             message = _READ.decode(text)

@@ -92,7 +92,7 @@ class EdgeCount:
 
 
 class Edges(dict[Edge, EdgeCount]):
-    """The messages from whom to whom, by action; beyond MOST_EDGES all other edges count as one."""
+    """The counts of messages by sender, receiver and action; beyond MOST_EDGES all edges count as one."""
 
     def __missing__(self, edge: Edge) -> EdgeCount:
         return self.setdefault(edge if len(self) < MOST_EDGES else ("", "", ""), EdgeCount())
@@ -223,7 +223,7 @@ class Flow:
     # ---- records; see `Instrument`
 
     def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
-        """Take one record."""
+        """Count a message, and keep its record if there is room."""
         number = fields.get("id")
         if kind == "sent":
             if not self._covers(agent):  # the node's own instrument records more than is looked at
@@ -321,7 +321,7 @@ class _Both:
 
 
 class Record(Protocol):
-    """A record of a message: its number, and what a viewer may choose it by."""
+    """A record of a message: its number, and the properties by which a viewer may choose it."""
 
     @property
     def n(self) -> int: ...

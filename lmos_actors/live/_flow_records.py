@@ -34,7 +34,7 @@ class FlowRecords:
         self._number = 0
 
     def fresh(self, state: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the records that a state of the view has and earlier states did not have."""
+        """Yield the records in a state of the view that earlier states did not contain."""
         records = sorted(state.get("records", {}).values(), key=lambda record: record["n"])
         if records and records[-1]["n"] < self._last:
             self._last = 0  # the node records anew

@@ -40,7 +40,7 @@ class Leave(Struct, tag_field="type", tag="leave"):
 
 
 class Taken(Struct, tag_field="type", tag="taken"):
-    """The confirmation that changes have come, by their number; without it no more are sent."""
+    """The confirmation that changes have arrived, by their number; without it no more are sent."""
 
     number: int
 
@@ -81,7 +81,7 @@ class Hello(Struct, tag_field="type", tag="hello", kw_only=True):
 
 
 class Changes(Struct, tag_field="type", tag="changes"):
-    """The changes since the last ones; `time` is in seconds, by a clock that nobody sets."""
+    """The changes since the last ones; `time` is in seconds, by a monotonic clock."""
 
     number: int
     time: float
@@ -115,7 +115,7 @@ class Wrong(Struct, tag_field="type", tag="error", omit_defaults=True):
 
 
 class Refused(Exception):
-    """A viewer asks for something that it does not get; the texts are those of `Wrong`."""
+    """A request of a viewer is refused; the texts are sent to the viewer as a `Wrong`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

@@ -59,7 +59,8 @@ class ApprovalsArguments(Struct, forbid_unknown_fields=True):
 def approvals_state(root: Supervisor, decides: Sight, arguments: ApprovalsArguments) -> State:
     """Return the waiting and the last decided approvals among those that the viewer may decide.
 
-    `rows` has them by their ids. In `order` the waiting ones come first, in each kind the newest first.
+    `rows` contains the approvals by id; `order` lists the waiting ones first, and of each kind the newest
+    first.
     """
     mine = [each for each in reversed(_kept(root)) if decides(each.agent)]
     mine.sort(key=lambda each: each.state != "waiting")

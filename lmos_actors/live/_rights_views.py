@@ -38,7 +38,7 @@ def rights_state(
     admission: Admission,
     arguments: RightsArguments,
 ) -> State:
-    """Return the viewer's rights over one place, by access lists: uses over HTTP, and operations.
+    """Return the viewer's rights over one place by access lists: to use it over HTTP, and to operate on it.
 
     `fitting` returns the operations that make sense at a path now; `serves` is whether agents can be used at
     the address of the page. `there` is whether the viewer may use the agent or pool at the place, which must

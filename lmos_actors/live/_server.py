@@ -66,8 +66,8 @@ OPTIONS: Final = ConnectionOptions(
 class LiveServer(NodeService):
     """Serves the live view of a node, and its page, within `options`.
 
-    `own` are operations in place of those on agents, and `noted` is called with each operation that has
-    ended.
+    `own` are operations that replace the usual ones on agents, and `noted` is called with each operation that
+    has ended.
     """
 
     name = "page"
@@ -129,7 +129,7 @@ class LiveServer(NodeService):
         return Accept(SUBPROTOCOL, partial(self._serve, admission=admission), options=OPTIONS)
 
     def _has_room(self, principal: str | None) -> bool:
-        """Return whether one more may look; the viewer with most windows loses one to those with fewer."""
+        """Return whether one more may look; if not, close a window of the user who has the most."""
         if not self._viewers.is_full():
             return True
         staying = [viewer for viewer in self._viewers if viewer not in self._crowded_out]
@@ -264,7 +264,7 @@ class LiveServer(NodeService):
 
 @attrs.frozen
 class _WithoutReasons:
-    """Passes answers on, but not why an operation failed: that may be what a process has printed last."""
+    """Passes answers on, but not why an operation failed: the reason may quote what a process has printed."""
 
     reply: Callable[[FromNode], None]
 
@@ -293,7 +293,7 @@ def admitted(guard: Guard, upgrade: Upgrade) -> Admission | Refuse:
 
 
 def _named(kind: ViewKind, arguments: Any) -> list[str]:
-    """Return the names, as in access lists, of what a view is about."""
+    """Return what a view is about, by names as in access lists: agents, or the node."""
     if kind.scope == "agents":
         return [public_name(path) for path in arguments.paths]
     return [public_name(arguments.path) if kind.scope == "agent" else NODE]

@@ -96,7 +96,7 @@ class FindArguments(Struct, forbid_unknown_fields=True):
 
 @attrs.define
 class _Level:
-    """The children of the open place `above` (None: the root alone); those before `shown` are done."""
+    """The children of the open place `above` (None: the root alone); the first `shown` are done."""
 
     above: Place
     size: int

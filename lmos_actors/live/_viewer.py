@@ -172,7 +172,7 @@ class Viewer:
     # ---- frames; see `Handler`
 
     def text(self, text: str) -> None:
-        """Take a message of the viewer."""
+        """Handle a message from the viewer."""
         message: FromViewer
         try:
             message = _READ.decode(text)
@@ -306,7 +306,7 @@ class Viewer:
 
 
 def _sendable(patch: State) -> tuple[State, int]:
-    """Return a patch that can be sent, and its bytes: JSON in UTF-8 has no lone surrogates."""
+    """Return a patch without lone surrogates, which JSON in UTF-8 cannot contain, and its bytes."""
     try:
         return patch, len(_WRITE.encode(patch))
     except UnicodeEncodeError:

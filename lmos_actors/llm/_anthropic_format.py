@@ -228,7 +228,7 @@ class Answer:
             self._beside = aside(data)
 
     def _whole(self, event: _Event) -> Iterator[ModelItem]:
-        """Return the items of an answer that comes whole, although its events were asked for."""
+        """Return the items of an answer that comes in one piece, although a stream was requested."""
         self._begun, self._model = True, event.model
         if event.stop_reason:
             self._finished = checked_reason(event.stop_reason)
@@ -269,7 +269,7 @@ class Answer:
             yield Reasoning(state=signature)
 
     def _take_usage(self, usage: _Usage | None) -> None:
-        """Take counts, which are totals so far; counts that are missing stay as they were."""
+        """Update the counts of tokens, which are totals so far; missing counts stay as they were."""
         if usage is None:
             return
         cached = counted(usage.cache_read_input_tokens)

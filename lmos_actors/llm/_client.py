@@ -1,4 +1,4 @@
-"""The client of one model of a provider. A `Format` has all differences between the wire formats."""
+"""The client of one model of a provider. All differences between the wire formats are in a `Format`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Client:
         await self._sdk.close()
 
     async def attempt(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
-        """Ask once. Raises what the SDK raises."""
+        """Send a request once. Raises what the SDK raises."""
         stream = await self._requests.create(**self._form.request_body(self._model, request, self.rules))
         answer = self._form.answer(frozenset(offer.name for offer in request.tools))
         events = EventDecoder()

@@ -11,11 +11,11 @@ BOM: Final = b"\xef\xbb\xbf"
 
 
 class EventDecoder:
-    """A decoder of the events in one answer; it keeps no more bytes than those of the incomplete event.
+    """A decoder of the events in one answer; it keeps only the bytes of the incomplete event.
 
     It follows the standard of WHATWG: lines end with LF, CR LF or CR, a BOM may come first, comments and
-    unknown fields are ignored. Unlike in the standard, the end of the answer ends an event, too. A body of
-    JSON, not a stream of events, is one event, at its end.
+    unknown fields are ignored. Unlike in the standard, the end of the answer ends an event, too. A body that
+    is JSON instead of a stream of events counts as one event, at its end.
     """
 
     __slots__ = ("_data", "_head", "_is_json", "_name", "_rest", "_saw_cr", "name")
@@ -30,7 +30,7 @@ class EventDecoder:
         self._data: list[bytes] = []  # of an event that has not ended
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Take bytes, and return the data of each event that ends in them."""
+        """Return the data of each event that ends in the given bytes."""
         if self._head is not None:
             piece = self._begun(self._head + piece)
         if self._is_json:
@@ -72,7 +72,7 @@ class EventDecoder:
             yield from self.feed(b"\n\n")
 
     def _begun(self, head: bytes) -> bytes:
-        """Take the first bytes, and return those that are to be read now."""
+        """Collect the first bytes, and return the bytes that are to be read now."""
         if BOM.startswith(head):  # it may be complete with the next byte
             self._head = head
             return b""

@@ -1,10 +1,10 @@
-"""The families of endpoints: what each takes, and requests and histories as it takes them.
+"""The families of endpoints: what each accepts, and requests and histories in a form that it accepts.
 
-A history comes from anywhere: from another provider, from a model that makes up names of tools, from a turn
-that was broken off. Strict providers refuse a request for one id that is too long. So each request is mapped
-here, once, before it is written in a provider's format, and the names of tools are mapped back in what the
-model answers. The mapping depends on the request alone, and its result for the first messages does not change
-when more come: providers cache what they have read.
+A history may come from anywhere: from another provider, from a model that makes up names of tools, from a
+turn that was broken off. Strict providers refuse a request for one id that is too long. So each request is
+mapped here, once, before it is written in a provider's format, and the names of tools are mapped back in what
+the model answers. The mapping depends on the request alone, and its result for the first messages does not
+change when more come: providers cache what they have read.
 
 - **Names of tools** are changed one to one, so there is always a way back. Those that fit stay; in the others
   each character that does not fit becomes `_`, with a digest if the result is too long or taken.
@@ -125,7 +125,7 @@ def check_family(family: object, path: str) -> None:
 
 
 class Sendable:
-    """A request as the endpoints of a family take it; `back` maps the items of the answer back.
+    """A request in a form that a family's endpoints accept; `back` maps the items of the answer back.
 
     `left_out` names each tool or argument that the model does not get to know, and why.
     """
@@ -171,7 +171,7 @@ class Sendable:
 
 
 class _Names:
-    """Names of tools, changed one to one; the offered names that fit come first."""
+    """The names of tools, changed one to one; offered names that fit are kept first."""
 
     def __init__(self, fitting: re.Pattern[str], offered: Sequence[str]) -> None:
         self._fitting = fitting

@@ -62,7 +62,7 @@ class Fitting(Generic[T]):
 
 
 def fitted(value: Any, form: Any) -> Any:
-    """Return a value converted to a type, `_NOTHING` if that is not possible."""
+    """Return a value converted to a type, `_NOTHING` if it cannot be converted."""
     origin = get_origin(form)
     if form is Any:
         return value
@@ -126,7 +126,7 @@ class Halves:
         self._half = ""
 
     def take(self, text: str) -> str:
-        """Take a piece, and return the whole characters of what was left before and of this piece."""
+        """Return the whole characters in a piece, together with what was left of earlier pieces."""
         if self._half:
             text, self._half = self._half + text, ""
         elif text.isascii():
@@ -136,7 +136,7 @@ class Halves:
         return paired(text)
 
     def rest(self) -> str:
-        """Return what is left at the end: U+FFFD in place of a half, or nothing."""
+        """Return the rest at the end: U+FFFD for half a character, or an empty text."""
         return "\ufffd" if self._half else ""
 
 

@@ -1,4 +1,4 @@
-"""The key of a provider: read where its reference leads, and again when it changes; never shown.
+"""The key of a provider: read from its reference, read again when it changes, and never shown.
 
 `lmos_actors.security` is imported only when a client is made: code that uses only the contract does without.
 """
@@ -56,7 +56,7 @@ class ProviderKey:
 
     @property
     def current(self) -> SecretBytes | None:
-        """The key as it was read last."""
+        """The key that was read last."""
         return self._value
 
     def value(self) -> SecretBytes | None:

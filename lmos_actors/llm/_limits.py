@@ -1,15 +1,15 @@
 """The limits of one model: requests at once, and requests and tokens per minute. And how tokens are counted.
 
-All requests to a model stand in one line, in the order in which they came. The first in the line begins when
-all limits allow it; nothing overtakes it, so a large request is not kept waiting by small ones. Requests that
-wait are cancelled when their callers leave, and leave no gap in the line.
+All requests to a model wait in one line, in the order in which they came. The first in the line begins when
+all limits allow it; no request overtakes it, so a large request is not kept waiting by small ones. Requests
+that wait are cancelled when their callers leave, and leave no gap in the line.
 
 In any 60 seconds, no more requests begin than the limit allows. How many tokens a request takes is known at
 its end: until then it counts with an estimate of its input, and its final count delays those that come after
 it.
 
 A provider may count nothing, or only one direction, and counts nothing of an answer that breaks off. So
-limits, budgets and metrics count by the `Tally` of a request: the provider's counts, else estimates.
+limits, budgets and metrics count by the `Tally` of a request: the provider's counts, or else estimates.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _texts_of(said: Message | ModelItem | ModelRequest) -> Iterator[str]:
 
 
 class Tally:
-    """The tokens of one request: as the provider counts them, else as they are estimated."""
+    """The tokens of one request: the provider's counts, or estimates where there are none."""
 
     def __init__(self, request: ModelRequest) -> None:
         self._request = request
@@ -142,7 +142,7 @@ class Tally:
 
     @property
     def usage(self) -> Usage:
-        """The tokens of the input, and of what has come by now."""
+        """The tokens of the input, and of the output that has come so far."""
         counts = self._counts
         output = counted(counts.output_tokens) or ceil(self.came)
         return Usage(counted(counts.input_tokens) or self.expected, output, counted(counts.cached))
@@ -153,7 +153,7 @@ class Tally:
 
 
 def _is_refused(error: BaseException | None) -> bool:
-    """Return whether a request that failed with this error cost nothing, as far as that is known."""
+    """Return whether a request that failed with this error has cost nothing, as far as is known."""
     if isinstance(error, ActionFailed):
         return error.code in REFUSALS
     is_barred = isinstance(error, NotFound | MailboxFull | Forbidden | Unauthorized)
@@ -161,7 +161,7 @@ def _is_refused(error: BaseException | None) -> bool:
 
 
 class Admission:
-    """One request that has begun: the time at which it did, and the number of tokens that it counts as."""
+    """One request that has begun: the time of its beginning, and the number of tokens that it counts as."""
 
     __slots__ = ("at", "tokens")
 
@@ -171,7 +171,7 @@ class Admission:
 
 
 class RequestLimits:
-    """The line in front of one model. A limit that is None does not limit."""
+    """The line in front of one model. None means no limit."""
 
     def __init__(
         self, concurrency: int, waiting: int, requests_per_minute: int | None, tokens_per_minute: int | None

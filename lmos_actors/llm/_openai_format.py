@@ -65,7 +65,7 @@ def request_body(model: Fields, request: ModelRequest, rules: Rules) -> dict[str
 
 
 def _messages(messages: Sequence[Message], rules: Rules) -> list[dict[str, Any]]:
-    """Convert messages; user messages in a row become one, as the templates of many models want it."""
+    """Convert messages; user messages in a row become one, as the templates of many models require."""
     made: list[dict[str, Any]] = []
     for message in messages:
         said = _message(message, rules)

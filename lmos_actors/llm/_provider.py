@@ -1,6 +1,6 @@
-"""A provider of models as its clients here see it: retries, outages, time limits, failures.
+"""A provider of models, as seen by its clients here: retries, outages, time limits, failures.
 
-The SDKs send requests, with all that belongs to them, and report refusals. What this file keeps true:
+The SDKs send requests, with all that belongs to them, and report refusals. What this module guarantees:
 
 1. **The key is in no object of an SDK.** They get a placeholder; the key is put into the header when a
    request leaves (`KeyAuth`). So no log, repr or traceback of theirs has it. If a provider sends it back, it
@@ -116,7 +116,7 @@ class TooSlow(httpx2.ReadTimeout):
 
 
 class Body(httpx2.AsyncByteStream):
-    """The body of an answer, bounded in bytes and seconds, that can be cut off at any place."""
+    """The body of an answer, bounded in bytes and seconds, that can be cut off anywhere."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, most: int, waits: Waits) -> None:
         self._inner = inner
@@ -168,7 +168,7 @@ class Body(httpx2.AsyncByteStream):
 
 @attrs.frozen
 class Problem:
-    """The failure of one attempt; `passes` is whether it may pass by itself."""
+    """The failure of one attempt; `passes` tells whether it may pass by itself."""
 
     code: str
     text: str

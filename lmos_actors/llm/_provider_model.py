@@ -70,6 +70,6 @@ class ProviderModel(Model):
         """Return the wire format and the family of the endpoint; imports the SDK."""
 
     def respond(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
-        """Ask the provider."""
+        """Send the request to the provider, and yield the items of its answer."""
         client = self._client
         return client.provider.answer(client.attempt, Sendable(request, client.rules), self._deadline())

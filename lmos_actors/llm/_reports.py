@@ -141,7 +141,7 @@ class Report:
 def report_of(
     body: object, status: int | None, headers: Mapping[str, str], now: Callable[[], datetime]
 ) -> Report:
-    """Return the report in a body and in the headers around it; `status` is None after a success."""
+    """Return the report in a body and its headers; `status` is None after a success."""
     objects, texts = _parts(body)
     found = [part[name] for part in objects for name in NAMES if name in part]
     names = [paired(str(name)[:MOST_OF_A_NAME]) for name in found if type(name) in (int, str)]
@@ -194,7 +194,7 @@ def checked_reason(said: str, data: bytes = b"") -> str:
 
 
 def end_of(said: str, usage: Usage, model: str, tools: Sequence[ToolRequest], *, spoke: bool) -> ModelEnd:
-    """Return the end of an answer that asks for `tools`, and has a text if it `spoke`.
+    """Return the end of an answer that asks for `tools`, and contains text if it `spoke`.
 
     Raise ValueError if the reason is unknown and the answer has nothing whole.
     """

@@ -7,8 +7,8 @@ helps, an optional argument is left out, or else the tool; both are named in `le
 - The whole is an object with `properties`. Alternatives at the top become one object with the properties of
   all alternatives; it requires only those that each alternative requires.
 - An array says what its items are; a schema that is true or false becomes an object.
-- Words that an endpoint of Gemini does not know are put in its words, or removed: references are replaced by
-  their targets, `const` by `enum`, a list of types by `nullable` and `anyOf`.
+- Keywords that an endpoint of Gemini does not know are replaced by others, or removed: references are
+  replaced by their targets, `const` by `enum`, a list of types by `nullable` and `anyOf`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Unsendable(Exception):
 class ToolSchema:
     """The schema of the arguments of one tool, as `schema`; empty: the tool is sent without a schema.
 
-    `keys` is the pattern of names of arguments, `few_words` whether only the words of Gemini are known.
+    `keys` is the pattern of names of arguments, `few_words` whether only the keywords of Gemini are known.
     `left_out` names the arguments that are left out, with the reason. Raises Unsendable.
     """
 
@@ -90,7 +90,7 @@ class ToolSchema:
     # ---- the top
 
     def _top(self, schema: Any, level: int) -> Schema:
-        """Return one object that takes what a schema with alternatives takes."""
+        """Return one object that accepts all that a schema with alternatives accepts."""
         found = self._resolved(schema, level)
         kinds = found.get("type", "object")
         if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
@@ -139,7 +139,7 @@ class ToolSchema:
     # ---- what is inside
 
     def _part(self, schema: Any, level: int, above: tuple[str, ...]) -> Schema:
-        """Return a part as the family takes it; `above` are the references that lead to it."""
+        """Return a part in a form that the family accepts; `above` are the references that lead to it."""
         self._count(level)
         found = _in_words(schema)
         if "$ref" in found:
@@ -218,7 +218,7 @@ def _join(top: Schema, other: Schema, *, every: bool) -> None:
 
 
 def _in_few_words(schema: Schema) -> Schema:
-    """Return a part in the words that the endpoints of Gemini know. Raise Unsendable."""
+    """Return a part in keywords that the endpoints of Gemini know. Raise Unsendable."""
     made = {name: each for name, each in schema.items() if name in _FEW_WORDS}
     for each in cast("list[Schema]", _listed(schema, "allOf")):
         properties = {**made.get("properties", {}), **each.get("properties", {})}
@@ -248,7 +248,7 @@ _OWN: Final = {"array": ("items", "minItems", "maxItems"), "object": ("propertie
 
 
 def _typed(schema: Schema) -> Schema:
-    """Return a part with its type, and only with words for that type. Raise Unsendable."""
+    """Return a part with its type, and only with keywords for that type. Raise Unsendable."""
     if "anyOf" in schema:
         return {"anyOf": schema["anyOf"]}
     guess = "object" if "properties" in schema else "array" if "items" in schema else "string"

@@ -1,7 +1,7 @@
 """Requests for tools that come in pieces, put together, in the same way for both formats.
 
-A piece has some of four things: an id, an index, a name, some of the arguments. No endpoint sends all of them
-each time, and each is wrong somewhere: two calls have one index, or one id; the index is missing, or the
+A piece has some of these four: an id, an index, a name, a part of the arguments. No endpoint sends all of
+them each time, and each is wrong somewhere: two calls have one index, or one id; the index is missing, or the
 first piece has another one; the name is repeated in each piece, or itself comes in pieces; ids change. So a
 call learns its ids and indexes, and a piece is looked up by its id, then by its index, then by its position.
 
@@ -49,7 +49,7 @@ class _Call:
         self.settled: int | None = None
 
     def is_whole(self) -> bool:
-        """Return whether its arguments are a JSON object, and so complete."""
+        """Return whether the arguments are a JSON object, and so complete."""
         if not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
             return False
         return _is_object(self.text())
@@ -67,7 +67,7 @@ class _Call:
         return together
 
     def take_name(self, name: str, offered: frozenset[str]) -> None:
-        """Take a name, or a piece of one. Raises ValueError if the call has another."""
+        """Add a name, or a piece of a name. Raises ValueError if the call has another name."""
         if name.startswith(self.name):  # the first one, the same again, or all of it so far
             self.name = name
         elif not self.arguments and not {name, self.name} <= offered:
@@ -76,7 +76,7 @@ class _Call:
             raise ValueError(f"one call has two names, {self.name!r} and {name!r}")
 
     def take_arguments(self, arguments: str) -> None:
-        """Take a piece of the arguments.
+        """Add a piece of the arguments.
 
         An empty object at the beginning is replaced by what follows; whole arguments sent again are ignored.
         """
@@ -99,7 +99,7 @@ class ToolPieces:
         self._together: list[_Call] = []  # those of the last event
 
     def add(self, pieces: Sequence[Piece]) -> None:
-        """Take all pieces of one event. Raise ValueError if it is not clear which call one belongs to."""
+        """Add all pieces of one event. Raise ValueError if it is not clear to which call a piece belongs."""
         together: list[_Call] = []
         for position, piece in enumerate(pieces):
             if piece.id or piece.name or piece.arguments:

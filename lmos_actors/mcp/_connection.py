@@ -56,7 +56,7 @@ class Connection:
         self._counted_at = -math.inf
 
     def lose(self, why: str, *, at_fault: bool = False, final: bool = False) -> None:
-        """Note that nothing more comes; the first reason stays.
+        """Note that the connection is lost; of several reasons the first is kept.
 
         A server `at_fault` is cut off. If so, or if the loss is `final`, no session is begun again.
         """
@@ -92,7 +92,7 @@ class Connection:
             del self._reports[token]
 
     def take_report(self, item: Any) -> bool:
-        """Pass on a progress report, if a message is one; return whether it is.
+        """Pass on a message that is a progress report; return False for any other message.
 
         Here reports come before the result. The SDK starts a task for each, possibly late and in any order.
         """

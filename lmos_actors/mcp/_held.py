@@ -4,8 +4,8 @@ Servers are restarted, and forget sessions when they like: a program ends, a URL
 text of its own. That is not the fault of their agent, which goes on. What keeps outcomes certain:
 
 1. **A request that had not begun is sent again**, in the new session: it never left, or was refused because
-   of the session. So is one that does no harm twice, such as reading a resource.
-2. **Any other that was lost fails with MCP_NO_ANSWER**: it may have done its work or not.
+   of the session. A request that does no harm twice, such as reading a resource, is sent again, too.
+2. **Any other request that was lost fails with MCP_NO_ANSWER**: its work may be done or not.
 3. **Requests of a session that is over have a second to be answered**: over HTTP each has a connection of its
    own, and a server that forgets a session may still answer what it had begun.
 4. **A lasting failure ends the agent**: a server that floods, one that is not back within `start_seconds`,

@@ -120,7 +120,7 @@ class _Client(httpx2.AsyncClient):
 class HttpTransport(httpx2.AsyncBaseTransport):
     """Sends requests with the token `bearer`, and notes what goes wrong.
 
-    Made in a thread: the first one reads certificates, which takes some 20 ms.
+    It is made in a thread, as the first transport reads certificates, which takes some 20 ms.
     """
 
     def __init__(self, bearer: str | None, most: int, connection: Connection) -> None:
@@ -157,7 +157,7 @@ class HttpTransport(httpx2.AsyncBaseTransport):
 
 
 def _failed(request: httpx2.Request, text: str) -> httpx2.Response:
-    """Return an answer that fails a request: the SDK takes the request's id for the error's."""
+    """Return an answer that fails a request: the SDK gives the error the id of the request."""
     said = {"jsonrpc": "2.0", "id": None, "error": {"code": INTERNAL_ERROR, "message": text}}
     return httpx2.Response(503, json=said, request=request)
 

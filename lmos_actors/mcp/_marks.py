@@ -14,8 +14,8 @@
             "A friendly beginning."
             return f"Greet {name} in a line."
 
-For all others it is an ordinary action. Clients give texts, which are read like an action's query parameters.
-The mark is stored on the function, so that an error in it names its own line.
+For all other callers the action is an ordinary one. Clients give texts, which are read like an action's query
+parameters. The mark is stored on the function, so that an error in it names its own line.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ def resource(
 ) -> Callable[[F], F]:
     """Make an action a resource, or a template of resources: parts of `uri` in braces are its parameters.
 
-    It returns a text, bytes, an `McpContent` or a list of these; other values are sent as JSON. If more than
-    one agent is offered, `lmos://agents/` and the name of the agent replace the scheme. Clients that
-    subscribe are told when `changes` does, a property or an event of the agent. For `complete` see `prompt`.
-    Raises TypeError.
+    The action returns a text, bytes, an `McpContent` or a list of these; other values are sent as JSON. If
+    several agents are offered, `lmos://agents/` and the name of the agent replace the scheme. Clients that
+    subscribe are told when `changes`, a property or an event of the agent, has a new value. For `complete`
+    see `prompt`. Raises TypeError.
     """
     given: Any = uri
     if not isinstance(given, str) or len(uri) > LONGEST_URI or _URI.fullmatch(uri) is None:

@@ -26,7 +26,7 @@ class McpOptions:
     gets the lines that an agent logs in its request; they may say what was not meant for it. A client that is
     asked something in its request has `answer_seconds` to answer.
 
-    A request has at most `body_bytes`. One that begins a session has to come, and is answered, within
+    A request has at most `body_bytes`. A request that begins a session has to arrive, and is answered, within
     `opening_seconds`: until then it cannot be cancelled. An answer that is a stream has at most `items`
     items, as it is held until its end. Of the lines that wait for a client the last `log_lines` are kept.
 

@@ -121,7 +121,7 @@ class Session:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing more can be sent in it."""
+        """Whether nothing more can be sent in the session."""
         return self._connection.lost.is_set()
 
     @property

@@ -5,8 +5,9 @@ What this file does that the SDK does not:
 - **Requests run in parallel.** A provider of the SDK holds its lock for each request until the head of the
   answer is there, and a server may take minutes for that. So a request with a valid token is sent here, and
   the provider gets it only if it is refused.
-- **No secret is sent in the clear, or to another machine by a trick.** The server names the places that the
-  provider then asks. They are asked by https; by http on this machine only if the server is there, too.
+- **No secret is sent in the clear, or to another machine by a trick.** The server names the addresses that
+  the provider then asks. They are asked by https, or by http on this machine if the server is on this
+  machine, too.
 - **Nobody is asked again and again**: if a server refuses a token with the scopes that it wants, no new one
   is fetched.
 - **A person has time**: the time limits of calls and of the start are paused. The browser leads back to a
@@ -131,7 +132,7 @@ class SignIn(httpx2.Auth):
         return asked is None or not set(wanted) <= set(asked.split())
 
     def _checked(self, outgoing: httpx2.Request, request: httpx2.Request) -> httpx2.Request:
-        """Return a request of the provider. Raises OAuthFlowError for a place that must not be asked."""
+        """Return a request of the provider. Raises OAuthFlowError for a host that must not be asked."""
         if outgoing is request:
             return outgoing
         url = outgoing.url

@@ -1,7 +1,7 @@
 """An MCP server as a process: JSON lines on its standard input and output.
 
 The SDK's own transport reads lines of any length, and copies the line so far with each new piece. What this
-one keeps true:
+module guarantees:
 
 1. **The process ends with its connection**, however that ends: its input is closed, which asks a server to
    leave; then its process group gets SIGTERM, then SIGKILL, a second apart. None of that can be cancelled. If

@@ -1,7 +1,8 @@
 """The tokens for one MCP server, and the registration at its authorization server: the SDK's token storage.
 
 What the SDK stores of a token does not say when it ends, nor where it is renewed. So both are stored beside
-it: else each new start would have a person sign in, or would send the refresh token to a guessed place.
+it: otherwise each new start would have a person sign in, or would send the refresh token to a guessed
+address.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Kept(msgspec.Struct):
 class Tokens:
     """The tokens for the server at a URL, in memory, and in a file if there is a `path`.
 
-    `client` is the given registration; without one, the registration that was made. `secrets` has all texts
-    that must not be shown.
+    `client` is the given registration; without one, the registration that was made. `secrets` contains all
+    texts that must not be shown.
     """
 
     def __init__(self, url: str, path: str | None) -> None:

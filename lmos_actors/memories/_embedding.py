@@ -1,9 +1,9 @@
-"""Embeddings: functions that turn texts into vectors, so that texts are found by what they mean.
+"""Embeddings: functions that turn texts into vectors, so that texts are found by their meaning.
 
-The function is the user's own, and often a request to another host. So all its errors are one failure,
-`EmbeddingFailed`, after which words are used: it raises, takes too long, returns too few vectors, or values
-that are not vectors. A vector is kept with the name of its embedding, and compared only with vectors of the
-same embedding and the same length.
+The function is the user's own, and often sends a request to another host. So all its failures become one
+error, `EmbeddingFailed`, after which texts are found by words: if the function raises, takes too long, or
+returns too few vectors or values that are not vectors. A vector is kept with the name of its embedding, and
+compared only with vectors of the same embedding and the same length.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Embedding:
 
 
 async def embedded(embedding: Embedding, texts: Sequence[str]) -> list[array[float]]:
-    """Return the vectors of texts, each of length 1. Raise EmbeddingFailed; TypeError if it is not async."""
+    """Return a vector of length 1 for each text. Raise EmbeddingFailed; TypeError for a plain function."""
     vectors: list[array[float]] = []
     for start in range(0, len(texts), AT_ONCE):
         some = list(texts[start : start + AT_ONCE])

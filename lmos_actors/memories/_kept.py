@@ -8,7 +8,7 @@
 | `memory owners` | agent, identity | `Owner`: how many texts, and how many words they have |
 | `memory agents` | agent | `Identities`: how many identities have memories |
 
-What it keeps true:
+What this module guarantees:
 
 - **The id is a digest of the text.** Remembering a text again changes its time and its tags, and makes no
   second one: so a call whose outcome is not known can be repeated.

@@ -1,4 +1,4 @@
-"""A look at the memories in a store that no node uses now, and their removal: for commands."""
+"""Listing and removal of the memories in a store that no node uses now: for commands."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ReadStore(Paged, Protocol):
 
 @attrs.frozen
 class MemoryOwner:
-    """An identity that has memories at an agent; "" is the one without a name."""
+    """An identity that has memories at an agent; "" is the identity without a name."""
 
     agent: str
     identity: str

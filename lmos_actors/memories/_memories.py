@@ -141,7 +141,7 @@ class Memories:
             raise ActionFailed({"code": MEMORY_FULL, "message": text}) from None
 
     async def recall(self, query: str = "", most: int = 5, tags: Sequence[str] = ()) -> list[Memory]:
-        """Return the memories that fit a question best, at most `most`, of those with all of the tags.
+        """Return at most `most` memories that fit a question best, among the memories with all of the tags.
 
         Without an embedding, a memory must have one of the first 64 words of the question; with an embedding
         all are ranked by meaning, or by words while it fails. Without words in the question the newest come
@@ -158,7 +158,7 @@ class Memories:
         return [_shown(each) for each in found if wanted.issubset(each.kept.tags)][:most]
 
     async def forget(self, id: str) -> bool:
-        """Forget a text; return whether there was one of that id. Raise ActionFailed (NO_IDENTITY)."""
+        """Forget a text; return whether there was a text with that id. Raise ActionFailed (NO_IDENTITY)."""
         kept = self._kept()
         return bool(_ID.fullmatch(id)) and await kept.forget(id)
 
@@ -195,7 +195,7 @@ class Memories:
         return written(embedding, vector)
 
     def _note(self, embedding: Embedding, error: EmbeddingFailed | None) -> None:
-        """Log that an embedding fails, once until it works again."""
+        """Log that an embedding fails: once, until it works again."""
         slot = self._slot()
         failing, name = memories_of_node(slot.rt).failing, (slot.path, embedding.name)
         if error is None:

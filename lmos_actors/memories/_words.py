@@ -1,8 +1,8 @@
-"""Words of a text, and how well texts fit a question: the same for every store, as no store decides either.
+"""Words of a text, and how well texts fit a question: computed here, so that all stores give equal results.
 
-A word is a run of letters and digits, without case, accents and other marks. In scripts that put no spaces
-between words each sign is a word, and so is each picture. Words stand for themselves: no endings are cut and
-no words are left out, in any language. For the meaning of a text there are embeddings.
+A word is a run of letters and digits, without case, accents and other marks. In scripts without spaces
+between words each character is a word, and so is each pictograph. Words are compared as they are: no endings
+are cut and no words are left out, in any language. To find texts by their meaning there are embeddings.
 
 Texts are ranked by BM25: a word counts more if few texts have it, and more in a short text.
 """

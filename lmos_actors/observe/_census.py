@@ -103,7 +103,7 @@ class AgentCensus:
         self._reported: dict[str, ClassCount] = {}
 
     def gone(self, slot: Slot) -> None:
-        """Keep the totals of a slot that is empty for good."""
+        """Keep the totals of a slot that no agent will use again."""
         self._of(self._gone, class_name(slot)).add_done(slot)
 
     def _of(self, counts: dict[str, ClassCount], name: str) -> ClassCount:
@@ -145,7 +145,7 @@ class AgentCensus:
 
 
 def class_name(slot: Slot) -> str:
-    """Return the class name of the agents at a place in the tree, even while none of them runs."""
+    """Return the class name of the agents at a path in the tree, even while none of them runs."""
     agent: Any = slot.agent
     if agent is not None:
         return str(agent.__class__.__name__)

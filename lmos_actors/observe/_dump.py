@@ -211,7 +211,7 @@ def _agent(slot: Slot) -> str:
 
 
 def _doing(slot: Slot) -> Iterator[str]:
-    """Yield the accounts of one agent, and the stacks of its runs and tasks."""
+    """Yield the message counts of one agent, and the stacks of its runs and tasks."""
     numbers = slot.statistics()
     doors = ("handled", "cancelled", "dropped", "dead_lettered", "waiting", "running")
     counts = [(door, getattr(numbers, door)) for door in doors]

@@ -45,7 +45,7 @@ class Family:
 
 
 def media_type_for(accept: str) -> str:
-    """Return the media type for an `Accept` header: OpenMetrics if it names that, else the text format."""
+    """Return the media type for an `Accept` header: OpenMetrics if named there, or the text format."""
     return OPENMETRICS if "application/openmetrics-text" in accept else PROMETHEUS
 
 

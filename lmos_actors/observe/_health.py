@@ -32,7 +32,7 @@ _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosni
 
 
 def health_routes(state: Callable[[], str], metrics: Metrics | None = None) -> list[BaseRoute]:
-    """Return the routes. `state` returns one of `WELL`, or a word for why the node takes no requests."""
+    """Return the routes. `state` returns one of `WELL`, or in a word why the node takes no requests."""
     from starlette.responses import PlainTextResponse, Response, StreamingResponse
     from starlette.routing import Route
 

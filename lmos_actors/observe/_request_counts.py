@@ -47,7 +47,7 @@ def status_class(error: BaseException | None) -> str:
 
 
 def status_number(error: LmosActorsError) -> int:
-    """Return the status an error is answered with: its own if only HTTP has it, such as 406."""
+    """Return the status for the answer to an error: the error's own where only HTTP has it, such as 406."""
     from lmos_actors.protocol.lmos import problem_of  # nodes without metrics need not import it
 
     own: int | None = getattr(error, "status_code", None)

@@ -26,7 +26,7 @@ def has_one_writer(text: str) -> bool:
 
 
 def server_store(text: str) -> str | None:
-    """Return the URL of the server store that a text names, with the prefix alone; None for other stores.
+    """Return a server store's URL without parameters other than the prefix; None for other stores.
 
     The text may have parts that are filled in later.
     """
@@ -37,7 +37,7 @@ def server_store(text: str) -> str | None:
 
 
 def with_id(text: str, id: str) -> str:
-    """Return the URL of a store in a server with a required identifier; keep one that it already has."""
+    """Return the URL of a store in a server, with `id` as its required identifier if it has none yet."""
     _, mark, query = text.partition("?")
     if "id" in dict(parse_qsl(query)):
         return text

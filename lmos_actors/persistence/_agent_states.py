@@ -5,11 +5,11 @@ A record holds the class that wrote it, its version, its fields, its behaviour a
     {"class": "shop.orders:Ledger", "version": 3, "at": 1790000000.0, "fields": {"balance": 12},
      "behaviour": "open", "timers": [{"turn": "remind", "due": "2026-11-22T21:00:00Z"}]}
 
-Its key is the agent's key (`ChildSpec.key`, else its path in the tree). An agent whose record was written by
-another class is not started: two classes at one key are a mistake in a tree, and neither may overwrite the
-other.
+The key of the record is the agent's key: `ChildSpec.key`, or without one the agent's path in the tree. An
+agent whose record was written by another class is not started: two classes with one key are a mistake in the
+tree, and neither may overwrite the records of its namesake.
 
-What is written is compared with what was written last, as bytes: a turn that has changed nothing costs
+The encoded state is compared with the bytes that were written last: a turn that has changed nothing costs
 encoding those bytes, but no commit. Fields cannot be watched instead, as a list may change in place.
 
 For a class with `durable="journal"` the facts of each turn are written instead, each under a number of its
@@ -21,8 +21,8 @@ The answers to requests with keys are written in the batch of the state that the
 nothing changed (`_answers.py`).
 
 An agent with a key of its own gets a lease (`_leases.py`) before its record is read, and each of its batches
-depends on the lease. A start waits for the lease inside its supervisor, and fails in the end; a restart waits
-outside it, as it does for a store that fails.
+depends on the lease. A first start waits for the lease inside the supervisor, and fails after a time; a
+restart waits outside the supervisor, as it does while the store fails.
 """
 
 from __future__ import annotations
@@ -132,10 +132,10 @@ class AgentStates:
         return self.writer.statistics()
 
     def end_process(self, keys: Container[str]) -> Callable[[Write], bool]:
-        """Forget the writes that the agents at these keys have submitted, except those in a commit already.
+        """Forget the writes submitted by the agents at these keys, unless a commit already contains them.
 
-        In a simulation the process of these agents has ended, and the processes of others go on. Return a
-        function that tells which writes are theirs.
+        Used in a simulation, when the process of these agents has ended and other processes go on. Return a
+        function that tells whether a write belongs to these agents.
         """
 
         def theirs(write: Write) -> bool:
@@ -276,7 +276,7 @@ class AgentStates:
         slot.output_gate = gate
 
     async def _claim(self, slot: Slot) -> _AgentState:
-        """Return the state of an agent, which no other agent can use from now on. Raises NameTaken.
+        """Return an agent's state, which no other agent can use from now on. Raises NameTaken.
 
         A stopped agent leaves its key to others, once all that it has submitted is kept.
         """
@@ -303,7 +303,7 @@ class AgentStates:
         return state
 
     def seal_soon(self, gate: OutputGate) -> None:
-        """Have a gate check the state once another task runs."""
+        """Schedule a check of the state behind a gate, for when another task runs."""
         if not self._unsealed:
             self._rt.timers.call_at(trio.current_time(), self._seal)
         self._unsealed[gate] = None
@@ -354,7 +354,7 @@ class _AgentState:
         self._waiting: list[trio.lowlevel.Task] = []
 
     def begin(self, agent: Any, form: StateForm, found: Found) -> None:
-        """Begin an incarnation with the found state. Raises TypeError for an undeclared attribute."""
+        """Begin an incarnation with the stored state. Raises TypeError for an undeclared attribute."""
         if not form.declared.issuperset(agent.__dict__):
             raise form.undeclared(agent)
         self._agent, self._form, self._fields = agent, form, found.fields
@@ -373,7 +373,7 @@ class _AgentState:
 
     @property
     def has_own_key(self) -> bool:
-        """Whether the agent's key was chosen: then it has a lease."""
+        """Whether the agent has a key of its own, and therefore a lease."""
         return self.slot.spec.key is not None
 
     @property
@@ -506,18 +506,18 @@ class _AgentState:
 
     @property
     def _has_moved(self) -> bool:
-        """Whether the behaviour or the timers differ from those written last."""
+        """Whether the behaviour or the timers have changed since they were written last."""
         return self._touched or self._behaviour != self._agent._behaviour
 
     def _standing(self) -> tuple[str, list[TimerRecord]]:
-        """Return the behaviour and the timers as they are written."""
+        """Return the behaviour and the timers in the form in which they are stored."""
         gate = self.slot.output_gate
         timers: DurableTimers | None = None if gate is None else gate.timers
         self._behaviour, self._touched = self._agent._behaviour, False
         return self._behaviour, [] if timers is None else timers.records()
 
     def _recorded(self, form: StateForm, facts: FactForm) -> list[Write]:
-        """Return the writes of the facts since the last time, and of a snapshot if one is due."""
+        """Return the writes of the facts noted since the last call, and of a snapshot if one is due."""
         noted, self._noted = self._noted, []
         writes: list[Write] = []
         before = self._last_fact

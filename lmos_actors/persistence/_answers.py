@@ -6,13 +6,13 @@ Each answer is two records, written in the batch of the state that its request h
     answer-order    OWNER \\0 NUMBER    its name and its time, and how many bytes were written up to it
     answer-counts   OWNER              the last number, and the bytes up to it
 
-`NAME` is a digest of the key and its scope. An answer is due to be forgotten when it is too old, when too
-many have come after it, or when too many bytes have: each of these follows from its record in `answer-order`
-and from the last one, so nothing has to be counted when one goes. Answers are removed in the batches of new
-ones, oldest first, at most `REMOVED` with each. So an agent that starts reads only its last number, and never
-more than a `PAGE` of the order at once.
+`NAME` is a digest of the key and its scope. An answer is due to be forgotten when it is too old, or when too
+many answers or too many bytes have come after it: all this follows from its record in `answer-order` and from
+the last record, so nothing has to be counted when an answer is removed. Answers are removed in the batches of
+new ones, oldest first, at most `REMOVED` with each. So an agent reads only its last number when it starts,
+and never more than a `PAGE` of the order at once.
 
-Due or not, an answer that is too old is not found.
+An answer that is too old is no longer found, even before it is removed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Ordered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The place of an answer in the order of an agent's answers."""
+    """The record of an answer in the order of an agent's answers."""
 
     name: str
     at: float
@@ -107,7 +107,7 @@ class AgentAnswers:
         return key_of(self._owner, name)
 
     def current(self, kept: bytes | None) -> KeptAnswer | None:
-        """Return an answer as it was read; None if it is too old: the next answer replaces it."""
+        """Return the decoded answer; None if it is too old, and the next answer replaces it."""
         if kept is None:
             return None
         answer = msgspec.json.decode(kept, type=KeptAnswer)
@@ -167,7 +167,7 @@ class AgentAnswers:
         return writes
 
     def _removals(self, name: str, counts: _Counts) -> list[Write]:
-        """Return the writes that remove the answers which are due; `name` is the name of the new answer."""
+        """Return the writes that remove answers due for removal; `name` is the name of the new answer."""
         writes: list[Write] = []
         oldest = self._oldest
         if oldest is None:
@@ -209,7 +209,7 @@ class AnswerLookups:
         self._runs = False
 
     def add(self, answers: AgentAnswers, name: str, found: Found) -> None:
-        """Have an answer looked up; `found` is called with it, with None, or with the error."""
+        """Queue the lookup of an answer; `found` is called with the answer, with None, or with the error."""
         self._waiting.append((answers, name, found))
         if not self._runs:
             self._runs = True

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def back_up(path: str, to: str) -> None:
-    """Copy a store to a new file, as it was after some commit. Raise StoreFailed, ConfigError.
+    """Copy a store to a new file, in its state after one of its commits. Raise StoreFailed, ConfigError.
 
-    The copy is whole or not there at all. The store's writer goes on meanwhile.
+    The copy is complete, or no file is made. The store's writer goes on meanwhile.
     """
     if not os.path.isfile(path):
         raise StoreForeign(path, "it is a folder" if os.path.isdir(path) else "there is no such file")
@@ -54,7 +54,7 @@ def _locked_if_free(path: str) -> Generator[None]:
 
 @contextmanager
 def new_file(path: str) -> Generator[str]:
-    """Yield a temporary name to write a store to; give it its name once it is whole and on the disk.
+    """Yield a temporary path to write a store to; rename the file once it is complete and on the disk.
 
     Raise ConfigError if the file already exists, StoreFailed if it cannot be made.
     """

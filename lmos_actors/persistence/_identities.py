@@ -1,17 +1,17 @@
 """Identities of agents on a hub: who has registered, and the tokens by which they are known again.
 
-A token is 256 random bits. Only its SHA-256 is kept, so that a copy of the store opens nothing; the token is
-long enough for a hash without salt. Records:
+A token is 256 random bits. Only its SHA-256 is kept, so that nobody can log in with a copy of the store; the
+token is long enough for a hash without salt. Records:
 
 | space | key | value |
 |---|---|---|
 | `identities` | hub, id | `Identity`: the digest of its token, when it was made and last used |
 | `invitations` | hub, digest | an invitation that has been used, as long as it is listed |
 
-All are in memory too, found by id and by digest. They are bounded: beyond `identities` nobody registers. An
-identity that never connected ends after `unused_seconds`, one that has not come back after `kept_seconds`,
-however long it was there before; its name is refused for as long again, so that nobody takes another's place.
-Times are Unix time.
+All identities are in memory too, found by id and by digest. At most `identities` agents can be registered. An
+identity that has never connected ends after `unused_seconds`, an identity that has left and not come back
+after `kept_seconds`. After its end its name is refused for the same time again, so that no other agent can
+pose as the old one. Times are Unix time.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Identities:
     """The identities of one hub.
 
     `now` returns Unix time. `random` returns the wanted number of random bytes for a token, `random_id` for a
-    generated id. `is_here` tells whether an agent is connected: its identity does not end while it is.
+    generated id. `is_here` tells whether an agent is connected: if so, its identity does not end.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class Identities:
             await self._kept(id, known)
 
     def leave(self, id: str) -> None:
-        """Note that an agent has left: its identity's time runs from now."""
+        """Note that an agent has left: the time for which its identity is kept begins now."""
         known = self._used.get(id)
         if known is None:
             return

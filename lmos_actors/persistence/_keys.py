@@ -1,7 +1,7 @@
 """Keys of several parts, such as agent, owner and number, and the ranges of keys with equal first parts.
 
-A NUL divides the parts. No part contains it, and it sorts before all other characters: so all keys that begin
-with the same parts stand together, and no other key is among them.
+The parts are separated by a NUL. No part contains it, and it sorts before all other characters: so all keys
+that begin with the same parts follow one another, with no other key among them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def range_of(*parts: str) -> tuple[str, str]:
 def parts_of(key: str, count: int) -> list[str]:
     """Return the first `count` parts of a key; the last one may contain separators.
 
-    Parts that are missing, in a key that was written by hand, are "".
+    A part that is missing, as in a key written by hand, is returned as "".
     """
     parts = key.split(SEPARATOR, count - 1)
     return parts + [""] * (count - len(parts))

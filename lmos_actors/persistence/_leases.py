@@ -1,14 +1,14 @@
 """Leases: which node runs the agent with a key, as decided by the store that keeps its state.
 
 An agent with a key of its own (`ChildSpec(key=...)`) may be in several nodes whose store is shared. One of
-them holds its lease; the others wait. Records, both at the key of the agent:
+these nodes holds its lease; the others wait. Both records have the key of the agent:
 
 | space | value | written |
 |---|---|---|
 | `leases` | `Grant`: its number, the epoch, and who holds it | at each grant, never removed |
 | `lease-terms` | `Term`: how long the grant lasts | with the grant and at each renewal; removed at its end |
 
-What this file keeps true:
+What this module guarantees:
 
 - **The guarantee is the store's.** Every commit of the agent has a `Check` of the `Grant`, in its own batch:
   nothing of an older epoch is written, and so nothing leaves the agent's output gate, whatever its node
@@ -195,7 +195,7 @@ class Lease:
         self._leases.make_up_later()
 
     def lose(self, why: str) -> None:
-        """End the lease, and with it the incarnation that it was for. Never blocks."""
+        """End the lease, and with it the agent's incarnation. Never blocks."""
         if self.end():
             self._leases.end_agent(self._slot, LeaseLost(self.key, self.epoch, why))
 
@@ -217,7 +217,7 @@ class Lease:
 class Leases:
     """The leases of the agents of one node.
 
-    `home` returns the name of this node, for others; `is_wanted` whether an agent runs or will run again;
+    `home` returns this node's name, for others; `is_wanted` returns whether an agent runs or will run again;
     `end_agent` ends the incarnation of a slot with an error.
     """
 
@@ -328,7 +328,7 @@ class Leases:
     async def grant_ahead(self, keys: Sequence[str]) -> None:
         """Grant the leases of agents that are about to start, in one commit. Raise StoreFailed.
 
-        For a store that is not shared. A grant that is not used costs a number.
+        Only for a store that is not shared. A grant that is not used costs nothing but an epoch number.
         """
         if not keys:
             return

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class TurnInProgress:
-    """A turn that is in progress, or that the next life of its agent resumes. `began` is Unix time.
+    """A turn that is in progress, or that its agent resumes at its next start. `began` is Unix time.
 
-    `resumed` counts its resumptions; `wrong` is why it will be given up, empty if no reason is known.
+    `resumed` counts the resumptions; `wrong` is why the turn will be given up, empty if no reason is known.
     """
 
     agent: str

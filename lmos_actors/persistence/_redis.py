@@ -6,11 +6,11 @@ Each space is a hash of its values and a sorted set of its keys, as a hash has n
 |---|---|---|
 | `{PREFIX}:v:SPACE` | hash | key to value |
 | `{PREFIX}:k:SPACE` | sorted set, all scores 0 | the keys, in the order of their bytes |
-| `{PREFIX}:writers` | hash | number of a writer to `TOKEN OPENING COMMIT`, the last one of each |
+| `{PREFIX}:writers` | hash | number of a writer to `TOKEN OPENING COMMIT`, the last of each |
 | `{PREFIX}:seen` | sorted set | the writers, by the second in which each was seen last |
 | `{PREFIX}:meta` | hash | `version`, `made` (when), `id`, `writers` (one or many), `writer` (last number) |
 
-What it keeps true:
+What this module guarantees:
 
 - **A commit is one script**, which the server runs alone: whole or not at all, checks of leases included, so
   an older epoch is refused where the state is. Redis rolls nothing back when a script fails in the middle; so
@@ -24,24 +24,24 @@ What it keeps true:
   after every failure the writer takes a new opening, and from then on the server refuses commits of the old
   one.
 - **A loss is noticed**, by every call: a server that is restarted without its last commits, or empty, or
-  replaced by a replica that had not got them yet, has an older number of the last commit than the one that
-  it confirmed: `StoreLost`, and this object does not go on. What runs on the lost state has to begin anew.
-  An opening has confirmed nothing yet: it notices an emptied server, or another one at the address, by the
-  `id` of its URL, as the store that is made there has another.
-- **A writer that is open is not forgotten**, as that would look like a loss. It says every few minutes that
-  it is there, also while it writes nothing. One that was killed is forgotten after a day, once there are
-  very many.
+  replaced by a replica that had not got them yet, shows an older number for the last commit than it has
+  confirmed. The call raises `StoreLost`, as does every later call of this object: whatever runs on the lost
+  state has to begin anew. At an opening nothing has been confirmed yet: an emptied server, or another server
+  at the address, is noticed by the `id` in the URL, as a store that is newly made has another identifier.
+- **A writer that is open is not forgotten**, as that would look like a loss. It marks itself as present every
+  few minutes, even while it writes nothing. A writer that was killed is forgotten after a day, once there are
+  very many writers.
 - **A killed writer is missed.** Where many may write, each is subscribed to a channel of its own, on which
   nothing is ever sent: a writer counted there is connected. Users need rights for `{PREFIX}:here:*`; without
   them nobody is missed before the end of a lease.
 - **Nothing is asked twice, and a call is cancelled at once**: see `_redis_connections.py`.
-- **A server that cannot keep a store is refused at the opening**: one that evicts keys, a replica, one that
-  keeps nothing beyond its end unless the URL says that this is intended.
+- **A server that cannot keep a store is refused at the opening**: one that evicts keys, a replica, or a
+  server that keeps nothing beyond its end unless the URL permits this.
 
 What the server promises depends on its settings. `appendfsync everysec`: a commit survives the end of this
 process, and the end of the server unless its disk is so slow that it holds back writes; a power failure costs
 the last two seconds at most. `appendfsync always`: it survives a power failure, too. Replicas get commits
-after they are confirmed; with `replicas=N` a commit is confirmed only when as many have it in memory.
+after they are confirmed; with `replicas=N` a commit is confirmed only when N replicas have it in memory.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class RedisStore:
         await self._lose(commits)
 
     async def _lose(self, found: str) -> NoReturn:
-        """Raise the error for a server whose entry for this writer is not the expected one."""
+        """Raise the error for a server whose entry for this writer is not as expected."""
         id = await self._answer(lambda client: client.hget(f"{self._server.prefix}:meta", "id"))
         if not found and self.address.one_writer and plain(id) == self.id:
             self._lost = StoreFenced(self.name, "another writer has opened it since")

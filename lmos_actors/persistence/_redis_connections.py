@@ -2,8 +2,8 @@
 
 If a call is cancelled while the client connects, the client loses a connection, and after a few losses it has
 none to use. So each call is made by a task of its own (`_Line`), which goes on without the caller; after a
-failure of a connection all of them are given up, those that hang included, and the next call has new ones.
-The client repeats no command of its own accord.
+failure of one connection all connections are given up, those that hang included, and the next call makes new
+ones. The client repeats no command of its own accord.
 """
 
 from __future__ import annotations
@@ -238,10 +238,10 @@ class RedisConnections:
             call.done.set()
 
     async def attend(self, channel: str, changed: Callable[[bool], object]) -> Never:
-        """Subscribe to a channel, and again after each failure, until cancelled; tell `changed` of both.
+        """Subscribe to a channel, and again after each failure, until cancelled; report both to `changed`.
 
-        Nothing is ever sent there: others count the listeners (`PUBSUB NUMSUB`), and a process counts no
-        more as soon as it ends. The subscription has its own connection.
+        Nothing is ever sent on the channel: others count its listeners (`PUBSUB NUMSUB`), and a process is no
+        longer counted as soon as it ends. The subscription has a connection of its own.
         """
         pause = AGAIN
         while True:
@@ -297,7 +297,7 @@ def ends_of(start: str, stop: str | None) -> tuple[bytes, bytes]:
 async def values_of(
     keys: Sequence[str], read: Callable[..., Awaitable[list[bytes | None]]]
 ) -> list[bytes | None]:
-    """Return the values of keys; `read` returns the values of its arguments, a thousand keys at most."""
+    """Return the values of keys; `read` is called with at most a thousand keys and returns their values."""
     found: list[bytes | None] = []
     for start in range(0, len(keys), KEYS_AT_ONCE):
         found += await read(*(key.encode() for key in keys[start : start + KEYS_AT_ONCE]))

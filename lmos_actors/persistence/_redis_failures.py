@@ -31,7 +31,7 @@ class UnknownScript(Exception):
 
 
 def failure_of(name: str, error: Exception, seconds: float) -> StoreFailed | UnknownScript:
-    """Return the store failure that an error of the client means; `seconds` is the limit of an answer."""
+    """Return the store failure that a client's error means; `seconds` is the time limit for an answer."""
     text = str(error)
     if isinstance(error, wrong.NoScriptError):
         return UnknownScript()

@@ -1,4 +1,4 @@
-"""A reader of a store in a Redis server, which nodes may have open: it changes nothing and ends no node."""
+"""A reader of a store in a Redis server: it changes nothing, and disturbs no node that has the store open."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOBODY = "", "", 0
 
 
 class RedisReader:
-    """The content of a store in a Redis server or a replica of it. Each page is as some commit left it."""
+    """The content of a store in a Redis server or its replica. Each page shows the state after one commit."""
 
     def __init__(self, url: str) -> None:
         """Prepare the store at a URL; see `RedisAddress`. Raise ConfigError."""

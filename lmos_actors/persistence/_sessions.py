@@ -15,10 +15,10 @@ its end: the batch with its messages removes it. So a record that is found at th
 a turn whose process has ended, and its steps are those recorded by then, without a gap: each step is one
 ticket of the writer, and tickets are committed in order, so a power failure takes only the last steps.
 
-The heads are also in memory, in the order in which they expire: looking for one reads nothing. A session
-that has had no turn yet is in memory alone; it is listed once it is kept, and as it is kept. The sessions of
-an agent are bounded (of the owner with most of them, the one that would expire first is removed), and so are
-the messages and bytes of each (the oldest go).
+The heads are also in memory, in the order in which they expire: looking for one reads nothing. A session that
+has had no turn yet is in memory alone, and is listed only once it has been written. The number of an agent's
+sessions is bounded: beyond it, the owner with the most sessions loses the session that would expire first.
+The messages and bytes of each session are bounded, too: the oldest are removed.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class SessionHead(msgspec.Struct, omit_defaults=True):
 class SessionOptions:
     """The bounds of the sessions of an agent. `seconds`: how long a session is kept after its last turn.
 
-    `bytes` is for the messages of one session, `memory_bytes` for what the agent remembers of it.
+    `bytes` limits the messages of one session, `memory_bytes` what the agent remembers of a session.
     """
 
     seconds: float = 24 * 3600.0
@@ -128,7 +128,7 @@ class SessionOptions:
 
 @attrs.define(eq=False)
 class OpenTurn:
-    """A turn in progress. `wrong` is why it cannot be resumed, empty if it can."""
+    """A turn in progress. `wrong` is why it cannot be resumed, empty if it can be."""
 
     owner: str
     id: str
@@ -145,7 +145,7 @@ class OpenTurn:
 
 @attrs.define
 class Session:
-    """A session that has been read. `written` are its messages as they are stored, `key` its place there."""
+    """A session that has been read: `written` are its stored messages, `key` is its key in the store."""
 
     owner: str
     id: str
@@ -160,7 +160,7 @@ class Session:
 
     @property
     def is_new(self) -> bool:
-        """Whether no message has had its answer yet; a failed turn changes nothing that is kept."""
+        """Whether no message has been answered yet; answers of failed turns do not count."""
         for written in reversed(self.written):
             message = msgspec.json.decode(written, type=KeptMessage)
             if message.role == "agent" and message.failed is None:
@@ -408,7 +408,7 @@ class Sessions:
         await self._writer.commit(writes, self.options.durability)
 
     async def resume_turn(self, turn: OpenTurn) -> list[Any]:
-        """Count a resumption of a turn; return its steps once that is kept. Raise StoreFailed.
+        """Count a resumption of a turn; return the turn's steps once the count is kept. Raise StoreFailed.
 
         Where a step cannot be read, `wrong` is set.
         """
@@ -440,7 +440,7 @@ class Sessions:
         return steps
 
     def uncount_resumption(self, turn: OpenTurn) -> None:
-        """Uncount a resumption: the turn has gone on long enough since. Never blocks or raises."""
+        """Take back the count of a resumption: the turn has gone on for long. Never blocks or raises."""
         key = (_written(turn.owner), turn.id)
         if self._turns.get(key) is turn and turn.kept.resumed:
             turn.kept.resumed -= 1
@@ -504,7 +504,7 @@ class Sessions:
             self._drop(key)
 
     def _least_missed(self) -> tuple[str, str]:
-        """Return the oldest session of the owner with the most: so no owner can displace all others."""
+        """Return the oldest session of the owner with the most sessions: no owner can displace all others."""
         greedy = max(self._owners, key=lambda owner: self._owners[owner])
         return next(key for key in self._heads if key[0] == greedy)
 
@@ -530,12 +530,12 @@ class Sessions:
 
 
 def _written(owner: str) -> str:
-    """Return the name of an owner as it is in keys: without separators."""
+    """Return the name of an owner in the form that keys contain: without separators."""
     return quote(owner, safe="")
 
 
 def _head_in(store: str, key: str, value: bytes) -> tuple[tuple[str, str], SessionHead]:
-    """Return the owner and id of a session, and its head, as they are kept. Raise StoreDamaged."""
+    """Return the owner and id of a session, and its head, decoded from a record. Raise StoreDamaged."""
     try:
         _, owner, id = key.split(SEPARATOR, 2)  # ids had any characters once
         return (owner, id), msgspec.json.decode(value, type=SessionHead)
@@ -544,7 +544,7 @@ def _head_in(store: str, key: str, value: bytes) -> tuple[tuple[str, str], Sessi
 
 
 def _turn_of(owner: str, id: str, value: bytes) -> OpenTurn:
-    """Return a turn in progress as it was found; `wrong` is set if it cannot be read."""
+    """Return the turn in progress that a record describes; `wrong` is set if the record cannot be read."""
     try:
         kept = msgspec.json.decode(value, type=KeptTurn)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -566,6 +566,6 @@ def _copy(head: SessionHead) -> SessionHead:
 
 
 def _without_content(kept: KeptTurn) -> KeptTurn:
-    """Return the record of a turn that has recorded too much: it is marked, and cannot be resumed."""
+    """Return the shortened record of a turn that has recorded too much, marked as one not to resume."""
     text = kept.text[:500]
     return KeptTurn(text=text, at=kept.at, key=kept.key, id=kept.id, is_too_large=True)

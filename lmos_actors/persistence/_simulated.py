@@ -1,14 +1,14 @@
 """A simulated disk, and the store of a process on it: commits take time, and what was not synced may vanish.
 
 The store is to `SqliteStore` what the simulated network is to the machine's network: at a crash, at a loss of
-power and on a full disk it behaves alike, but at an instant of virtual time and by the seed. A table of tests
-(`tests/persistence/test_simulated.py`) holds both to one outcome.
+power and on a full disk both behave alike, but here the seed decides what happens, in virtual time. A table
+of tests (`tests/persistence/test_simulated.py`) checks both for the same outcome.
 
 - A commit is appended to a **log**, as one frame with its length, a checksum and the number of its writer.
   With "power" the log is synced, and with it all commits before. A log of `CHECKPOINT` bytes is synced and
   moved into the records below it, as SQLite does.
-- **The process ends** (`SimulatedDisk.crash`): its store is closed from then on, whatever calls it. The
-  commit that is under way is in the log, or not, by chance.
+- **The process ends** (`SimulatedDisk.crash`): its store is closed from then on, whoever calls it. Chance
+  decides whether the commit that is under way is in the log.
 - **The power fails** ("lost"): at least the last of the frames that were not synced is gone; chance decides
   how many more. They go from the end, as the log is read up to the first frame that is not whole.
 - **A torn write** ("torn"): only a part of the last frame that was not synced is there. Opening finds that

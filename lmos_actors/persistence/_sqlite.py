@@ -1,6 +1,6 @@
 """The default store: one SQLite file, with a write-ahead log and one writer.
 
-What it keeps true:
+What this module guarantees:
 
 - **One writer.** A lock beside the file (`_lock_file.py`) keeps all others away; where a file system has no
   locks, the writer's number does: each opening takes the next one, and each commit checks that it is still
@@ -100,7 +100,7 @@ _KINDS: Final[dict[int, type[StoreFailed]]] = {
 
 
 class SqliteStore:
-    """A store in one SQLite file; the file and its folder are made if missing, for their owner alone.
+    """A store in one SQLite file; a missing file or folder is made, with access for its owner alone.
 
     With `read_only` the file has to exist and nothing in it is changed; it is still locked.
     """
@@ -347,7 +347,7 @@ class SqliteStore:
                 self._terms.reload()
 
     def _check_place(self) -> None:
-        """Raise StoreReplaced if the file is gone: writes to the open one would be lost at its end."""
+        """Raise StoreReplaced if the file is gone: writes to it would be lost once it is closed."""
         try:
             found = os.stat(self._path)
         except OSError:
@@ -443,7 +443,7 @@ def roll_back(db: sqlite3.Connection) -> None:
 
 
 def connected_to_read(path: str) -> sqlite3.Connection:
-    """Return a connection that changes nothing and moves no log, even while another process writes."""
+    """Return a connection that changes neither the file nor its log, even while another process writes."""
     uri = f"file:{quote(path)}?mode=ro"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
 
@@ -457,7 +457,7 @@ def tidy(path: str) -> None:
 
 
 def check_kind(db: sqlite3.Connection, name: str) -> bool:
-    """Return whether there are tables. Raise StoreForeign, StoreNewer if they are not a store's."""
+    """Return whether a file has tables. Raise StoreForeign, StoreNewer if a store cannot use them."""
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()

@@ -1,17 +1,17 @@
 """The index of a SQLite store: which keys have which terms, by SQLite's FTS5.
 
-What it keeps true:
+What this module guarantees:
 
 - **Existing files stay as they are.** The two tables are made in the transaction of the first value that has
   terms. A program that does not know them reads and writes the records as before.
-- **It only finds keys.** Their values, and how well they match, are read and judged elsewhere. So an index
+- **It only finds keys.** Other code reads their values, and judges how well they match. So an index
   that is missing or incomplete costs time and changes no result: `Matching.indexed` shows it.
 - **No term is read as query syntax.** The tables hold the bytes of a term as hexadecimal digits.
 - **Without FTS5** in this build of SQLite nothing is indexed. If another build has made the index of a file,
   the written keys are taken out of it (`term_keys` is an ordinary table); their terms stay behind under
   numbers that are never used again (`AUTOINCREMENT`), and so they are never found.
 
-Row numbers are not those of the records: `VACUUM` may change these.
+The row numbers here are independent of the row numbers of the records, which `VACUUM` may change.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stores: the interface of everything that is kept, and the writes that it takes.
 
 A store is an ordered map from a space and a key to bytes, written in batches. That is all that states,
-journals, answers, timers and directories need, and many databases can do it: nothing here is SQLite's own.
+journals, answers, timers and directories need, and many databases offer it: nothing here needs SQLite.
 
 - A **batch** is written as a whole or not at all. A commit has several batches, of different owners, and is
   itself one transaction: after a crash all of it is there, or nothing.
@@ -10,7 +10,7 @@ journals, answers, timers and directories need, and many databases can do it: no
 - **Keys** are in the order of their UTF-8 bytes, which is the order of Python's text. A journal is a space
   whose keys end in a number of constant width: replaying it is a scan, truncating it a `DeleteRange`.
 - **Values** are bytes; what they mean, and when they expire, is their owner's affair.
-- A value may be put with **terms**, words of its owner's choice. A store with an index (`IndexedStore`) finds
+- A value may be put with **terms**, words chosen by its owner. A store with an index (`IndexedStore`) finds
   the key by them; in other stores they mean nothing, and the owner reads all values.
 """
 
@@ -139,17 +139,17 @@ class AsyncStore(Protocol):
 
     @property
     def keeps_power(self) -> bool:
-        """Whether commits with "power" are possible, once it is open: otherwise they raise StoreFailed."""
+        """Whether the open store accepts commits with "power": otherwise they raise StoreFailed."""
         ...
 
     @property
     def is_shared(self) -> bool:
-        """Whether several writers may have it open at once."""
+        """Whether several writers may have the store open at once."""
         ...
 
     @property
     def id(self) -> str:
-        """Identifier of its content, once it is open: a new one if it was made anew; "" if it has none."""
+        """Identifier of the open store's content: a new one if the store was made anew; "" if it has none."""
         ...
 
     def opened(self) -> AbstractAsyncContextManager[None]:

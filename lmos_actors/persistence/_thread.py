@@ -1,10 +1,10 @@
 """A blocking store that a trio program can await: a thread makes its calls, one after another.
 
-On virtual time, in which threads have no part, the calling task makes them itself; so it does for a store in
+On virtual time, in which threads have no part, the calling task makes the calls itself, as for a store in
 memory, which does not block. A simulated store has a commit under way while time goes by.
 
-`trio.to_thread` takes twice as long for a call: it looks for a free thread each time. Where one agent alone
-waits for each of its commits, calls take up most of the time.
+`trio.to_thread` would take twice as long for a call, as it looks for a free thread each time. This matters
+where a single agent waits for each of its commits: there calls take up most of the time.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The writer: the data of many owners goes to one store, in few commits.
 
-What it keeps true:
+What this module guarantees:
 
 - **Submitting never waits.** `submit` returns a ticket, which is settled when its commit has ended. All
   that is submitted while a commit is under way goes into the next one, up to `BATCH` tickets and
   `BATCH_BYTES`: one agent alone has a commit of its own each time, a thousand agents share one.
 - **Tickets are settled in the order in which they were submitted**, each exactly once, in the event loop: as
-  soon as it hears from the thread, without a pass of the loop in which the writer's task would wake first.
+  soon as the thread reports, without waiting until the writer's task wakes.
 - **A failure takes all that is pending with it**: the commit that failed, and what was submitted after it,
   since later changes of an owner build on the earlier ones. A conflict concerns its own ticket only.
 - **While the store fails nothing is accepted.** `submit` raises, and says when the store is tried again: the
@@ -138,7 +138,7 @@ class Ticket(msgspec.Struct, eq=False):
 
 
 class StoreWriter:
-    """The one way to an open store, for all its users in a trio run; made by `open_writer`.
+    """The only access to an open store, for all its users in a trio run; made by `open_writer`.
 
     Its methods belong to the task that runs the event loop: no other thread may call them.
     """
@@ -243,7 +243,7 @@ class StoreWriter:
     ) -> Ticket:
         """Have a batch of writes committed, all or none; return its ticket at once.
 
-        `done` is called with the error, or None, once the ticket is settled: in no task of its owner, and
+        `done` is called with the error, or None, once the ticket is settled: outside the owner's tasks,
         before later tickets are; it must not block or raise. Raise StoreFailed while the store is failing or
         closing, ValueError and TypeError for writes that no store can keep: then nothing is submitted.
         """
@@ -291,7 +291,7 @@ class StoreWriter:
     async def room(self) -> None:
         """Wait until fewer than `ROOM` tickets and `ROOM_BYTES` are pending.
 
-        `submit` has no limit of its own: a turn cannot wait. Its caller waits here before the next one.
+        `submit` has no limit of its own: a turn cannot wait. Its caller waits here before the next turn.
         """
         await trio.lowlevel.checkpoint()
         while self.is_full:
@@ -466,7 +466,7 @@ class StoreWriter:
 
 
 def check_only_writer(writer: StoreWriter, what: str) -> None:
-    """Raise ConfigError if other nodes may write to the store: `what` is kept there without a lease."""
+    """Raise ConfigError if other nodes may write to the store, as `what` is kept there without a lease."""
     if writer.is_shared:
         raise ConfigError(
             f"{what} need a store that one node alone writes to, and {writer.name} is one that nodes share: "

@@ -1,8 +1,8 @@
 """Thinking agents: chat agents that answer with a language model.
 
-`reply` is one round of `think` around a message, and what a conversation needs besides: its history within
-a bound, the files of the message, a budget for the session, and the agents that it is handed over to. To do
-something else, an agent overrides `reply` as a whole, or one of the small methods that `reply` calls.
+`reply` is one round of `think` around a message, with all else that a conversation needs: a bounded history,
+the files of the message, a budget for the session, and the agents that the conversation is handed over to. To
+do something else, an agent overrides `reply` as a whole, or one of the small methods that `reply` calls.
 
 On a node with a store a turn survives its process: what is done is recorded as a step of the turn
 (`_steps.py`), and a resumed turn goes the same way, past what its steps say. Finished work is never done
@@ -108,7 +108,7 @@ class Kept(msgspec.Struct, omit_defaults=True):
         return [*same, *(said for said in history if said.at > self.until)]
 
     def summarized(self, said: Sequence[Recalled]) -> None:
-        """Note that these messages, the next ones, are in the summary."""
+        """Note that these messages, the next in order, are now in the summary."""
         last = said[-1].at
         again = self.until_count if last == self.until else 0
         self.until, self.until_count = last, again + sum(each.at == last for each in said)
@@ -222,7 +222,7 @@ class ThinkingAgent(ChatAgent):
     # ---- one turn
 
     async def reply(self, turn: ChatTurn) -> None:
-        """Answer a message: by the agent that has the conversation, or by thinking."""
+        """Answer a message by the agent that the conversation was handed to, or by thinking."""
         askers = askers_of(turn)
         if self._asker in askers or len(askers) >= 8:
             why = "it waits for this very answer" if self._asker in askers else "too many agents wait already"
@@ -383,7 +383,7 @@ class ThinkingAgent(ChatAgent):
     async def _said_before(
         self, turn: ChatTurn, kept: Kept, account: Account, recorded: Recorded
     ) -> list[Message]:
-        """Return what was said before, within the bound; what is too old goes into the summary."""
+        """Return the earlier messages within the bound; older messages go into the summary."""
         if (made := recorded.summary) is not None:
             kept.summary, kept.until, kept.until_count = made.summary, made.until, made.until_count
         said = kept.unsummarized(turn.history)

@@ -44,7 +44,7 @@ class AnswerForm:
             self.schema = {"type": "object", "properties": {_MEMBER: schema}, "required": [_MEMBER]}
 
     def read(self, text: str) -> Any:
-        """Return the value that a text stands for. Raises NotAnAnswer."""
+        """Return the value that a text expresses. Raises NotAnAnswer."""
         if self.is_text:
             if not text.strip():
                 raise NotAnAnswer(

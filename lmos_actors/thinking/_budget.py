@@ -76,9 +76,9 @@ class Account:
 
     @property
     def deadline(self) -> float:
-        """When its time is over, by `trio.current_time()`; infinite without a bound.
+        """The instant at which the budget's time is over, by `trio.current_time()`; infinite without a bound.
 
-        It includes the time for which the clock has stood still so far.
+        The time for which the clock has stood still so far is added.
         """
         if self.budget.seconds is None:
             return inf
@@ -86,7 +86,7 @@ class Account:
 
     @property
     def is_late(self) -> bool:
-        """Whether its time is over, as exactly as the deadlines of refs can tell."""
+        """Whether the budget's time is over, as exactly as the deadlines of refs can tell."""
         return trio.current_time() + 0.02 >= self.deadline  # the deadline of a ref may be early by so much
 
     @property
@@ -96,7 +96,7 @@ class Account:
         return Spent(used.tokens, used.calls, used.tools, now - self._began - self.clock.stood)
 
     def count(self, *, tokens: int = 0, calls: int = 0, tools: int = 0) -> None:
-        """Count what is used; `think` does so for its requests and tools."""
+        """Count an amount that is used; `think` does so for its requests and tools."""
         used = self.used
         self.used = Spent(used.tokens + tokens, used.calls + calls, used.tools + tools)
 
@@ -143,7 +143,7 @@ def is_last_call(account: Account) -> bool:
 
 
 def admit_tool(account: Account) -> bool:
-    """Count a tool call that is to be made; return False, and count nothing, if it is one too many."""
+    """Count a tool call that is to be made; return False, and count nothing, if the budget allows no more."""
     if account.budget.tools is not None and account.used.tools >= account.budget.tools:
         return False
     account.count(tools=1)

@@ -118,7 +118,7 @@ class ModelRequests:
         raise AssertionError("the last repeat returns or raises")
 
     async def _listen(self, request: ModelRequest, answer: ModelAnswer) -> None:
-        """Take an answer to its end; items after that are dropped, and not waited for long."""
+        """Read an answer to its end; items after the end are dropped, and not waited for long."""
         members = msgspec.structs.asdict(request).items()
         wanted: dict[str, Any] = {name: each for name, each in members if each not in (None, "", [])}
         gap = "\n\n" if self.heard and not self.heard[-1][-1].isspace() else ""
@@ -155,7 +155,7 @@ class ModelAnswer:
         self.end: ModelEnd | None = None
 
     def take(self, item: ModelItem) -> bool:
-        """Take the next item; return whether to read on. Items after the end are dropped.
+        """Add the next item; return whether to read on. Items after the end are dropped.
 
         Raises ActionFailed for an answer that is too long.
         """

@@ -1,8 +1,8 @@
-"""The steps that a turn of a thinking agent records, and what a later life of the agent reads from them.
+"""The steps that a turn of a thinking agent records, and what a later incarnation reads from them.
 
-They say what was done, and what had begun: messages of the model that ask for tools, results of tools, the
-summary of older messages, the passing of the message to another agent, and its return from there. Each step
-has what the turn had spent by then.
+The steps show what was done, and what had begun: messages of the model that ask for tools, results of tools,
+the summary of older messages, the passing of the message to another agent, and its return from there. Each
+step has what the turn had spent by then.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Recorded:
 
 
 def recorded_of(steps: Sequence[Any]) -> Recorded:
-    """Return what the steps of a turn say. Raise ActionFailed if this version cannot read one."""
+    """Return the contents of a turn's steps. Raise ActionFailed if this version cannot read one."""
     found = Recorded()
     for number, plain in enumerate(steps, start=1):
         try:

@@ -1,11 +1,11 @@
 """Calls of tools: the requests of one answer of a model, carried out side by side.
 
-What it keeps true:
+What this module guarantees:
 
 - **Each request has one result, and the results are in the order of the requests**, whatever happens to a
   tool: a model that misses one cannot go on.
-- **The model is told of a failure, and of no more than others may know.** A failure that a tool declares, and
-  a refusal of the runtime, it gets in words; about an exception that nobody declared it gets nothing.
+- **The model is told of a failure, and of no more than others may know.** It gets the text of a failure that
+  a tool declares and of a refusal by the runtime, but no text of an undeclared exception.
 - **What may have happened is not repeated in silence.** After a tool whose outcome is not known the model
   is told so, and the same call is not carried out again in the same turn, unless the tool is `repeatable`.
 - **A result is recorded as its tool ends**, before the model gets it, and while others still run. So a tool
@@ -81,7 +81,7 @@ SHOWN: Final = 200
 class ToolLimits(Struct, frozen=True, omit_defaults=True):
     """Limits of the calls of tools.
 
-    At most `concurrency` tools are called at once, each has `seconds` (which stand still while it waits for a
+    At most `concurrency` tools are called at once, each may take `seconds` (not counted while it waits for a
     person's approval), and the model gets at most `result_bytes` bytes of each result or error.
     """
 
@@ -198,7 +198,7 @@ class ToolCalls:
         return ToolMessage(request.id, request.name, error=text, unknown=not again)
 
     def _refused(self, request: ToolRequest) -> str | None:
-        """Return why a request is not carried out; None if it is to be."""
+        """Return why a request is not carried out; None if it may be."""
         name = request.name
         if name not in self._tools:
             hint = hint_at(name, self._tools) or f"; there are: {', '.join(self._tools) or 'none'}"

@@ -1,14 +1,14 @@
 """Tools of a model: what can be a tool, under which name, and what a model is told of it.
 
-A source of tools is a function, a `Tool`, an agent by its ref or its class, some of its actions
-(`(ref, Orders.find)`), or a thing that was consumed without a class. The actions of an agent with one output
-become tools, by its class or its description; a ref to `Agent` itself, as `self.find(Agent, capability="x")`,
-leads to an agent of any class. A chat agent is one tool: the model says something, and gets the answer. The
-tools of an MCP server, a ref or `mcp(...)`, become tools. Tools are named like the functions and actions; if
-two names are the same, the name of the agent is put before them. The names of an MCP server are a stranger's:
-they never take the place of another tool. If a name loses more than punctuation, or would be that of another
-tool, a digest is put after it, which does not depend on the order of the tools. `MEMORY_TOOLS` are tools for
-the memories of a turn's own user.
+A source of tools is a function, a `Tool`, an agent by its ref or its class, some of its actions (`(ref,
+Orders.find)`), or a thing that was consumed without a class. The actions of an agent with one output become
+tools, by its class or its description; a ref to `Agent` itself, as `self.find(Agent, capability="x")`, leads
+to an agent of any class. A chat agent is one tool: the model says something, and gets the answer. The tools
+of an MCP server, a ref or `mcp(...)`, become tools. Tools are named like the functions and actions; if two
+names are the same, the name of the agent is put before them. The names of an MCP server are a stranger's:
+they never replace the name of another tool. If a name loses more than punctuation, or would equal another
+tool's name, a digest is put after it, which does not depend on the order of the tools. `MEMORY_TOOLS` are
+tools for the memories of a turn's own user.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class _ServerTools:
 
 
 def tools_of(sources: Sequence[ToolSource], find: Find | None = None) -> dict[str, Tool]:
-    """Return the tools that some sources stand for, by name.
+    """Return the tools that some sources provide, by name.
 
     `find` finds agents that are given by their class. An agent that is not known now, as it has not started
     yet, has no tools. Raise TypeError for an object that is not a source, and for an MCP server, whose tools
@@ -203,7 +203,7 @@ def _digested(name: str) -> str:
 
 
 def offer_of(tool: Tool) -> ToolOffer:
-    """Return a tool as it is offered to a model."""
+    """Return the offer of a tool to a model."""
     return ToolOffer(tool.name, tool.description, without_notes(tool.schema))
 
 
@@ -267,7 +267,7 @@ def _no_source(source: Any) -> TypeError:
 
 
 def _server_in(source: Any, find: Find | None) -> Ref[Any] | None:
-    """Return the MCP server that a source is; None for any other source."""
+    """Return the MCP server if a source is one; None for any other source."""
     if isinstance(source, type) and issubclass(source, Agent):
         return _found(source, find) if is_mcp_server(source.__contract__) else None
     if isinstance(source, Ref):
@@ -278,7 +278,7 @@ def _server_in(source: Any, find: Find | None) -> Ref[Any] | None:
 
 
 async def _look_for(ref: Ref[Any]) -> None:
-    """Look in directories for an agent whose tools only its description says."""
+    """Look in directories for an agent whose tools are known only from its description."""
     with suppress(AgentError), trio.move_on_after(LOOK_SECONDS):
         await look_elsewhere(ref)
 

@@ -8,7 +8,7 @@ nothing, and the list says so.
 A question is kept with the agent that asks it, whoever waits for the agent, near or in another group: so each
 is in the list once.
 
-What it keeps true:
+What this module guarantees:
 
 - **Without viewers nothing is asked.** The processes are watched while there are viewers, and a little
   longer.

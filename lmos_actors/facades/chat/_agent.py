@@ -11,7 +11,7 @@ A subclass writes `reply`; the rest is here:
   whatever happens then. If a turn fails, its text so far and the reason are kept; if its caller leaves,
   nothing is.
 - **A turn survives its process**, if the agent `resumes` and the node has a store (`_kept_turns.py`).
-- **A call is a turn with sound**, in both directions at once (`_call.py`), for agents that write `talk`.
+- **A call is a turn with sound**, in both directions at once (`_call.py`), for agents that have a `talk`.
 - **A crash ends one turn.** Each runs in a temporary child (`_turn.py`). Its caller gets INTERNAL_ERROR, but
   not the exception, which is in the crash report.
 """
@@ -158,11 +158,11 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         """Hold a call. To be written by subclasses that users speak with."""
 
     def keeps_turn(self, metadata: Mapping[str, Any]) -> bool:
-        """Return whether a turn with this metadata is resumed, if turns are resumed. By default, True."""
+        """Return whether a turn with this metadata may be resumed; a subclass may decide otherwise."""
         return True
 
     def identity_for(self, turn: ChatTurn | VoiceCall) -> str | None:
-        """Return whose memories a turn or a call has: its principal's, unless a subclass decides
+        """Return the identity whose memories a turn uses: its principal, unless a subclass decides
         otherwise."""
         return turn.principal
 
@@ -171,7 +171,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
 
     @classmethod
     def has_voice(cls) -> bool:
-        """Return whether users can speak with agents of this class: it has a `talk`."""
+        """Return whether users can speak with agents of this class: whether the class has a `talk`."""
         return cls.talk is not ChatAgent.talk
 
     @asynccontextmanager
@@ -335,7 +335,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         new: bool,
         answers: AsyncIterator[ClientAnswer] | None = None,
     ) -> TurnDone:
-        """Run one turn, put its items out as items of this run, keep it, and return its last item."""
+        """Run one turn, pass on its items as items of this run, keep the turn, and return its last item."""
         if not content and not parts:
             raise failure(INVALID_MESSAGE, "a message has content or parts")
         if key is not None and session_id is None:
@@ -439,7 +439,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         return msgspec.structs.replace(answer, notes=turn.notes)
 
     def _offer(self, turn: ChatTurn, request: Request) -> Offer | None:
-        """Return the way to the user who may decide a turn's questions: its own user, or its caller's."""
+        """Return the offer by which a turn's questions reach a user: the turn's own user, or the caller's."""
         approvals = self._place().rt.approvals
         if approvals is None:
             return None
@@ -503,7 +503,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     ) -> None:
         """Have a child run a turn or a call. A crash of the child becomes INTERNAL_ERROR.
 
-        `name` is the name of a turn that goes on in the agent's next life.
+        `name` names a turn that can go on in the agent's next incarnation.
         """
         self._number += 1
         child_name = f"turn-{self._number}"
@@ -537,14 +537,14 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
 
 
 def _output() -> Callable[[Any], Awaitable[None]]:
-    """Return the function that puts out the items of the stream that is running."""
+    """Return the function that passes on the items of the stream that is running."""
     run = current_run()
     assert isinstance(run, Run)
     return run.put
 
 
 async def _nowhere(item: ChatItem) -> None:
-    """Check an item of a turn whose caller is gone."""
+    """Check an item of a turn whose caller is gone, and drop it."""
     try:
         shape_of(type(item)).take(item)
     except InvalidInput as error:

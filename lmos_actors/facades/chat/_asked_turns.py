@@ -1,8 +1,8 @@
-"""Messages that a turn sends to other chat agents: with keys, so that each is asked once in all its lives.
+"""Messages of a turn to other chat agents: with keys, so that a resumed turn asks nothing twice.
 
-A resumed turn begins again, and sends them again. Each has a key, made from the turn, the message, and how
-often that was sent before in this life. An agent that knows the key gives its earlier answer, or resumes the
-turn that it has begun for it, and joins it; see `ChatAgent.chat`.
+A resumed turn begins again, and sends its messages again. Each message has a key, made from the turn, the
+message, and how often the turn has sent that message since it last began. An agent that knows the key gives
+its earlier answer, or resumes and joins the turn that it has begun for this message; see `ChatAgent.chat`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MAY_REPEAT: Final = ContextVar("lmos_actors.may_repeat", default=False)
 
 @contextmanager
 def may_repeat() -> Generator[None]:
-    """Suppress the warning in a block: its author declares that a second request does no more than one."""
+    """Suppress the warning in a block: its author declares that a repeated request does no harm."""
     token = _MAY_REPEAT.set(True)
     try:
         yield
@@ -52,9 +52,9 @@ def may_repeat() -> Generator[None]:
 
 
 class TurnKeys:
-    """The messages and requests of a resumable turn. A message has the same key in each life.
+    """The messages and requests of a resumable turn. A message keeps its key if the turn is resumed.
 
-    `name` tells the turn from all others; `goes_on` returns whether it is resumed if it ends now.
+    `name` distinguishes the turn from all others; `goes_on` returns whether a turn that ends now is resumed.
     """
 
     def __init__(self, slot: Slot, turn: OpenTurn, name: str, goes_on: Callable[[], bool]) -> None:
@@ -83,7 +83,7 @@ class TurnKeys:
             warnings.warn_explicit(text, RepeatedCallWarning, *place_of_caller())
 
     def key_for(self, message: list[Any]) -> str:
-        """Return the key of a message that the turn sends now; an input stream does not affect it."""
+        """Return the key of a message that the turn sends now; an input stream does not affect the key."""
         plain = [each for each in message if not hasattr(each, "__aiter__")]
         digest = blake2s(msgspec.json.encode(plain)).digest()
         self._sent[digest] += 1
@@ -92,13 +92,13 @@ class TurnKeys:
 
 
 def kept_key(key: str, text: str, parts: Sequence[ChatPart]) -> str:
-    """Return the key under which a message is kept: it differs for another message with the same key."""
+    """Return the key under which a message is kept; two messages with one key are kept under two."""
     plain = msgspec.json.encode((key, text, parts))
     return blake2s(plain, digest_size=16).hexdigest()
 
 
 def keyed(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a message's arguments; the last is its key, which is made if a turn sends it without one."""
+    """Return a message's arguments; the last is its key, made here if a turn sends none."""
     *message, key = given
     agent = getattr(current_run(), "agent", None) if key is None else None
     keys = getattr(agent, "asks", None)

@@ -1,14 +1,14 @@
-"""Turns that survive their process: how they are kept, ended, and resumed by the agent's next life.
+"""Turns that survive their process: how they are kept, ended, and resumed by the next incarnation.
 
 A turn's record is put into the store before its first item, and is removed by the batch that keeps the turn
 (`persistence/_sessions.py`). Four things can end a turn:
 
-- it comes to its end, or fails: the record goes, and then its caller learns of it;
-- its caller leaves: the record goes at that instant (`on_caller_left`), and not when the turn has unwound, so
-  an end of the incarnation meanwhile changes nothing. But if the caller is itself a resumable turn that will
+- it comes to its end, or fails: the record is removed, and then the caller learns of the end; - its caller
+  leaves: the record is removed at that instant (`on_caller_left`), and not when the turn has unwound, so an
+  end of the incarnation meanwhile changes nothing. But if the caller is itself a resumable turn that will
   come back (`_asked_turns.py`), the record stays, and the turn is resumed at once;
-- the incarnation ends: the record stays, whatever is raised while the turn unwinds. It writes nothing then:
-  the checkpoint before each write raises, as the task is cancelled;
+- the incarnation ends: the record stays, whatever is raised while the turn unwinds. The turn writes nothing
+  then: the checkpoint before each write raises, as the task is cancelled;
 - the process is killed: the record stays, as nothing is there to remove it.
 
 If the store fails, a record is removed once the store works again. A failed turn is still resumed if the
@@ -118,7 +118,8 @@ class KeptTurns:
     ) -> AsyncGenerator[OpenTurn | None]:
         """Keep a record of a turn during a block; yield None if it is not `wanted`, or turns are not kept.
 
-        A turn whose caller carries out tools (`has_client`) does not go on without the caller in this life.
+        A turn whose caller carries out tools (`has_client`) does not go on without the caller in this
+        incarnation.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         begun = None
@@ -158,7 +159,7 @@ class KeptTurns:
         self._start_soon(self._resume, turn, place, name=f"resumed turn of session {turn.id}")
 
     def _remove(self, turn: OpenTurn) -> Ticket | None:
-        """Remove the record of a turn that has ended for its caller; later, if the store fails now."""
+        """Remove the record of a turn that has ended for its caller; if the store fails, do so later."""
 
         def later() -> None:
             if not self._has_ended:
@@ -209,7 +210,7 @@ class KeptTurns:
 
     @asynccontextmanager
     async def _beginning(self) -> AsyncGenerator[None]:
-        """Wait until fewer than `RESUMED_AT_ONCE` turns are at their beginning; count as one in a block.
+        """Wait until fewer than `RESUMED_AT_ONCE` turns are beginning; count a turn as beginning in a block.
 
         A long turn, for example one that waits for a person, holds up no others.
         """
@@ -269,9 +270,9 @@ class KeptTurns:
 
     @contextmanager
     def _counted(self, turn: OpenTurn) -> Generator[None]:
-        """Uncount a resumption once the block has gone on for long.
+        """Take back the count of a resumption once the block has gone on for long.
 
-        This ends before the turn is kept: writing the count later would bring the record back.
+        The block ends before the turn is kept: writing the count later would bring the record back.
         """
         uncount = partial(self._sessions.uncount_resumption, turn)
         timer = self._slot.rt.timers.call_after(STEADY_SECONDS, uncount)
@@ -305,7 +306,7 @@ class KeptTurns:
         return await self._once_store_works(partial(self._sessions.read, turn.owner, turn.id))
 
     async def _once_store_works(self, act: Callable[[], Awaitable[T]]) -> T:
-        """Do something with the store; if it fails, again once it works: there is no caller to be told."""
+        """Call a function that uses the store; if the store fails, repeat the call once the store works."""
         while True:
             try:
                 return await act()
@@ -323,12 +324,12 @@ def answer_under(session: Session, key: str) -> KeptMessage | None:
 
 
 def failed_answer(answer: KeptMessage, error: ActionFailed) -> KeptMessage:
-    """Return the words of a turn before it failed, with the reason."""
+    """Return what a turn had answered before it failed, with the reason."""
     words = error.code or INTERNAL_ERROR, error.detail or str(error)
     failed = TurnFailure(*(each.encode("utf-8", "replace").decode() for each in words))
     return msgspec.structs.replace(answer, failed=msgspec.to_builtins(failed))
 
 
 def name_of(session: Session, turn: OpenTurn) -> str:
-    """Return the name that tells a turn from all others of its agent, the same in its next life."""
+    """Return the name that distinguishes a turn from others of its agent, also after a restart."""
     return f"turn {turn.owner}\n{turn.id}\n{turn.kept.at}\n{turn.kept.id}\n{len(session.written)}"

@@ -86,8 +86,8 @@ def tool_of(
 
     `tool_of(look_up)` takes a typed function, async or not; `tool_of(ref, Orders.find)` an action of another
     agent. A function that blocks, such as for a request over the network, holds up its node, unless it is
-    called `in_thread`, where it goes on when its caller has left. `repeatable` declares that a second call
-    does no more than one: then a model may repeat a call whose outcome is unknown. The default is true for an
+    called `in_thread`; there it goes on even when its caller has left. `repeatable` declares that a second
+    call does no harm: then a model may repeat a call whose outcome is unknown. The default is true for an
     action that is `safe` or `idempotent`, false for a function. Raises TypeError for parameters whose types
     are not known, and for an action or an async function `in_thread`.
 
@@ -112,7 +112,8 @@ def tool_of(
 def raise_if_not_its_own(error: BaseException) -> None:
     """Re-raise an exception that concerns more than the tool: a cancellation by trio, Ctrl-C.
 
-    Any other that is not an `Exception`, such as an argument parser's SystemExit, only ends the tool's call.
+    Any other error that is not an `Exception`, such as an argument parser's SystemExit, only ends the tool's
+    call.
     """
     passes = trio.Cancelled, KeyboardInterrupt, GeneratorExit, BaseExceptionGroup
     if isinstance(error, passes) and not isinstance(error, Exception):
@@ -126,7 +127,7 @@ def shown_reason(error: ToolFailed) -> str:
 
 @attrs.frozen
 class _Form:
-    """The description of a function as a tool, apart from the way to call it."""
+    """The description of a function as a tool, apart from how it is called."""
 
     name: str
     description: str

@@ -5,7 +5,7 @@ only that turn, its crash report names the turn, and `node.tree()` shows it whil
 
 The task that runs `reply` puts the items of the answer out itself, as items of the run that the caller has
 asked for, and waits until the caller has room (`_answer_channel.py`). So a tool that is used in the middle of
-it shows itself in order.
+the answer is shown at the right place in it.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class ChatTurn:
 
     `text`, `parts` and `metadata` are the message; `session` is the id of the conversation, `is_new` whether
     it has just begun, `history` the messages before. `memory` is a dict of plain data that is kept with the
-    session: changes that `reply` makes are there at the next turn, if this one ends well. The memories of the
-    user over all sessions are in `memories`.
+    session: changes that `reply` makes are there at the next turn, if this turn ends well. The memories of
+    the user over all sessions are in `memories`.
 
     If the process of an agent that `resumes` turns ends in the middle of one, `reply` is called again with
     `is_resumed`: `steps` are then the steps kept by `record`, and the answer goes only to the history.
@@ -195,7 +195,7 @@ class ChatTurn:
         return self._record is not None
 
     async def record(self, step: Any) -> None:
-        """Keep a step, plain data, for `steps` of this turn if it is resumed; return once it is kept.
+        """Keep a step, plain data, for the `steps` of a resumed turn; return once the step is kept.
 
         Record a result before anything builds on it, and an intention before its execution. Raises TypeError
         for a step that is not plain data; ActionFailed while the store fails.
@@ -207,7 +207,7 @@ class ChatTurn:
     def note(self, *notes: Any) -> None:
         """Keep plain data with the answer, only for the agent: the `history` of later turns has it.
 
-        It is kept even if the turn fails. Raises TypeError for anything but plain data.
+        The note is kept even if the turn fails. Raises TypeError for anything but plain data.
         """
         try:
             self.notes += msgspec.json.decode(msgspec.json.encode(notes))
@@ -235,7 +235,7 @@ class ChatTurn:
         return await self._read(media.storage_ref)
 
     async def show(self, item: ToolCalled | ToolReturned | MediaPiece) -> None:
-        """Show a tool that is carried out elsewhere, such as by an agent that this one asks, or a medium."""
+        """Show a tool that is carried out elsewhere, such as by an agent that was asked, or show a medium."""
         await self._out.put(item)
 
     async def use(self, tool: Tool | Callable[..., Any], /, **arguments: Any) -> Any:
@@ -245,7 +245,7 @@ class ChatTurn:
     async def stream_media(
         self, mime_type: str, source: bytes | AsyncIterable[bytes], media_id: str | None = None
     ) -> None:
-        """Send a medium as it is made: sound, pictures, film. It is not kept in the history.
+        """Send a medium as it is made: sound, pictures, film. The history does not keep it.
 
         `source` is its bytes, or an async iterable of pieces, which is closed at the end. `media_id` has at
         most 12 bytes. Waits until the reader has room. Raises ValueError.
@@ -277,7 +277,8 @@ class ChatTurn:
         """Have the caller carry out a tool of its own; return the result.
 
         The caller has 5 s to accept the call and 60 s to answer it; for an MCP client the limits of
-        `Agent.ask_client` hold. Raises ToolFailed if it has no such tool, refuses, fails, or does not answer.
+        `Agent.ask_client` hold. Raises ToolFailed if the caller has no such tool, refuses, fails, or does not
+        answer.
         """
         if not self.has_client_tools:  # but it may be one of another kind: see `Agent.ask_client`
             return await ask_client(name, arguments or {})
@@ -296,8 +297,7 @@ class ChatTurn:
     ) -> ClientAnswer:
         """Return the caller's answer to a call of its own tool; for `ask_client`, and for bridges.
 
-        `accepted` is called when the caller has accepted the call. One that does not accept counts as
-        refusing.
+        `accepted` is called when the caller has accepted the call. A caller that does not accept refuses.
         """
         asked = ToolCalled(self._new_id(), name, dict(arguments), True, consent_message, [*categories])
         async with self._client_call(asked, accepted) as call:
@@ -311,7 +311,7 @@ class ChatTurn:
     async def _client_call(
         self, asked: ToolCalled, accepted: Callable[[], object] | None = None
     ) -> AsyncGenerator[_OpenCall]:
-        """Call a tool of the caller, for a block in which it is answered."""
+        """Call a tool of the caller, for a block in which the call is answered."""
         call_id = asked.id
         call = self._calls[call_id] = _OpenCall(accepted)
         await self._out.put(asked)
@@ -330,7 +330,7 @@ class ChatTurn:
             await self._out.put(ToolReturned(call_id, answer.result))
 
     def take_answer(self, answer: ClientAnswer) -> None:
-        """Take the caller's answer to a call; ignore one that nobody waits for."""
+        """Pass on the caller's answer to a call; ignore an answer that nobody waits for."""
         call = self._calls.get(answer.call_id)
         if call is not None:
             call.take(answer)
@@ -376,11 +376,11 @@ async def _closing(source: AsyncIterable[bytes]) -> AsyncGenerator[AsyncIterator
 
 
 class TurnOffer:
-    """The way to the user of a turn whose client carries out tools, for approvals (`Offer`).
+    """The `Offer` of approvals to the user of a turn whose client carries out tools.
 
-    The question is a call of the client's tool `approve`, which asks for consent. The user decides by
-    consenting to it, or not. A client that does not know the tool decides nothing; it is not asked again in
-    its session, which is then one of `deaf`.
+    The question is a call of the client's tool `approve`, which asks for consent. The user decides by giving
+    consent or refusing it. A client that does not know the tool decides nothing: its session is added to
+    `deaf`, and is not asked again.
     """
 
     def __init__(

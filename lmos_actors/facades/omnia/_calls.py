@@ -3,11 +3,12 @@
 A call begins with the first binary frame of a connection and belongs to its session. If the connection ends
 before the client has hung up, the call is *parked*: the agent goes on until it waits for the client, and a
 client that comes back with `resume=SESSION` in time finds the call where it stopped. A client that comes back
-before its old connection is known to have ended takes the call over: later frames of the old one are dropped.
+before its old connection is known to have ended takes the call over: later frames of the old connection are
+dropped.
 
-A call ends when its agent returns: a `hangup` after the last `done` tells the client. A client
-ends its sound by a last frame or a `hangup`, and the agent sees the end of the sound; after a client that has
-hung up and left, it has `resume_seconds` to finish.
+A call ends when its agent returns: a `hangup` after the last `done` tells the client. A client ends its sound
+by a last frame or a `hangup`, and the agent sees the end of the sound; once a client has hung up and left,
+the agent has `resume_seconds` to finish.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class SoundStatistics:
 
 
 class _Heard:
-    """The sound that waits for the agent: an async iterator, for the stream of its action.
+    """The sound that waits for the agent, as an async iterator: the input stream of the agent's action.
 
     At most `most` bytes wait, usually those of 20 s; later sound is dropped.
     """
@@ -172,7 +173,7 @@ class Calls:
         return call
 
     def move(self, call: Call) -> None:
-        """Move a call to a new session, and announce that: the one that its client named does not exist."""
+        """Move a call to a new session and announce it: the session that its client named does not exist."""
         del self._calls[call.key]
         call.key = (*call.key[:2], self.context.rt.entropy.new_id())
         self._calls[call.key] = call
@@ -231,7 +232,7 @@ class Call:
     # ---- from the client
 
     def take(self, frame: MediaFrame) -> tuple[str, str] | None:
-        """Take a sound frame; return the code and the text of its fault, if it has one."""
+        """Handle a sound frame; return the code and the text of the fault in it, if there is one."""
         if self.heard.has_ended:
             return None  # what comes after the last one
         at, fault = trio.current_time(), None

@@ -181,7 +181,7 @@ class Chat:
                         self._line = None
 
     async def _begin(self, text: str, parts: Sequence[ChatPart], metadata: Mapping[str, Any]) -> Line:
-        """Have a message accepted; send it again if it is refused as one too many."""
+        """Send a message until the server accepts it: again if the server refuses it as beyond its rate."""
         sent = [msgspec.convert(msgspec.to_builtins(part), omnia.Part) for part in parts]
         pause = FIRST_PAUSE
         for attempt in range(1, ATTEMPTS + 1):
@@ -268,7 +268,7 @@ class Chat:
         return line
 
     def _headers_for(self, url: str) -> Headers:
-        """Return the headers of a request: the user's own only for the conversation's server."""
+        """Return the headers of a request; the user's own headers go to the conversation's server alone."""
         same = urlsplit(url).netloc == urlsplit(self._target).netloc
         headers = self._headers if same else ()
         if self._credentials is not None:
@@ -375,12 +375,12 @@ async def open_chat(
 ) -> AsyncGenerator[Chat]:
     """Open a conversation with an agent that speaks Omnia's chat protocol, for a block.
 
-    `url` is the URL of the facade, such as `ws://127.0.0.1:8080/?agent=support`, or of one of our agents. It
-    connects with the first message. `session` is the id of a conversation to continue. `tools` are functions
-    that the agent may have carried out here; `consent` is asked before each call. A turn without a frame for
-    `silence` seconds is given up. `credentials` are presented as by a node, with `headers`, when connecting.
-    `binary` asks for media in binary frames, which are shorter. `on_frame` gets the text of every incoming
-    frame.
+    `url` is the URL of the facade, such as `ws://127.0.0.1:8080/?agent=support`, or the URL of one of our
+    agents; the first message opens the connection. `session` is the id of a conversation to continue. `tools`
+    are functions that the agent may have carried out here; `consent` is asked before each call. A turn
+    without a frame for `silence` seconds is given up. `credentials` are presented as by a node, with
+    `headers`, when connecting. `binary` asks for media in binary frames, which are shorter. `on_frame` gets
+    the text of every incoming frame.
 
     Raises ConfigError for a URL of another scheme. What the body raises is raised unchanged; what `consent`
     raises ends the block, in an ExceptionGroup.

@@ -149,11 +149,11 @@ class OmniaConnection:
     # ---- frames; see `Handler`
 
     def text(self, text: str) -> None:
-        """Take a text frame."""
+        """Handle a text frame from the client."""
         self._handle(self.wire.receive(text, trio.current_time()))
 
     def binary(self, data: bytes) -> None:
-        """Take a binary frame."""
+        """Handle a binary frame from the client."""
         self._handle(self.wire.receive_binary(data, trio.current_time()))
 
     def frames(self, room: int) -> list[bytes]:
@@ -166,7 +166,7 @@ class OmniaConnection:
         return found
 
     def is_behind(self) -> bool:
-        """Return whether to read no more from the client until the client has read what waits for it."""
+        """Return whether to stop reading from the client until it has read the data that waits for it."""
         return self.wire.waiting_bytes >= self._flood
 
     def charge(self) -> None:
@@ -242,7 +242,7 @@ class OmniaConnection:
             self._in.send_nowait(event)
 
     def _not_allowed(self) -> tuple[str, str] | None:
-        """Check the credentials; if they have expired, end the connection."""
+        """Return the fault if the credentials do not admit a turn now; if they have expired, close, too."""
         if self._admission is None:
             return None
         try:
@@ -255,7 +255,7 @@ class OmniaConnection:
         return None
 
     def _allows(self, agent: str, verb: Verb) -> bool:
-        """Return whether the client may now use an agent in a certain way; see `Request.allows`."""
+        """Return whether the client has a right over an agent now; see `Request.allows`."""
         admission = self._admission
         return (
             admission is not None and admission.valid(trio.current_time()) and admission.allows(agent, verb)
@@ -269,7 +269,7 @@ class OmniaConnection:
     # ---- sound
 
     def _hear(self, frame: MediaFrame) -> None:
-        """Take a sound frame; the first one begins a call."""
+        """Handle a sound frame; the first frame begins a call."""
         session = self.wire.session_id
         if self._call is None:
             if self._is_after_call and frame.sequence:
@@ -295,7 +295,7 @@ class OmniaConnection:
         self._call, self._is_after_call = None, True
 
     def call_taken(self) -> None:
-        """Note that the call goes on over another connection: its later frames here are late."""
+        """Note that the call goes on over another connection: frames that still arrive here are dropped."""
         self._call, self._is_after_call = None, True
 
     # ---- turns
@@ -330,7 +330,7 @@ class OmniaConnection:
                 turn.fail(*fault_of(error))
 
     def _begins_with_file(self, event: MessageReceived) -> bool:
-        """Return whether a session unknown to the agent begins under its id because it has a file."""
+        """Return whether an unknown session may begin under the id that was sent, because it has a file."""
         uploads = self._context.uploads
         if uploads is None:
             return False
@@ -418,7 +418,7 @@ class OmniaConnection:
     # ---- watching, and the end
 
     def _watch(self, session_id: str | None) -> None:
-        """Watch this session's frames from now on, if this connection watches; None: those of no session."""
+        """Watch the frames of this session from now on, if this connection watches; None: of no session."""
         watchers = self._context.watchers
         if self._watched is not None:
             of_session = watchers[self._watched]
@@ -455,7 +455,7 @@ class OmniaConnection:
 
 
 def _references(event: MessageReceived) -> list[str | None]:
-    """Return the files that the parts of a message refer to, None for a part that refers to none."""
+    """Return the files that the parts of a message refer to, None for each other part."""
     parts = event.message.parts or ()
     return [None if part.media is None else part.media.storage_ref for part in parts]
 

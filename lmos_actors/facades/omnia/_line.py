@@ -120,7 +120,7 @@ class Line:
             self.announced.set()
 
     def expect_greeting(self) -> None:
-        """Treat a server that sends nothing of this protocol for `GREETING` seconds as another kind."""
+        """Reject a server that sends nothing of this protocol for `GREETING` seconds."""
         if not self._is_understood:
             self._greeted_by = trio.current_time() + GREETING
 

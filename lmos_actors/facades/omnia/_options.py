@@ -12,7 +12,7 @@ class OmniaOptions:
     """The options of Omnia's chat protocol at a node.
 
     `only`: LMOS is not served, so `/ws` without an agent is a mistake. `strict_sessions`: the id of an
-    unknown session is refused with SESSION_EXPIRED; else a new session begins, and its id is announced.
+    unknown session is refused with SESSION_EXPIRED; otherwise a new session begins, and its id is announced.
     `shows_tools`: clients see which tools an agent uses. At most `connections` are open at once; one caller
     with credentials has at most half of them. A frame has at most `max_payload` bytes. A client has
     `pong_seconds` to answer a ping, and is pinged as often. A client that does not take data within
@@ -22,9 +22,9 @@ class OmniaOptions:
     ended waits `resume_seconds` for its client.
 
     `uploads` is a folder for files of clients; without it uploads are off. A file has at most `upload_bytes`,
-    all files `uploads_bytes`, those of one caller half of that. A file is kept for `upload_seconds`, and has
-    to come within `ticket_seconds` of its announcement. All callers have at most `files` files, one caller
-    `announced` announcements of files that have not come.
+    all files together `uploads_bytes`, the files of one caller half of that. A file is kept for
+    `upload_seconds`, and has to arrive within `ticket_seconds` of its announcement. All callers have at most
+    `files` files, one caller `announced` announcements of files that have not come.
 
     A client sends `texts_per_second` text frames and `media_per_second` bytes of sound on average, and
     `texts_burst` and `media_burst` at once; more are answered with RATE_LIMITED, as each text costs a turn.

@@ -225,7 +225,7 @@ class OutgoingCall:
             self._patience.deadline = trio.current_time() + seconds
 
     async def _take(self, said: ServerSaid | MediaPiece) -> bool:
-        """Take a frame; return False if it ends the call."""
+        """Handle a frame; return False if it ends the call."""
         if isinstance(said, MediaPiece):
             if self._order.take(said.sequence):
                 self._received += 1

@@ -159,7 +159,7 @@ async def _handed_on(turn: ChatTurn, call: ToolCalled, accept: Callable[[], obje
 
 
 async def _speak(call: VoiceCall, there: OutgoingCall) -> None:
-    """Pass on the user's speech, to the end."""
+    """Pass on the user's speech until it ends."""
     async for frame in call.sound:
         there.send(frame)
     there.hang_up()

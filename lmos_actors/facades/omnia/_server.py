@@ -1,4 +1,4 @@
-"""Omnia's chat protocol at a node: its WebSockets, and the agent of each.
+"""Omnia's chat protocol at a node: its WebSockets, and the agents that their addresses name.
 
 An address names its agent by `?agent=NAME`, `/api/agents/NAME/ws` or, as Omnia's pages do, by
 `/api/agents/NAMESPACE/NAME/ws`, where the namespace is ignored. If only this protocol is served, `/` and
@@ -84,7 +84,7 @@ class OmniaServer(NodeService):
         )
 
     def open(self, home: ServiceHome) -> None:
-        """Note the node. Raises ConfigError for a folder of files that cannot be used."""
+        """Remember the node that is served. Raises ConfigError for a folder of files that cannot be used."""
         folder, rt = self.options.uploads, home.rt
         uploads = rt.files = None if folder is None else Uploads(folder, self.options, rt)
         self._exposure, self._guard = home.exposure, home.guard
@@ -180,7 +180,7 @@ class OmniaServer(NodeService):
         return None
 
     def _nothing(self, name: str, admission: Admission | None) -> str:
-        """Return the text of a 404, with the name of the chat agent that may be meant."""
+        """Return the text of a 404 answer, which names the chat agent that may be meant."""
         names: list[str] = []
         for found in self._exposure:
             if issubclass(found.cls, ChatAgent) and self._is_seen(found, admission):

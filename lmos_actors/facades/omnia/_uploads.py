@@ -4,8 +4,8 @@ A file belongs to an agent, a caller and a session, like the messages in it: for
 name is a text that is shown, and never a path: on the disk files are named by their ids. Each has a note
 beside it, by which it is known after a restart; a file without a note was not uploaded completely.
 
-There are bounds on the bytes of one file, on the bytes of all files and announcements together (of one
-caller: half of that), on the announcements of one caller, and on the age of both.
+There are bounds on the bytes of one file, on the bytes of all files and announcements together (half of that
+for one caller), on the announcements of one caller, and on the age of files and announcements.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 @attrs.define(eq=False)
 class Announced:
-    """A file that may be uploaded until an instant (Unix time); `stored` is called once that is done."""
+    """A file that may be uploaded until an instant (Unix time); `stored` is called once it is uploaded."""
 
     file: StoredFile
     until: float
@@ -138,7 +138,7 @@ class Uploads:
         )
 
     def _check(self, owner: str, order: UploadOrder) -> None:
-        """Raise UploadRefused for a file that is too large, has no usable name, or finds no room."""
+        """Raise UploadRefused for a file that is too large, has no usable name, or exceeds a bound."""
         options, size = self._options, order.size_bytes
         if size > options.upload_bytes:
             raise UploadRefused(f"a file has at most {options.upload_bytes} bytes")
@@ -153,7 +153,7 @@ class Uploads:
     # ---- taking
 
     async def take(self, id: str, owner: str, pieces: AsyncIterator[bytes]) -> None:
-        """Take an announced file. Raises UploadRefused; LookupError if not announced; OSError of the disk."""
+        """Store an announced file. Raises UploadRefused; LookupError if not announced; OSError."""
         self._expire()
         announced = self._announced.get(id)
         if announced is None or announced.file.owner != owner:

@@ -1,8 +1,9 @@
 """Admission to a hub: its tokens, the schemes of its node, registration and invitations.
 
 An agent shows its token as `Authorization: Bearer` or as `?token=`; the header wins. The hub's guard judges
-it, and also who may revoke the tokens of others: it knows the schemes of the node and the tokens of the hub.
-A node's own guard does not know the tokens: to the node's agents, an agent registered at a hub is nobody.
+the token, and decides who may revoke the tokens of others: it knows the schemes of the node and the tokens of
+the hub. A node's own guard does not know the tokens: to the node's agents, an agent registered at a hub has
+no name.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
   include it. Without a list only the action that answers questions is open.
 - **Exceptions stay here.** Only a code goes out, and the caller's mistake.
 - **Broadcasts are addressed to nobody in particular**: those that the agent cannot answer are ignored.
-- **Questions begin in the order in which they came**, so that one agent's questions keep their order. One
-  that has come through too many agents is refused (`_hops.py`), one that is taken back is cancelled.
+- **Questions begin in the order in which they came**, so that one agent's questions keep their order. A
+  question that has come through too many agents is refused (`_hops.py`), a withdrawn question is cancelled.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class Bridge:
         """Note that a request is no longer open: its answer is still to be sent."""
 
     def shown(self, error: Exception) -> Exception:
-        """Return an error as it is: what goes out is decided in `fault_of`."""
+        """Return an error unchanged: `fault_of` decides how much of it is sent."""
         return error
 
     def on_drain(self) -> None:
@@ -233,13 +233,13 @@ class Bridge:
         await self._tried.wait()
 
     async def wait_ready(self) -> None:
-        """Wait until the agent is there, too, and its events are followed."""
+        """Wait until the agent is present, too, and its events are followed."""
         await self._ready.wait()
 
     async def stay(self, *, patiently: bool = True) -> None:
         """Stay on the relay until it rejects the agent. Raise ConnectFailed, ConfigError.
 
-        `patiently`: go on even if it is not reached at first.
+        `patiently`: go on even if the relay is not reached at first.
         """
         attempt = 0
         while True:
@@ -312,8 +312,8 @@ class Bridge:
                 watchers.remove(change)
 
     def _agent(self) -> Exposed | None:
-        """Return the agent, None while it is away. Raise ConfigError if it should be the only one and is
-        not."""
+        """Return the agent, None while it is away. Raise ConfigError if no agent is named and it is not the
+        only one."""
         if self.options.agent is not None:
             return self._exposure.named(self.options.agent)
         found = list(self._exposure)
@@ -359,7 +359,7 @@ class Bridge:
     # ---- a question
 
     def _hear(self, relay: Relay, message: RelayMessage, nursery: trio.Nursery) -> None:
-        """Begin to answer a question, or take one back; note that others ask for an introduction."""
+        """Begin to answer a question, or cancel a withdrawn one; note a request for an introduction."""
         if message.type == "question" and self._answering < 2 * AT_ONCE:
             self._answering += 1
             self._quiet = trio.Event() if self._quiet.is_set() else self._quiet
@@ -389,7 +389,7 @@ class Bridge:
             return ActionFailed({"code": FAILED, "message": "the question could not be answered"})
 
     def _tell_question(self, relay: Relay, asker: str, word: str, request: AgentRequest) -> None:
-        """Send the asker the question for which its answer waits, if the relay has the extension."""
+        """Tell the asker which question to a person its answer waits for, if the relay can."""
         if request.question is None:
             if request not in self._telling:
                 return

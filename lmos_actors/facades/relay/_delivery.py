@@ -5,8 +5,8 @@ that sends a short frame. With a broadcast to a thousand agents the loop would d
 connections with something to send are noted here, and one task has each of them send what the kernel takes at
 once. If that is not all, or the connection uses TLS, its writer goes on.
 
-If an agent has sent one frame and nothing behind it, the first to whom it goes are sent to in the step that
-takes it. Of many frames each agent gets a few writes with all that is for it.
+If an agent has sent a single frame, its first receivers get it in the same step that reads it. If an agent
+has sent many frames, each receiver gets all that is meant for it in a few writes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Delivery:
         self._noted.append(connection)
 
     async def run(self) -> None:
-        """Have the connections send, until cancelled; from then on the writer of each does it."""
+        """Have the connections send, until cancelled; from then on each uses its own writer."""
         in_a_row = 0
         try:
             while True:

@@ -69,7 +69,7 @@ class _Kept:
         then: Callable[[], object] | None = None,
         failed: Callable[[], object] | None = None,
     ) -> None:
-        """Keep values by their keys, None to forget one; see `ExtensionStore`.
+        """Keep values by their keys; None removes a key. See `ExtensionStore`.
 
         A store that fails, or is too far behind, drops the values: important ones are tried again.
         """

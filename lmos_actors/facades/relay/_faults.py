@@ -73,7 +73,7 @@ def _failure(error: ActionFailed) -> dict[str, Any]:
 
 
 def reason_of(payload: Any) -> str | None:
-    """Return why a question is taken back, None if its asker is gone."""
+    """Return why a question is withdrawn, None if its asker is gone."""
     reason = cast("dict[str, Any]", payload).get("reason") if isinstance(payload, dict) else None
     return reason if isinstance(reason, str) else None
 

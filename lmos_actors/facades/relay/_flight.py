@@ -1,8 +1,9 @@
 """The messages of an agent that wait for a relay's reaction, and which reaction belongs to which.
 
-Receipts, and the errors of a relay that has receipts, name their message. All else is matched by order:
+Receipts, and the errors of a relay that has receipts, name their message. All other reactions are matched by
+order:
 
-- **Echoes come in the order of the messages.** Once one has come, those before it are lost.
+- **Echoes come in the order of the messages.** Once an echo has come, earlier messages without one are lost.
 - **An answer to a command has the right type**, and belongs to the oldest command that expects it: a relay
   may ignore a command that it does not know.
 - **An error is about the oldest waiting message**, except those that wait for the relay's store: the receipts
@@ -140,11 +141,11 @@ class Flight:
     # ---- ends
 
     def leave_unknown(self, last: int, why: str) -> None:
-        """Make the outcome unknown of all that waits, up to a number."""
+        """Make the outcome unknown for all messages that wait, up to a number."""
         self.give_up(last, OutcomeUnknown(self._url, why))
 
     def give_up(self, last: int, error: Exception) -> None:
-        """Fail all that waits, up to a number: nobody will learn the outcome."""
+        """Fail all messages that wait, up to a number: nobody will learn their outcome."""
         for each in (*self._commands, *self._echoes, *self._receipts.values()):
             if each.number <= last:
                 self.forget(each)
@@ -152,7 +153,7 @@ class Flight:
 
 
 class RatePause:
-    """The pause after a relay has refused a message beyond its rate; it may send one refusal for many.
+    """The pause after a relay has refused a message beyond a rate: one refusal may stand for many.
 
     While `is_on` is set nothing is sent. Messages sent before it that still wait at its end are given up.
     """

@@ -40,7 +40,7 @@ _MEMORIES: Final[WeakKeyDictionary[Runtime, dict[str, MemoryStore]]] = WeakKeyDi
 
 @attrs.define
 class HubPlace:
-    """The place of a node's hub: `hub` is the running one, None while there is none."""
+    """The reference to a node's hub: `hub` is the running hub, None while there is none."""
 
     options: RelayOptions
     hub: RelayHub | None = None

@@ -23,7 +23,7 @@ class FrameUser(Protocol):
     """The agent: it takes incoming frames, and has frames to send."""
 
     def take(self, data: bytes) -> None:
-        """Take a frame."""
+        """Handle an incoming frame."""
         ...
 
     def frames(self, room: int) -> list[bytes]:
@@ -39,11 +39,11 @@ class Line:
         self.connection = connection
 
     def text(self, text: str) -> None:
-        """Take a frame of text."""
+        """Handle a text frame from the relay."""
         self._relay.take(text.encode())
 
     def binary(self, data: bytes) -> None:
-        """Take a binary frame, which is read like text."""
+        """Handle a binary frame from the relay, which is read like text."""
         self._relay.take(data)
 
     def frames(self, room: int) -> list[bytes]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RelayLink(RemoteLink):
-    """A far link to an agent on a relay, as an agent of a class. What no relay carries raises NotAllowed.
+    """A link to an agent on a relay, used as an agent of a class. What no relay carries raises NotAllowed.
 
     `is_there` returns whether the agent is known on the relay.
     """

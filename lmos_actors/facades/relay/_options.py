@@ -24,15 +24,15 @@ class RelayOptions:
     where there are `invitations`, else "open" where the node is for its own machine (it listens at loopback
     addresses alone, without `security` and `public_url`), else "closed". `invitations` is a reference to
     secrets, such as `file:PATH`, one a line, each valid once. One address may register
-    `registrations_per_minute` agents (None: any number). At most `identities` are kept: those that never
-    connected for `unused_seconds`, the others for `identity_seconds` after they have left, and their names
-    are refused for as long again.
+    `registrations_per_minute` agents (None: any number). At most `identities` are kept: an agent that never
+    connected for `unused_seconds`, others for `identity_seconds` after they have left; their names are
+    refused for as long again.
 
-    A message has `max_message` bytes, and an agent sends so many of them in so many seconds (`rates`; (): as
-    many as it likes). Its unread messages are bounded: beyond `outbox_bytes` broadcasts are dropped, beyond
-    `outbox_most` it is cut off. With `broadcasts` "followed" an agent that follows others hears only their
-    broadcasts. An agent has `pong_seconds` to answer a ping, and is pinged as often. `extensions` are names,
-    such as "voting", or functions that make one.
+    A message has at most `max_message` bytes. Each of the `rates` is a number of messages that an agent may
+    send, and the seconds for it; () means no limit. Its unread messages are bounded: beyond `outbox_bytes`
+    broadcasts are dropped, beyond `outbox_most` it is cut off. With `broadcasts` "followed" an agent that
+    follows others hears only their broadcasts. An agent has `pong_seconds` to answer a ping, and is pinged as
+    often. `extensions` are names, such as "voting", or functions that make one.
 
     A message names at most `max_targets` receivers, as each is a copy. An agent follows at most
     `max_followed` others. Its follows are kept for `resume_seconds` after it has left, so that a short outage

@@ -65,7 +65,7 @@ class PeerLine:
     messages: list[RelayMessage] = attrs.field(factory=list[RelayMessage])
 
     def hear(self, message: RelayMessage) -> None:
-        """Take a message of the agent."""
+        """Keep a message of the agent until it is read."""
         self.messages.append(message)
         del self.messages[:-WAITING]
         self.came()
@@ -184,7 +184,7 @@ class RelayPeers:
             await self._relay.say(None, type=DISCOVER)
 
     def connected_again(self) -> None:
-        """Note that there was a while without a connection."""
+        """Note that there was no connection for a while."""
         self._requests.lost(None)
 
     def stop(self) -> None:
@@ -195,7 +195,7 @@ class RelayPeers:
     # ---- what is heard
 
     async def heard(self, message: RelayMessage) -> None:
-        """Pass a message to the agent here that stands for its sender; start it at an introduction."""
+        """Pass a message to the agent here that represents its sender; start it at an introduction."""
         sender = message.sender
         if not message.is_for(self._relay.id):
             return
@@ -231,7 +231,7 @@ class RelayPeers:
             await self._children.start_child(ChildSpec(agent, partial(class_of(agent, payload), line=line)))
 
     async def left(self, agent: str) -> None:
-        """End the agent here that stands for one that has left the relay."""
+        """End the agent here that represents an agent which has left the relay."""
         self._known.pop(agent, None)
         await self._end(agent)
 

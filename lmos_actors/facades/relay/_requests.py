@@ -1,4 +1,4 @@
-"""Requests of refs to agents on a relay: a peer, as links over LMOS and HTTP have one.
+"""Requests of refs to agents on a relay, sent by a peer as in links over LMOS and HTTP.
 
 A call is a `question` with `{"action", "input"}`, and its answer the result; an agent that a node has bridged
 there understands it. A relay carries nothing else, except events that are broadcast: any other request raises
@@ -6,7 +6,7 @@ NotAllowed, with the reason.
 
 - **The outcome of a question** comes from the relay (`Relay.pose`). A question that was sent before the
   connection ended raises OutcomeUnknown; without a connection nothing is sent, which raises AgentUnavailable.
-- **Nobody waits here.** Answers arrive in the step of the reader, as those over LMOS do.
+- **No task waits here.** An answer is delivered in the step that reads it, as over LMOS.
 - **A deadline goes with the question**, as `within`; a caller that leaves sends a `cancel` with its `ref`.
 - **One-way messages are questions whose answers nobody wants**; a refusal is a dead letter. At most `TELLS`
   to one agent are open, then senders stand in line.
@@ -102,7 +102,7 @@ class RelayRequests:
 
     @property
     def heeds(self) -> bool:
-        """Whether clocks are paused while an agent there says that it asks a person."""
+        """Whether time limits are paused while an agent on the relay reports that it is asking a person."""
         return self._is_named and self._relay.tells_questions
 
     @property
@@ -144,7 +144,7 @@ class RelayRequests:
         """Do nothing: the connection belongs to the agent here that is on the relay."""
 
     def stop(self) -> None:
-        """End: the agent here has left the relay."""
+        """End all requests: the agent here has left the relay."""
         self.ended = True
         for request in tuple(self._open):
             path = request.far.path
@@ -155,7 +155,7 @@ class RelayRequests:
             listening.close()
 
     async def run(self) -> None:
-        """Wait: nothing has to be carried."""
+        """Wait until cancelled: the peer has nothing to carry."""
         await trio.sleep_forever()
 
     # ---- requests
@@ -171,7 +171,7 @@ class RelayRequests:
         return None
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
-        """Return what stands in line."""
+        """Return the requests that stand in line."""
         for _, request in self._line.unsent():
             yield "room", request
 

@@ -117,8 +117,9 @@ class Question:
 class Sent:
     """A message or a command to be sent, with its awaited outcome.
 
-    `taken` is settled once the connection has it, `outcome` by the relay's reaction: the receipt, the id of
-    the echo, the answer to a command. One of `receipt`, `echo` and `acknowledgement` says which it is.
+    `taken` is settled once the connection has the message, `outcome` by the relay's reaction: the receipt,
+    the id of the echo, the answer to a command. One of `receipt`, `echo` and `acknowledgement` says which it
+    is.
     """
 
     data: bytes
@@ -142,7 +143,7 @@ class Sent:
     """Whether a message that nothing acknowledges was sent between the echo before it and this one."""
 
     def fail(self, error: Exception) -> None:
-        """Settle all that it waits for with an error."""
+        """Settle all that the message waits for with an error."""
         for each in (self.taken, self.outcome, None if self.question is None else self.question.answer):
             if each is not None:
                 each.settle(error=error)

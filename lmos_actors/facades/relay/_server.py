@@ -181,11 +181,11 @@ class RelayConnection:
             self._delivery.note(self._connection)
 
     def text(self, text: str) -> None:
-        """Take a text frame."""
+        """Handle a text frame from the agent."""
         self._take(text)
 
     def binary(self, data: bytes) -> None:
-        """Take a binary frame."""
+        """Handle a binary frame from the agent."""
         self._take(data)
 
     def _take(self, data: str | bytes) -> None:

@@ -12,7 +12,7 @@ recognize the `ref` of an answer. There are three ways to learn the id, and `Rel
 
 **The oldest relay has no direct messages**, though its welcome says so. To test a relay that offers only
 direct messages and broadcasts, the agent sends itself a message: if that does not come back, messages for
-some go to everybody, with their names beside the `*`, and others ignore them.
+some agents go to everybody, with the receivers' names beside the `*`, and others ignore them.
 
 **A question counts its hops**; see `_hops.py`.
 
@@ -240,7 +240,7 @@ class Relay:
         members: Mapping[str, Any] | None = None,
         trace: Mapping[str, Any] | None = None,
     ) -> Question:
-        """Put a question to be sent, without waiting: its answer is waited for, then it is withdrawn.
+        """Send a question without waiting; its answer is awaited until the question is withdrawn.
 
         `trace` is the trace of the request; by default the present run's. Raise ConnectFailed when the relay
         rejects the agent, ActionFailed for a question that is too large for it.
@@ -305,7 +305,7 @@ class Relay:
         self._wake()
 
     def _known(self, question: Question, id: str) -> None:
-        """Note the id of a question, or the word in its place."""
+        """Note the id of a question, or the `ref` that takes its place."""
         question.id = id
         if not question.withdrawn:
             self._asked[id] = question
@@ -329,7 +329,7 @@ class Relay:
 
     @property
     def tells_questions(self) -> bool:
-        """Whether agents that wait for a person tell it here: the relay has the extension `questions`."""
+        """Whether agents report here that they wait for a person: the relay has the extension `questions`."""
         return self._welcome is not None and Questions.name in self._welcome.extensions
 
     # ---- commands
@@ -415,7 +415,7 @@ class Relay:
         return found
 
     def take(self, data: bytes) -> None:
-        """Take a frame; for the connection."""
+        """Handle an incoming frame; for the connection."""
         if self._welcome is None and (spoken := spoken_in(data)) not in (None, RELAY_PROTOCOL):
             self._end(ConnectFailed(self.url, f"it speaks {spoken}, not {RELAY_PROTOCOL}"))
             if self._line is not None:
@@ -433,7 +433,7 @@ class Relay:
             self._inbox.put(event, len(data))
 
     def _is_awaited(self, event: RelayEvent) -> bool:
-        """Pass an event to the one that waits for it; return False if nobody does."""
+        """Pass an event to the code that waits for it; return False if nobody waits."""
         if isinstance(event, RelayMessage):
             if event.sender == self.id and self._came_back(event):
                 return True

@@ -1,7 +1,7 @@
 """Traces through a relay: private members put a message into the trace of its sender.
 
-An agent has a span for each message or question, a hub that records spans has one for each message that it
-passes on, which the message then names.
+An agent has a span for each message or question. A hub that records spans adds a span for each message that
+it passes on, and names this span in the message.
 """
 
 from __future__ import annotations

@@ -137,14 +137,14 @@ class RunsBoard:
                 each.model = None
 
     def take_lines(self, lines: str) -> None:
-        """Take lines of the log of the run in progress."""
+        """Add lines of the log to the run in progress."""
         records = records_in(lines)
         with self.lock:
             if self.current is not None and self.current.model is not None:
                 self.current.model.take_records(records)
 
     def take_news(self, news: bytes) -> None:
-        """Take the news that the process of the run has sent beside the log: a `RunNews` as JSON."""
+        """Add the news that the process of the run has sent beside the log: a `RunNews` as JSON."""
         read = _NEWS.decode(news)
         with self.lock:
             if self.current is not None and self.current.model is not None:

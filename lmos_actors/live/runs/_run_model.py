@@ -48,7 +48,7 @@ class MessageOnLink(Struct, array_like=True, gc=False):
 
 
 class LinkNews(Struct, array_like=True, gc=False):
-    """The state of a link. In news, `sent` and `lost` count messages since the last news, else all."""
+    """The state of a link. In news, `sent` and `lost` count messages since the last news, otherwise all."""
 
     source: str
     target: str
@@ -182,11 +182,11 @@ class RunModel:
     # ---- the log
 
     def take_lines(self, lines: str) -> None:
-        """Take some whole lines of the log."""
+        """Bring the model up to date with whole lines of the log."""
         self.take_records(records_in(lines))
 
     def take_records(self, records: list[LogRecord]) -> None:
-        """Take the next records."""
+        """Bring the model up to date with the next records."""
         tree, kept = self.tree, self.records
         for record in records:
             kind = record.kind
@@ -258,7 +258,7 @@ class RunModel:
     # ---- the news beside the log
 
     def take_news(self, news: RunNews) -> None:
-        """Take what the process of the run has sent beside the log."""
+        """Bring the model up to date with what the run's process has sent beside the log."""
         self.time, self.waits = max(self.time, news.at), news.waits
         for step in news.steps:
             self.steps[step.number] = step

@@ -1,7 +1,7 @@
 """The tree of one run according to its log: which agents there are, and what they have been sent.
 
-A log names agents by their paths, and no supervisor: so every place above an agent counts as one. Counts are
-kept as records come; sums over a large tree are made when somebody looks, and kept for a while.
+A log names agents by their paths, and no supervisors: so every place above an agent counts as a supervisor.
+Counts are kept as records come; sums over a large tree are made when somebody looks, and kept for a while.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class RunTree:
     # ---- records
 
     def take(self, record: LogRecord) -> MessageOnWay | None:
-        """Take one record; return the message that ends with it, if one does."""
+        """Bring the tree up to date with a record; return the message that ends with it, if there is one."""
         kind = record.kind
         if kind == "sent":
             self._sent(record)
@@ -143,7 +143,7 @@ class RunTree:
         return message
 
     def end_lives(self, ends: Callable[[str], bool]) -> None:
-        """End agents with their node: no record says that they end, or the messages to them."""
+        """End the agents of a node: no record shows that they end, or the messages to them."""
         for id, message in list(self.messages.items()):
             if ends(message.place.path):
                 del self.messages[id]
@@ -227,7 +227,7 @@ class RunTree:
         return agent.cls
 
     def row_of(self, place: Place) -> State:
-        """See `Tree`: the row has what a node's row has, as far as a log says it."""
+        """See `Tree`: the row has what a node's row has, as far as a log shows it."""
         row: State = {"kind": "agent" if place.is_agent else "supervisor", "name": place.name}
         if place.is_agent:
             row |= {

@@ -233,7 +233,7 @@ def letters_state(_board: RunsBoard, _run: WatchedRun, model: RunModel, _argumen
 
 
 def agent_state(_board: RunsBoard, run: WatchedRun, model: RunModel, arguments: AgentArguments) -> State:
-    """Return the view `agent`: what the log says about one place."""
+    """Return the view `agent`: what the log contains about one place."""
     place = model.tree.at(arguments.path)
     if place is None:
         return {"kind": "gone", "path": arguments.path}

@@ -176,7 +176,7 @@ class Caller:
 
     @property
     def offer(self) -> Caller | None:
-        """The way to put a question to its user, None for a client without one."""
+        """The offer by which the client's user is asked, None if the client cannot show a form."""
         return self if self._can("elicitation") else None
 
     @property
@@ -190,7 +190,7 @@ class Caller:
         return admission is None or admission.allows(agent.replace("/", "."), "approve")
 
     async def ask(self, approval: Approval, over: trio.Event) -> tuple[bool, dict[str, Any] | None] | None:
-        """Wait for the user's yes or no, and the answer by the form; None if none comes, or `over` is set."""
+        """Wait for the user's yes or no and the filled-in form; None if no answer comes, or `over` is set."""
         said: dict[str, Any] | None = None
         question = _question(approval)
         if question is None:

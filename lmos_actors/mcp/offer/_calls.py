@@ -1,7 +1,7 @@
 """Tool calls: requests in the mailboxes of agents, like those of every other binding.
 
 - **A failure is an answer.** Declared failures of a tool and wrong arguments become results with `isError`,
-  which a model reads and can act on. Of a crash it learns only that there was one.
+  which a model reads and can act on. The model learns of a crash only that it has happened.
 - **A client that leaves takes its request back.** A request is cancelled if its client cancels it, or is
   gone, unless the action is declared to finish (`on_disconnect`).
 - **Progress is numbered as the protocol requires**: it grows. A growing number is passed on unchanged; any
@@ -61,7 +61,7 @@ class Call:
         self._reported: Any = None
 
     async def run(self, arguments: dict[str, Any]) -> CallToolResult:
-        """Carry out the call. Raises LmosActorsError. If cancelled, it takes the request back."""
+        """Carry out the call. Raises LmosActorsError. A cancel withdraws the request."""
         try:
             self._post(arguments)
             await self._answered()

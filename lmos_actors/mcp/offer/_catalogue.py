@@ -1,9 +1,9 @@
 """The catalogue of a node for one client: the agents that it may see, and the meaning of the names it uses.
 
-A name stands for something only if the client may do it: every other name is unknown, whether there is such a
-thing or not, so that names cannot be tried out. System agents are not offered. A model that may call tools
-must not decide its user's questions (`approvals`), change what others find (directories), think on the node's
-key (models), or call the tools of its agents behind their backs (MCP servers).
+A name has a meaning only if the client may do what it names: every other name is unknown, whether there is
+such a thing or not, so that names cannot be guessed. System agents are not offered. A model that may call
+tools must not decide its user's questions (`approvals`), change what others find (directories), use models
+with the node's key (models), or call the tools of its agents behind their backs (MCP servers).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Catalogue:
     # ---- what a name stands for
 
     def tool(self, name: str, admission: Admission | None) -> OfferedTool | None:
-        """Return a tool that the client may call; None if it may call none of that name."""
+        """Return the tool with a name; None if the client may call no such tool."""
         exposed, what = self._named(name)
         found = None if exposed is None else offer_of(exposed.cls).tools.get(what)
         if exposed is None or found is None or not _may(admission, exposed.name, found.verb):
@@ -125,7 +125,7 @@ class Catalogue:
         return OfferedTool(name, exposed, found)
 
     def prompt(self, name: str, admission: Admission | None) -> OfferedPrompt | None:
-        """Return a prompt that the client may get; None if it may get none of that name."""
+        """Return the prompt with a name; None if the client may get no such prompt."""
         exposed, what = self._named(name)
         found = None if exposed is None else offer_of(exposed.cls).prompts.get(what)
         if exposed is None or found is None or not _may(admission, exposed.name, "invoke"):
@@ -158,7 +158,7 @@ class Catalogue:
         return tool_name("" if self._alone else exposed.name, what)
 
     def resource(self, uri: str, admission: Admission | None) -> OfferedResource | None:
-        """Return a resource that the client may read; None if it may read none with that URI."""
+        """Return the resource with a URI; None if the client may read no such resource."""
         agent, kind, name = resource_parts(uri) or ("", "", "")
         exposed = self.agent(agent) if agent else None
         if exposed is None or not isinstance(exposed.link, Slot):
@@ -284,7 +284,7 @@ def _resources(exposed: Exposed, offer: AgentOffer, admission: Admission | None)
 
 
 def _page(found: Mapping[str, T], cursor: str | None, most: int) -> tuple[list[T], str | None]:
-    """Return the entries after a cursor's entry: so a changing list loses no entry that stays."""
+    """Return the entries after a cursor's entry: so no lasting entry is skipped while the list changes."""
     names = sorted(found)
     start = 0 if cursor is None else bisect_right(names, _name_in(cursor))
     page = names[start : start + most]

@@ -1,9 +1,9 @@
 """The address `/mcp` of a node: streamable HTTP, by the session manager of the SDK, behind the guard.
 
-The guard's findings about a request are in its scope. The SDK is given the principal, so that only the one
-who began a session can use it; what a request may do is decided for each one. Sessions, including those being
-opened, are bounded per client here, as the SDK does not do that. And here a request ends, and with it all
-that it has begun.
+The guard's findings about a request are in its scope. The SDK is given the principal, so that only the
+principal that began a session can use it; what may be done is decided at each request. Sessions, including
+those being opened, are bounded per client here, as the SDK does not do that. And here a request ends, and
+with it all that it has begun.
 
 Sessions run in the nursery of `run`, which the node has started, and end with it. While the node drains,
 requests in progress are answered; then those that only listen are ended.
@@ -73,7 +73,7 @@ class McpEndpoint(NodeService):
         self._quiet.set()
 
     def open(self, home: ServiceHome) -> None:
-        """Note the node."""
+        """Remember the node that is served."""
         options, self._context = self._options, home.server.context
         self._offer = McpOffer(
             home.rt, home.exposure, options=options, seats=self._context.seats, on_failure=home.failed
@@ -202,7 +202,7 @@ class McpEndpoint(NodeService):
                 self.on_drain()
 
     async def _refusal(self, method: str, headers: dict[bytes, bytes], exchange: Exchange) -> Response | None:
-        """Return why a request is not passed on, None if it is."""
+        """Return why a request is not passed on, None if it is passed on."""
         if method not in METHODS:
             return _refused(405, "use POST, GET or DELETE", headers={"allow": ", ".join(METHODS)})
         is_new = _SESSION not in headers
@@ -297,7 +297,7 @@ async def _body(receive: Receive, most: int) -> Message | None:
 
 
 def _again(body: Message | None, receive: Receive) -> Receive:
-    """Return a `receive` that begins with what was received; None stands for a client that is gone."""
+    """Return a `receive` that begins with what was received; None means a client that is gone."""
     first: list[Message] = [body or {"type": "http.disconnect"}]
 
     async def received() -> Message:

@@ -68,7 +68,7 @@ class Marked:
         }
 
     def uri_of(self, agent: str) -> str:
-        """Return its URI, or its template, below the name of an agent; as written if that is empty."""
+        """Return its URI, or its template, below the name of an agent; as written if the name is empty."""
         uri = self.mark.uri
         return f"{OF_AGENTS}{quote(agent, safe='')}/{uri.partition('://')[2]}" if agent else uri
 

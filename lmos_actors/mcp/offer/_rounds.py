@@ -37,7 +37,7 @@ class RoundCaller(Protocol):
 
     @property
     def held(self) -> HeldResult:
-        """The bytes of its result."""
+        """The bytes held for the request's result."""
         ...
 
     async def flush(self) -> None:

@@ -111,7 +111,7 @@ class ServerWriter:
         self._store, self._token = store, token
 
     def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
-        """Write batches; "power" if the server can keep it. Raise StoreFailed."""
+        """Write batches, with "power" if the server can promise it. Raise StoreFailed."""
         kept: Durability = durability if self._store.keeps_power else "process"
         return trio.from_thread.run(self._store.commit, batches, kept, trio_token=self._token)
 
