@@ -1,8 +1,7 @@
 """The desk that passes agents' questions to the agent `approvals`, which the first question starts.
 
 A question is asked again for as long as it has no answer: when `approvals` crashes, its successor knows the
-question by its key. When the node ends, the waiting run ends with its agent, and the question is asked again
-after a restart.
+question by its key. When the node ends, the waiting run ends with its agent, and asks again after a restart.
 """
 
 from __future__ import annotations

@@ -14,8 +14,7 @@ class ApprovalOptions:
 
     At most `waiting` questions wait for a decision, 10,000 at most, as the agent `approvals` has seats for no
     more; a further question fails with TOO_MANY. The last `decided` decisions are kept. Both have at most
-    `total_bytes` as JSON; beyond that the oldest decisions are removed. A question has at most `data_bytes`
-    as JSON.
+    `total_bytes` as JSON; old decisions go. A question has at most `data_bytes` as JSON.
 
     Raises ConfigError for a number that is not above 0, or too large.
     """

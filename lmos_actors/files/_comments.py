@@ -71,7 +71,7 @@ class Entry:
 
 @attrs.define(eq=False)
 class Commented:
-    """Whole text: its value, and the comments before it; `blank`: a blank line follows them."""
+    """Whole text: its value, and the comments before the value; `blank`: a blank line follows these."""
 
     value: Value
     head: list[str]
@@ -177,7 +177,7 @@ class _Reader:
         return whole
 
     def _owner(self, offset: int, line: int) -> Entry | None:
-        """Return the entry that a comment is beside: the last one that begins or ends on its line."""
+        """Return the entry beside a comment: the last entry that begins or ends on the comment's line."""
         for entry in reversed(self.entries):
             closed = entry.inside.style == "flow" and entry.inside.end <= offset
             if entry.start < offset and not closed:
@@ -236,7 +236,7 @@ class _Reader:
         return found[::-1]
 
     def _distribute(self, entry: Entry | None, gap: list[tuple[int, str]], indent: int) -> None:
-        """Attach the lines above an entry: those indented more than it belong to an earlier entry."""
+        """Attach the lines above an entry: lines indented more than the entry belong to an earlier one."""
         before = entry.start if entry is not None else len(self.text)
         while any(text for _, text in gap):
             if entry is not None and next(column for column, text in gap if text) <= indent:

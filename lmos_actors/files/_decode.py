@@ -1,7 +1,7 @@
 """Decoder of plain data into closed structs, which finds every mistake at its place.
 
 msgspec's decoder is faster, but stops at the first mistake and leaves mapping keys out of its paths. Files
-are small, so the type is walked next to the data, and the structs are built on the way. What it keeps true:
+are small, so the type is walked next to the data, and the structs are built on the way. Guarantees:
 
 - **Closed**: unknown keys are mistakes, with the nearest known key as a hint.
 - **All mistakes at once, none that follows from another.** An invalid part decodes to `_INVALID`, and the
@@ -103,7 +103,7 @@ def decode(
 
 
 def _key_for_any(takes: Iterable[Form]) -> str | None:
-    """Return the first key of the first struct whose first key takes any data, such as `eq`; else None."""
+    """Return the first key of the first struct whose first key takes any data, such as `eq`, or None."""
     for part in takes:
         first = fields_of(part.inner)[:1] if part.is_struct else ()
         if first and first[0].form.is_open:
@@ -306,7 +306,7 @@ class _Walk:
         data: dict[str, Any],
         path: DataPath,
     ) -> str | None:
-        """Record an unknown key. Return the known key that was probably meant, else None."""
+        """Record an unknown key. Return the known key that was probably meant, or None."""
         here = (*path, key)
         if key in later_keys(struct).words:
             self.add_mistake(here, f'"{key}" is not available yet', "later", key=True)
@@ -349,7 +349,7 @@ def _layout_of(struct: type[msgspec.Struct]) -> _Layout:
 
 
 def _choice_of(form: Form, kind: type) -> _Choice:
-    """Return the members of a type that accept data of a Python type; the type keeps it."""
+    """Return the members of a type that accept data of a Python type; the type keeps the result."""
     candidates = [part for part in form.branches if part.takes is None or kind in part.takes]
     kinds: dict[str, Any] = {}
     tag_field = ""

@@ -67,7 +67,7 @@ class Document:
         return self._tree.source.text
 
     def with_parts(self, parts: Mapping[str, tuple[Document, DataPath]]) -> Document:
-        """Return this document with top-level keys that come from other documents, each from a path there.
+        """Return this document with further top-level keys, each from a path in another document.
 
         Mistakes, notes and places below such a key come from the other document; `data` is without them.
         """
@@ -147,7 +147,7 @@ def read(path: str | os.PathLike[str], *, limit: int | None = None, copy: Path |
     """Return a YAML, JSON or TOML file of at most `limit` bytes, by its suffix. Blocks on the disk.
 
     With `copy` the text comes from a copy of it, made earlier. The default limit is the environment variable
-    LMOS_ACTORS_MAX_FILE, else 1 MiB. Raises ConfigError if that is not a size; FileError if the file is
+    LMOS_ACTORS_MAX_FILE, or 1 MiB. Raises ConfigError if that is not a size; FileError if the file is
     missing, unreadable, not a regular file, too large, not UTF-8 (a byte order mark is skipped), or not in
     its format.
     """

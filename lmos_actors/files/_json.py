@@ -1,7 +1,7 @@
 """Strict JSON reader with places: the data of `json.loads`, and the place of every key and value.
 
-Stricter than `json.loads` where that accepts more than RFC 8259: NaN, Infinity and repeated keys are
-mistakes.
+The reader is stricter than `json.loads` where that accepts more than RFC 8259: NaN, Infinity and repeated
+keys are mistakes.
 """
 
 from __future__ import annotations

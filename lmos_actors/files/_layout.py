@@ -1,8 +1,8 @@
 """Formatter of files: keys in order, two spaces a level, quotes only where needed; comments are kept.
 
-What it keeps true: the data does not change. The result is read again and compared with the original, and
-any difference raises `LayoutError` instead of writing the file. Formatting a formatted text changes nothing:
-a comment at an odd place may need a second round, so rounds are repeated until the text is stable.
+The data does not change. The result is read again and compared with the original, and any difference raises
+`LayoutError` instead of writing the file. Formatting a formatted text changes nothing: a comment at an odd
+place may need a second round, so rounds are repeated until the text is stable.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def _walk(
 
 
 def _struct(form: Form, data: Mapping[str, Any]) -> Any:
-    """Return the struct of a mapping: by its tag, else the one with most of its keys; None without any."""
+    """Return a mapping's struct: by its tag, or the struct with most of its keys; None if none fits."""
     known = [part.inner for part in form.branches if part.is_struct]
     tags = [(tag_of(struct), struct) for struct in known]
     for tag, struct in tags:

@@ -1,7 +1,7 @@
 """References in text, `$(namespace.name)`: parsing and substitution.
 
-`$$(` stands for the characters `$(`. A text that is exactly one reference becomes the value with its type; a
-reference inside other text is replaced by the written form of its value.
+`$$(` is written for the characters `$(`. A text that is exactly one reference becomes the value with its
+type; a reference inside other text is replaced by the written form of its value.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Strict YAML reader with places: core schema of YAML 1.2, one document, no anchors, aliases or tags.
 
-Why not `yaml.safe_load`: PyYAML follows YAML 1.1, where `no` is false, `010` is 8, `1:30` is 90 and a date
-is an object; it merges `<<`, takes the last of two equal keys, follows aliases, and keeps no places. Here
-PyYAML (libyaml where it is built in) only produces events; this file decides what they mean. What it keeps
-true:
+Why not `yaml.safe_load`: PyYAML follows YAML 1.1, where `no` is false, `010` is 8, `1:30` is 90 and a date is
+an object; it merges `<<`, takes the last of two equal keys, follows aliases, and keeps no places. Here PyYAML
+(libyaml where it is built in) only produces events; this file decides what they mean. What this module
+guarantees:
 
 - **A value means what YAML 1.2 says.** Where a YAML 1.1 tool would read another value, a note says so and
   asks for quotes (`_YAML_1_1`), as such files also pass through other tools.

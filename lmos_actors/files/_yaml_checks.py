@@ -106,7 +106,7 @@ class _Checks:
             self._between(start)
 
     def _between(self, end: int) -> None:
-        """Check comments and signs up to a scalar or the end of a bracket."""
+        """Check comments and punctuation up to a scalar or the end of a bracket."""
         for found in _SIGN.finditer(self.text, self.at, end):
             at, sign = found.start(), found[0][0]
             if sign == "#" and self.text[at - 1 : at].strip():

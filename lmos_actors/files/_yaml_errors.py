@@ -52,12 +52,12 @@ def tab_indents(start: int) -> Unreadable:
 
 
 def space_missing(sign: str, start: int) -> Unreadable:
-    """Return the error for a sign in brackets that text follows without a space."""
+    """Return the error for punctuation in brackets that is followed by text without a space."""
     return Unreadable(start, f'write a space after "{sign}", or quotes around text that holds it', start + 1)
 
 
 def line_goes_on(text: str, start: int) -> Unreadable:
-    """Return the error for more than a comment after the `|` or `>` of a text."""
+    """Return the error for anything but a comment after the `|` or `>` of a text."""
     return Unreadable(start, f'end the line after "{text[start]}", or write " #" before a comment', start + 1)
 
 

@@ -59,8 +59,7 @@ class ApprovalsArguments(Struct, forbid_unknown_fields=True):
 def approvals_state(root: Supervisor, decides: Sight, arguments: ApprovalsArguments) -> State:
     """Return the waiting and the last decided approvals among those that the viewer may decide.
 
-    `rows` contains the approvals by id; `order` lists the waiting ones first, and of each kind the newest
-    first.
+    `rows` contains them by their ids; `order` lists those that wait first, and the newest first among equals.
     """
     mine = [each for each in reversed(_kept(root)) if decides(each.agent)]
     mine.sort(key=lambda each: each.state != "waiting")

@@ -1,9 +1,8 @@
 """Sums over the tree: for each supervisor, over all agents below it.
 
-There may be very many agents, and the sums are only for people to look at. So one task goes through the tree
-again and again while somebody looks, `STEP` agents at a time, and rests so long after each step that it takes
-a small part of one processor. All viewers share it. A sum mixes several instants, and may be as old as one
-pass.
+There may be very many agents, and the sums are for people. So one task goes through the tree again and again
+while somebody looks, `STEP` agents at a time, and rests so long after each step that it takes a small part of
+one processor. All viewers share it. A sum mixes several instants, and may be as old as one pass.
 """
 
 from __future__ import annotations

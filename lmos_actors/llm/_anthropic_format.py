@@ -279,7 +279,7 @@ class Answer:
         self._output = max(self._output, counted(usage.output_tokens))
 
     def last_items(self) -> Iterator[ModelItem]:
-        """Return the tools that are asked for, and the end. Raises ValueError, ErrorEvent, BrokenOff."""
+        """Return the requested tools, and the end. Raises ValueError, ErrorEvent, BrokenOff."""
         tools = self._tools.requests()
         if self._finished is None:
             raise unfinished(self._beside, begun=self._begun)

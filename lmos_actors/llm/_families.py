@@ -272,7 +272,7 @@ def _in_order(messages: Sequence[Message], rules: Rules) -> list[_Turn]:
 
 
 def _paired(messages: Sequence[Message]) -> list[_Turn]:
-    """Return messages as turns without blank texts, each call with the first result that came for it."""
+    """Return messages as turns without blank texts, each call with its first result."""
     turns: list[_Turn] = []
     open_calls: dict[str, list[tuple[_Turn, int]]] = {}
     for message in messages:

@@ -76,7 +76,7 @@ class ToolOffer(Struct, frozen=True, omit_defaults=True):
 
 
 class ModelRequest(Struct, frozen=True, omit_defaults=True):
-    """All that a model gets: a model remembers nothing between two requests.
+    """All that a model gets: it remembers nothing between two requests.
 
     `answer` is a JSON Schema that the text of the answer has to meet.
     """

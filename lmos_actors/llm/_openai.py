@@ -1,4 +1,4 @@
-"""Models of OpenAI, and of all endpoints that speak its chat completions: vLLM, Ollama, llama.cpp, others."""
+"""Models of OpenAI, and of endpoints that speak its chat completions: vLLM, Ollama, llama.cpp and others."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ class ToolPieces:
         return self._only_open([call for call in self._calls if call.settled is None], piece)
 
     def _on_index(self, index: int | None) -> list[_Call]:
-        """Return the calls that an index may belong to: all but those that turned out to have another."""
+        """Return the calls that an index may belong to: those not known to have another index."""
         if index is None or index not in self._by_index:
             return []
         claimed = [call for call in self._by_index[index] if call.settled in (None, index)]

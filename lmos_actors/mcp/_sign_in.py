@@ -6,8 +6,7 @@ What this file does that the SDK does not:
   answer is there, and a server may take minutes for that. So a request with a valid token is sent here, and
   the provider gets it only if it is refused.
 - **No secret is sent in the clear, or to another machine by a trick.** The server names the addresses that
-  the provider then asks. They are asked by https, or by http on this machine if the server is on this
-  machine, too.
+  the provider then asks. They are asked by https, or by http on this machine if the server is there, too.
 - **Nobody is asked again and again**: if a server refuses a token with the scopes that it wants, no new one
   is fetched.
 - **A person has time**: the time limits of calls and of the start are paused. The browser leads back to a

@@ -1,8 +1,7 @@
 """The tokens for one MCP server, and the registration at its authorization server: the SDK's token storage.
 
 What the SDK stores of a token does not say when it ends, nor where it is renewed. So both are stored beside
-it: otherwise each new start would have a person sign in, or would send the refresh token to a guessed
-address.
+it: otherwise each new start would have a person sign in, or send the refresh token to a guessed address.
 """
 
 from __future__ import annotations

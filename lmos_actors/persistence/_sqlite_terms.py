@@ -4,8 +4,8 @@ What this module guarantees:
 
 - **Existing files stay as they are.** The two tables are made in the transaction of the first value that has
   terms. A program that does not know them reads and writes the records as before.
-- **It only finds keys.** Other code reads their values, and judges how well they match. So an index
-  that is missing or incomplete costs time and changes no result: `Matching.indexed` shows it.
+- **It only finds keys.** Other code reads their values, and judges how well they match. So an index that is
+  missing or incomplete costs time and changes no result: `Matching.indexed` shows it.
 - **No term is read as query syntax.** The tables hold the bytes of a term as hexadecimal digits.
 - **Without FTS5** in this build of SQLite nothing is indexed. If another build has made the index of a file,
   the written keys are taken out of it (`term_keys` is an ordinary table); their terms stay behind under

@@ -45,7 +45,7 @@ class Targets:
         """The exception of the first module that could not be imported."""
 
     def tree(self, target: str, mistakes: list[Mistake]) -> UsedTree | None:
-        """Import the tree that a file uses; None where that fails, which is a mistake."""
+        """Import the tree that a file uses; None if that fails, which is reported as a mistake."""
         if target not in self.trees:
             from ._used_tree import use_tree
 
@@ -100,7 +100,7 @@ class Targets:
 def add_made_class(
     document: Document, name: str, make: Callable[[], type], classes: dict[str, type], mistakes: list[Mistake]
 ) -> None:
-    """Make the class of an agent and add it to `classes`; failing to make it is a mistake."""
+    """Make the class of an agent and add it to `classes`; report a mistake if that fails."""
     try:
         classes[name] = make()
     except (TypeError, ValueError, LookupError) as error:

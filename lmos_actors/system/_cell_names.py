@@ -84,7 +84,7 @@ def near_path(name: str, known: Iterable[str]) -> str:
 class CellNames:
     """Validates the names of one cell, and provides them to the other validators; `mistakes` grows.
 
-    `made` has the valid parts of the file, by place. `classes` has the imported classes, by the names of
+    `made` contains the valid parts of the file, by place, and `classes` the imported classes, by the names of
     agents and populations; values are checked against them only if `fitted` is true.
     """
 
@@ -117,12 +117,12 @@ class CellNames:
         self.mistakes.append(self.document.mistake(path, message, kind, key=key))
 
     def report_at(self, path: DataPath, problem: tuple[str, str] | None, *, key: bool = False) -> None:
-        """Report a mistake in a part of the file, if there is one: its key, and the message."""
+        """Report a mistake in a part of the file, given as key and message, unless it is None."""
         if problem is not None:
             self.report((*path, problem[0]), problem[1], "shape", key=key)
 
     def refuse(self, made: object, path: DataPath, why: str, *keys: str) -> None:
-        """Refuse those of some keys that a part of the file gives."""
+        """Report a mistake for each of some keys that a part of the file has."""
         for key in keys:
             value = getattr(made, key, None)
             if not (value is UNSET or value is None or value is False or value in ((), {})):
@@ -234,7 +234,7 @@ class CellNames:
                     self.pools[name] = entry.size
 
     def _note_service(self, name: str, place: DataPath, what: str) -> None:
-        """Note an agent that a node has for a part of the file: the hub, the directory."""
+        """Note an agent that a node runs for a part of the file: the hub or the directory."""
         if name in self.places:
             why = f'"{name}" is the name of {what}; an agent has another name'
             self.report(self.places[name], why, key=True)
@@ -455,8 +455,8 @@ class CellNames:
     ) -> bool:
         """Check the name of one agent: `weather`, `peer/3`; with `far` it may be a remote agent.
 
-        With `asked` it is the target of a request: it may be a pool, but not a member of one, and not the
-        hub.
+        With `asked` the name is the target of a request: it may be a pool, but neither a pool's member nor
+        the hub.
         """
         base = self.base_of(name)
         if base in self.places:
@@ -487,7 +487,7 @@ class CellNames:
         return not message
 
     def base_of(self, name: str) -> str:
-        """Return the agent, population or pool that a name stands for or is a member of."""
+        """Return the agent, population or pool with a name, or the one that has a member with that name."""
         while name not in self.places and "/" in name:
             name = name.rpartition("/")[0]
         return name

@@ -1,4 +1,4 @@
-"""Names on the hub of a file: which agents are on it, and which cannot be."""
+"""Names on the hub of a file: which agents are on the hub, and which cannot be."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class HubNames:
         )
 
     def has(self, extension: str) -> bool:
-        """Return whether the hub has an extension, or may have."""
+        """Return whether the hub has an extension, or may have it."""
         return self.hub is None or extension in self.hub.extensions
 
     def note_type(self, kind: str | None, path: DataPath) -> None:

@@ -54,7 +54,7 @@ class IdentityValidator:
             )
 
     def _description(self, name: str, entry: AgentEntry, path: DataPath) -> None:
-        """Check that the class offers what the description file promises."""
+        """Check that the class has all affordances that the description file promises."""
         for message in description_mismatches(self.names.classes[name], entry, self.folder):
             self.names.report(path, f"{entry.description}: {message}", "shape")
 

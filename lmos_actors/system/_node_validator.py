@@ -90,7 +90,7 @@ class NodeValidator:
     # ---- questions about nodes
 
     def node_of(self, name: str) -> str:
-        """Return the node that a name stands for: one of the file, or an agent's own node."""
+        """Return the node with a name: a node of the file, or an agent's own node."""
         if name in self._nodes or name == USER:
             return name
         place: str | None = self._by_name.get(name, name)
@@ -119,12 +119,12 @@ class NodeValidator:
         return any(self.names.base_of(member) == population for member in self._members)
 
     def all(self) -> list[str]:
-        """Return all nodes; a population that is in none counts as one."""
+        """Return all nodes; a population that is in no node counts as a node."""
         own = [name for name in self.names.places if name not in self.names.remotes]
         return list(dict.fromkeys(map(self.node_of, own)))
 
     def end(self, name: str, path: DataPath) -> bool:
-        """Check the name of a node: one of the file, an agent or population that is a node, or `user`."""
+        """Check the name of a node: a node of the file, an agent or population that is a node, or `user`."""
         if name in self._nodes or name == USER:
             return True
         if self.names.base_of(name) in self.names.places:

@@ -55,7 +55,7 @@ class RemoteAccess:
     insecure: bool = False
 
     def of(self, entry: Entry, folder: Path) -> RemoteAccess:
-        """Return the access to one agent of a file in `folder`: values of its entry, else those of `self`.
+        """Return the access to one agent of a file in `folder`: values of its entry, or by default of `self`.
 
         Raises ConfigError for an entry that `entry_mistakes` finds wrong.
         """

@@ -1,6 +1,6 @@
 """The system of a file: its agents, their classes and their tree.
 
-A scenario runs a story on it; a deployment runs it as processes.
+A scenario runs a story on the system; a deployment runs the system as processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class System:
-    """Agents by name, as the file has them, and their tree.
+    """The agents of a file by name, and their tree.
 
     `classes` has the agents' classes by name (empty if not asked for), `used` the tree of the project, if the
     file uses one. `beside` has the paths of agents of the file that are not in its tree.
@@ -77,7 +77,7 @@ class System:
 
     @property
     def root(self) -> Root:
-        """The root supervisor of the file, or the default one of a file without a tree; without populations.
+        """The root supervisor of the file, or the default root of a file without one; without populations.
 
         For a tree of the project, it has only the children that the file adds.
         """

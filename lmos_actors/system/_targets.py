@@ -1,7 +1,7 @@
 """Imports of targets: a class, a tree or a function of the project, by module or by file.
 
-Only the project root is put on the import path. It stays there because agents import modules while they
-run.
+Only the project root is put on the import path. The root stays on the path because agents import modules
+while they run.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class _AgentFactory(partial[Agent]):
     """A class with its arguments, as a partial. Incarnations do not share arguments written in a file.
 
-    `fresh` has the names of these: they are checked against their fields and copied for each incarnation.
+    `fresh` names the arguments that are checked against their fields and copied for each incarnation.
     """
 
     fresh: tuple[str, ...] = ()

@@ -100,10 +100,10 @@ class _Template:
     """Functions of all actions of untyped classes."""
 
     async def run(self, anything: Any = None, /) -> Any:
-        """Take any input."""
+        """Accept any input, and return nothing."""
 
     async def stream(self, anything: Any = None, /) -> AsyncIterator[Any]:
-        """Take any input, and yield no output."""
+        """Accept any input, and yield no output."""
         none: tuple[Any, ...] = ()
         for item in none:
             yield item

@@ -43,12 +43,12 @@ class UsedTree:
 
     @property
     def pools(self) -> dict[str, int]:
-        """The sizes of its pools, by path."""
+        """The sizes of the tree's pools, by path."""
         return {path: spec.size for path, spec in self.agents.items() if isinstance(spec, Pool)}
 
     @property
     def supervisor_names(self) -> dict[str, str]:
-        """The paths of its supervisors, by path and by name; of equal names the first counts."""
+        """The paths of the tree's supervisors, by path and by name; of equal names the first counts."""
         found = {path: path for path in self.supervisors}
         for path, spec in self.supervisors.items():
             found.setdefault(spec.name, path)

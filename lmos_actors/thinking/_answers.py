@@ -1,4 +1,4 @@
-"""Structured answers: the schema that a model gets for a type, and its text as a value of that type."""
+"""Structured answers: the schema that a model gets for a type, and the model's text read as a value."""
 
 from __future__ import annotations
 

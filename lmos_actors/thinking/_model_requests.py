@@ -182,7 +182,7 @@ class ModelAnswer:
         return True
 
     def message(self) -> ModelMessage:
-        """Return what has come as a message. If the answer was cut, its last tool request may be cut, too."""
+        """Return the items as a message. If the answer was cut, its last tool request may be cut, too."""
         tools = self._tools
         if tools and self.end is not None and self.end.reason == "length" and not tools[-1].arguments:
             last = msgspec.structs.replace(tools[-1], unreadable=tools[-1].unreadable or CUT_OFF)

@@ -1,8 +1,8 @@
 """The agents of one group of a deployment on the node of its process.
 
-A ref to an agent of the same group leads to it in this process. Agents of other groups are looked up in the
-directories of the group, by name and class; if there are several processes, they are used in turn. An agent
-with a key is looked up by the key, as any process of its group may run it.
+A ref to an agent of the same group leads to the agent in this process. Agents of other groups are looked up
+in the directories of the group, by name and class; if there are several processes, they are used in turn. An
+agent with a key is looked up by the key, as any process of its group may run it.
 """
 
 from __future__ import annotations

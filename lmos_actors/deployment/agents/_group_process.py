@@ -45,7 +45,7 @@ def _kept_in(group: Group, folder: Path) -> Group:
 
 
 def _filled(part: Any, replica: int) -> Any:
-    """Return a part of a group with the number of the process filled in to its texts."""
+    """Return a part of a group in whose texts the number of the process is filled in."""
     if isinstance(part, str) and type(part) is str:
         return filled_for(part, replica)
     parts: Any = part

@@ -1,4 +1,4 @@
-"""Refs to remote agents: those that a scenario or deployment file names."""
+"""Refs to the remote agents that a scenario or deployment file names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RemoteAgents:
-    """The remote agents of one node: those that the file names."""
+    """The remote agents that a file names, for one node."""
 
     def __init__(self, node: Node) -> None:
         self._connections = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it

@@ -124,7 +124,7 @@ class _Group:
         return made | ({"volumeClaimTemplates": claims} if claims else {})
 
     def _volumes(self) -> dict[str, str]:
-        """Return the volumes that are kept, and their places."""
+        """Return the lasting volumes, and the paths at which they are mounted."""
         return {dns_name(place.rpartition("/")[2]): place for place in self._source.volumes_of(self._group)}
 
     def _claim(self, name: str) -> dict[str, Any]:
@@ -256,7 +256,7 @@ def _closed() -> dict[str, Any]:
 
 
 def _own(source: Source, group: str) -> str:
-    """Return the name for a resource made from a group."""
+    """Return the name of a resource that is made for a group."""
     return f"{dns_name(source.deployment.name)}-{dns_name(group)}"
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Secrets:
     """Names of variables, and paths of files: certificates, keys, and files that references name.
 
-    `unreadable` is set if a file with access rules could not be read: its secrets are not known.
+    `unreadable` is set if a file with access rules could not be read: the secrets in that file are not known.
     """
 
     variables: dict[str, None] = attrs.Factory(dict[str, None])
@@ -82,7 +82,7 @@ def secrets_of(loaded: DeploymentFile, group: Group, file: Path, folder: Path) -
 
 
 def _given_to(name: str, loaded: DeploymentFile) -> Iterator[str]:
-    """Yield the texts in an agent's arguments; for one of our models without a `key`, its default too."""
+    """Yield the texts in an agent's arguments; for one of our models without a `key`, the default key too."""
     system, entry = loaded.system, loaded.deployment.agents.get(name)
     spec = None if entry is not None or system.used is None else system.used.agents.get(name)
     args: dict[str, Any] = getattr(entry, "args", {}) if spec is None else keywords_of(spec.factory)

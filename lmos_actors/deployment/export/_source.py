@@ -55,8 +55,8 @@ class ExportOptions:
 class Address:
     """Where a process listens in its container.
 
-    `published`: the port of the machine that is forwarded to it, None for none. With `asks_certificate` it
-    refuses everybody without a certificate, probes too.
+    `published`: the port of the machine that is forwarded to it, None for none. With `asks_certificate` the
+    process refuses every client without a certificate, probes too.
     """
 
     port: int
@@ -98,11 +98,11 @@ class Source:
     # ---- notes and mistakes
 
     def lost(self, why: str, *path: str) -> None:
-        """Note that a format does not express something, with its place in the file."""
+        """Note that a format cannot express a part of the file, with the place of that part."""
         self.notes.append(self._document.note(path, why, key=True))
 
     def lost_key(self, group: str, key: str, why: str) -> None:
-        """Note that a group's key is not expressed, if the file has it."""
+        """Note that the format cannot express a key of a group, if the file has that key."""
         if self._says(group, key):
             self.lost(f'"{key}" of "{group}": {why}', "groups", group, key)
 
@@ -132,7 +132,7 @@ class Source:
         return Path(os.path.normpath(self.file.parent / (group.cwd or ".")))
 
     def placed(self, path: Path, root: str) -> str:
-        """Return the path that a project file has once the project is in `root`; others stay as they are."""
+        """Return the path of a project file once the project is in `root`; other paths are not changed."""
         path = Path(os.path.normpath(path))
         if not path.is_relative_to(self.project):
             return str(path)
@@ -150,7 +150,7 @@ class Source:
         return ["serve", file, "--group", group, "--replica", number, *settings, *at]
 
     def give_addresses(self) -> None:
-        """Set an address for each directory at a free port: there is no launcher to pass on where it is.
+        """Set an address for each directory at a free port: there is no launcher to pass its address on.
 
         Groups of several processes are refused: all would have one address.
         """
@@ -270,7 +270,7 @@ def _endpoints(group: Group) -> list[Endpoint]:
 
 
 def _volume_of(path: Path) -> Path:
-    """Return the folder of a file, to be a volume; above numbered folders, so that all processes share it."""
+    """Return the folder of a file, for a volume; it is above numbered folders, so that processes share it."""
     folder = path.parent
     while NUMBER in str(folder):
         folder = folder.parent

@@ -23,7 +23,7 @@ _WORD: Final = re.compile(r"\S+")
 
 
 def read_at(read: Callable[[Any], Any], value: Any, place: str) -> Any:
-    """Return what a function reads from a value. Raises ConfigError with the place instead of ValueError."""
+    """Return the result of reading a value. Raises ConfigError with the place instead of ValueError."""
     try:
         return read(value)
     except ValueError as error:

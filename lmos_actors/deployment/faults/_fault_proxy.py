@@ -1,10 +1,10 @@
-"""A TCP proxy that does to real connections what a simulated network does to its own.
+"""A TCP proxy that disturbs real connections as a simulated network disturbs simulated ones.
 
 Between its clients and the server behind it there are two lines of a simulated network (`Links`), one for
 each way: *in*, from a client to the server, and *out*, back. They decide when data arrives, by the same
 functions and the same random numbers; here the data is held until then, in real time.
 
-What is kept true:
+What this module guarantees:
 
 - **Each connection keeps its order.** Lost or late data holds up the data behind it, but no other connection.
 - **A message is the data of one read of a socket**, at most 64 KiB; on a line with a bandwidth, each segment
@@ -12,10 +12,10 @@ What is kept true:
   more.
 - **Data sent during a cut is held**, and sent again after it, as TCP does. Data under way when a cut begins
   arrives. A connection made during a cut is accepted, since the kernel does that, but carries nothing until
-  the cut is over. So with a cut of both ways connections are half open: nothing comes through, and nobody is
-  told.
-- **Ends are passed on as they are**: the end of one side's data, with the other way still open, or a reset.
-  Both take the time of the line.
+  the cut is over. So while both ways are cut, connections are half open: nothing comes through, and neither
+  side notices.
+- **Ends are passed on unchanged**: the end of one side's data, with the other way still open, or a reset.
+  Both take as long as data on that line.
 - **Memory is bounded.** Each way of a connection holds `WINDOW` bytes at most, and one read; then nothing
   more is read, so that the kernel holds the sender back. At most `most` connections are open; more wait to
   be accepted.
@@ -96,7 +96,7 @@ class Route:
 
 
 class Gate(Protocol):
-    """The way in of a proxy whose clients say where they want to go."""
+    """The entrance of a proxy whose clients name their targets."""
 
     async def ask(self, client: trio.abc.Stream) -> Route | None:
         """Return the target for a new client, None to drop the client."""
@@ -170,7 +170,7 @@ class FaultProxy:
         return () if self._listener is None else self._listener.addresses
 
     def statistics(self) -> FaultProxyStatistics:
-        """Return the present counts."""
+        """Return the counts so far."""
         return FaultProxyStatistics(
             connections=self._accepted,
             open=len(self._connections),
@@ -183,7 +183,7 @@ class FaultProxy:
     # ---- faults
 
     def cut(self, way: Way | None = None) -> int:
-        """Let nothing through, one way or both ways; return the number of the fault, for `heal`."""
+        """Block data in one direction or both; return the number of the fault, for `heal`."""
         source, target = self.ends
         ways = {"in": (source, target), "out": (target, source)}
         cut = tuple(ways.values()) if way is None else (ways[way],)
@@ -218,8 +218,8 @@ class FaultProxy:
     ) -> int:
         """Reset all connections, at both ends and at once. Return how many there were.
 
-        `selects` chooses connections by their ends, in either order. `half_open`: only at the server's end; a
-        client is reset once it sends something.
+        `selects` chooses connections by their ends, in either order. `half_open` resets only the server's end
+        at once; a client's end is reset when it sends something.
         """
         source = self.ends[0]
         found = [
@@ -398,7 +398,7 @@ class _Connection:
 
 
 class _Mark(bytes):
-    """A mark without data, which keeps its place in the order: told apart by identity, not by content."""
+    """A mark without data, which keeps its place in the order; marks are compared by identity."""
 
     __slots__ = ()
 
@@ -525,7 +525,7 @@ class _Passage:
         return self._under_way[0].arrives if self._under_way else None
 
     def has_passed(self, data: bytes) -> None:
-        """Note that the other side has taken data, which makes room for more, or the end of the data."""
+        """Note that the other side has received data, which makes room for more, or the end of the data."""
         if data is END:
             self.has_ended = True
             return
@@ -534,7 +534,7 @@ class _Passage:
         self._room.set()
 
     def drop(self) -> None:
-        """Drop all data under way, and all that is still to come: the other side takes no more."""
+        """Drop all data under way, and all that is still to come: the other side receives no more."""
         self._is_dropped = True
         self._size = 0
         self._under_way.clear()
@@ -550,6 +550,6 @@ async def _pass_on(data: bytes, sink: trio.abc.Stream) -> None:
 
 
 def _break(stream: trio.abc.Stream) -> None:
-    """Reset a network stream: every stream here is one."""
+    """Reset a stream; every stream here is a network stream."""
     assert isinstance(stream, DirectStream | MemoryStream)
     stream.break_now()

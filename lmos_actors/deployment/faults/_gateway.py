@@ -3,13 +3,13 @@
 Both ends are here: the gate of a fault proxy, which asks each client for its target, and the network of a
 process that connects through it. They speak HTTP CONNECT, as proxies do.
 
-Why so: a link between two groups must affect the connections of these two and no others, so the origin and
-the target of each connection have to be known. The origin is the group whose gateway it is, and CONNECT names
-the target. All that a process knows of others stays as it is: addresses in the directory and in descriptions
-are the real ones, hosts in certificates fit, and a process that comes back at another port needs nothing new.
-Proxies in place of the addresses would mean one for each pair of groups and each replica, at ports that are
-known before the processes are, and a view of the directory for each group. Failures are seen as they are,
-too: a connection that cannot be made fails, instead of being made and then reset.
+Reasons: a link between two groups must affect the connections of these two groups and no others, so the
+origin and the target of each connection have to be known. The origin is the group whose gateway it is, and
+CONNECT names the target. Nothing changes in what a process knows of others: addresses in the directory and in
+descriptions are the real ones, hosts in certificates fit, and a process that comes back at another port needs
+nothing new. Proxies in place of the addresses would mean one proxy for each pair of groups and each replica,
+at ports that are known before the processes start, and a view of the directory for each group. Failures are
+visible, too: a connection that cannot be made fails, instead of being made and then reset.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ async def _head(stream: trio.abc.Stream) -> bytes:
 
 
 def _place_in(head: bytes) -> Endpoint:
-    """Return the target of a request. Raises ValueError, or ConfigError, if it is not a CONNECT."""
+    """Return the target of a request. Raises ValueError, or ConfigError, for any request but CONNECT."""
     verb, place = head.decode("ascii").split(" ")[:2]
     if verb != "CONNECT":
         raise ValueError(f"not CONNECT, but {verb}")

@@ -48,7 +48,7 @@ class DeploymentFile:
 
     @property
     def parts(self) -> Mapping[str, tuple[Document, DataPath]]:
-        """The places of the parts that a scenario file takes from it; its groups become nodes."""
+        """The places of the parts that a scenario file uses; groups become nodes there."""
         return {key: (self.document, (at,)) for key, at in PARTS.items()}
 
 
@@ -148,7 +148,7 @@ class _Deployment:
         self.notes += names.notes
 
     def _needed(self, names: CellNames) -> set[str] | None:
-        """Return the agents whose classes the group needs; None means all."""
+        """Return the agents whose classes the group needs; None means all agents."""
         group = names.made.get(("groups", self._group)) if self._group is not None else None
         if not isinstance(group, Group) or not all(name in names.agents for name in group.agents):
             return None  # parts of a tree are named: anything may be in them

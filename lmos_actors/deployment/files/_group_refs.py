@@ -1,4 +1,4 @@
-"""Validation of refs from one group to another: whether each leads to an agent that it can ask.
+"""Validation of refs from one group to another: whether each leads to an agent that its holder can ask.
 
 A ref that a file or a tree gives to an agent is looked up by name in the directories of its group. Lookups in
 code, as with `find`, are not seen. A directory elsewhere may know any agent: its content is assumed.
@@ -152,7 +152,7 @@ class GroupRefs:
         self._report(ref, f"{where}, and {why}: {fix}, or {BESIDE}")
 
     def _security(self, name: str) -> Security | None:
-        """Return the access rules of a group; None if they are elsewhere, or invalid, as `doctor` reports."""
+        """Return the access rules of a group; None if they are elsewhere, or invalid (see `doctor`)."""
         if name not in self._rules:
             group, self._rules[name] = self._groups[name], None
             if group.security is not None:

@@ -209,7 +209,7 @@ class GroupValidator:
                     break
 
     def _check_keys(self) -> None:
-        """Refuse agents that must be unique, if each of several processes would run one of its own."""
+        """Refuse agents that must be unique, if each of several processes would run a copy."""
         for name in self.names.names:
             group = self._nodes.node_of(name)
             key = key_of(name, self.names.agents, self.names.tree)
@@ -230,7 +230,7 @@ class GroupValidator:
 
 
 def _circle_of(needs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return a circle of names: each needs the next, and the last is the first again; empty without one."""
+    """Return a circle of names: each needs the next, and the last equals the first; () without a circle."""
     done: set[str] = set()
     for first in needs:
         above: list[str] = []

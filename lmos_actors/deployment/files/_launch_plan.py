@@ -81,7 +81,7 @@ def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, 
 
 
 def _only_here(group: Group) -> Iterator[str]:
-    """Yield, in words, what a group's process uses that only one machine has."""
+    """Yield, in words, the things that a group's process uses and only one machine has."""
     from lmos_actors.security import is_loopback
     from lmos_actors.transport import endpoint_of
 

@@ -47,7 +47,7 @@ def with_limits(arguments: dict[str, Any], limits: Mapping[str, Mapping[str, int
 
 
 def limit_mistakes(group: Group) -> Iterator[tuple[DataPath, str, bool]]:
-    """Yield the mistakes in the limits of a group's node: a path below the group, why, whether of the key."""
+    """Yield mistakes in a group's node limits: path below the group, reason, whether it is in the key."""
     for argument, numbers in node_limits(group).items():
         key = "node" if argument == "limits" else argument
         here: DataPath = ("limits", key)

@@ -1,4 +1,4 @@
-"""The places where commands find a launcher: a socket and a lock for each deployment file of a user."""
+"""The files by which commands find a launcher: a socket and a lock for each deployment file of a user."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class AlreadyRunning(LmosActorsError):
 
 @attrs.frozen
 class Controls:
-    """The places of one deployment: its file, the folder for its state, and its socket."""
+    """The paths of one deployment: its file, the folder for its state, and its socket."""
 
     file: str
     folder: Path
@@ -56,29 +56,29 @@ class Controls:
 
     @property
     def logs(self) -> Path:
-        """The folder of its logs."""
+        """The folder of the deployment's logs."""
         return self.folder / "logs"
 
     @property
     def copies(self) -> Path:
-        """The folder of copies of its file, one for each time that a launcher has read it."""
+        """The folder of copies of the deployment file, one for each time that a launcher has read it."""
         return self.folder / "copies"
 
     @property
     def records(self) -> Path:
-        """The file that lists its processes."""
+        """The file that lists the deployment's processes."""
         return self.folder / "processes"
 
     @property
     def stores(self) -> Path:
-        """The file that lists the stores in servers that its processes have used."""
+        """The file that lists the stores in servers that the deployment's processes have used."""
         return self.folder / "stores"
 
     def token(self) -> str:
         """Return the token of this file's launchers, a new one if there is none. Raises ConfigError.
 
-        It is kept beside the socket, for its owner only, until a launcher ends in order: so after `kill -9`
-        the next launcher has the same token. A file that others could have read or written does not count.
+        The token is kept beside the socket, for its owner only, until a launcher ends in order: so after
+        `kill -9` the next launcher has it. A file that others could have read or written does not count.
         """
         path = self.socket.with_suffix(".token")
         try:
@@ -137,7 +137,7 @@ class Controls:
         raise AlreadyRunning(self.file, lock.owner())
 
     def running(self) -> Controls | None:
-        """Return the places of the launcher that runs this file, whatever its folder. Blocks on the disk."""
+        """Return the paths of the launcher that runs this file, whatever its folder. Blocks on the disk."""
         return next((each for each in running_controls() if each.file == self.file), None)
 
     def check_alone(self) -> None:
@@ -172,7 +172,7 @@ class Controls:
 
 
 def controls_of(file: str, state: str | None = None) -> Controls:
-    """Return the places of a deployment file; `state` is the folder for its state, else beside the file."""
+    """Return the paths of a deployment; `state` is the folder for its state, by default beside the file."""
     path = Path(file).resolve()
     folder = path.parent / ".lmos" / path.stem if state is None else Path(state).resolve()
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
@@ -180,7 +180,7 @@ def controls_of(file: str, state: str | None = None) -> Controls:
 
 
 def running_controls() -> list[Controls]:
-    """Return the places of all running deployments of this user. Blocks on the disk."""
+    """Return the paths of all running deployments of this user. Blocks on the disk."""
     found: list[Controls] = []
     for path in sorted(_sockets().glob("*.json")):
         with suppress(OSError, msgspec.DecodeError, KeyError, TypeError):
@@ -202,7 +202,7 @@ def _sockets() -> Path:
 
 
 def _own_text(path: Path) -> str | None:
-    """Return the token in a file; None if there is none, or others could know it. Raises OSError."""
+    """Return the token in a file; None without a file, or if others could know the token. Raises OSError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -217,7 +217,7 @@ def _own_text(path: Path) -> str | None:
 
 
 class UnixNetwork:
-    """The `Network` of one socket of this machine, whatever the address: the way to a launcher."""
+    """The `Network` of one socket of this machine, whatever the address, by which a launcher is reached."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,13 +1,13 @@
 """A process that has imported the modules of a group, and forks for each requested process.
 
 Importing is most of what the start of a process takes. The fork server does it once for a launcher, and the
-processes share the memory that they do not change. Its own half of this file is at the end. It is run as a
-script, with the names of the modules to import, none of them a user's. It has no event loop and one thread,
+processes share the memory that they do not change. The server's half of this file is at the end, and runs as
+a script, with the names of the modules to import, none of them a user's. It has no event loop and one thread,
 as a fork copies no other.
 
-A process that is forked differs in nothing that matters from one that is started anew:
+A forked process does not differ in anything that matters from a process that is started anew:
 
-- **Its surroundings.** Environment and words come with the request, in a file in memory. Variables that
+- **Its surroundings.** Environment and arguments come with the request, in a file in memory. Variables that
   Python, the C library and OpenSSL read when a process starts cannot be changed by then: `can_fork` tells
   whether a process has to be started anew. It has a session of its own, three pipes whose other ends only the
   launcher has, and no other descriptor. Random numbers begin anew after a fork: `random`, the masks of frames
@@ -24,8 +24,8 @@ Where this package is upgraded on disk, launcher and server still have the versi
 so do processes that are forked: the launcher has to begin anew.
 
 A server that has ended is replaced at the next start. One process is asked for at a time: the system limits
-how many descriptors may be under way. A process that nobody waits for any more has nobody at the other end of
-its standard input, and ends as if its launcher had gone.
+how many descriptors may be under way. A process that nobody waits for any more finds its standard input
+closed, and ends as if its launcher had gone.
 """
 
 from __future__ import annotations
@@ -144,9 +144,9 @@ class ForkedProcess:
         return None
 
     def _adopted_end(self) -> tuple[bool, int | None]:
-        """Return whether no more can be learned about its end, and the exit code, if known.
+        """Return whether nothing more can be learned about the end, and the exit code, if known.
 
-        It is known if the system has made the process our child, as for the first process of a container.
+        The code is known if the system has made the process our child, as for a container's first process.
         """
         try:
             end = os.waitid(os.P_PIDFD, self._handle, os.WEXITED | os.WNOHANG)
@@ -204,11 +204,11 @@ class ForkServer:
 
     @property
     def pid(self) -> int | None:
-        """The number of its process, None if there is none."""
+        """The number of the server's process, None if there is none."""
         return None if self._process is None else self._process.pid
 
     async def start(self, words: Sequence[str], environment: Mapping[str, str]) -> ForkedProcess | None:
-        """Start `lmos-actors` with some words, in an environment. Raises OSError.
+        """Start `lmos-actors` with some arguments, in an environment. Raises OSError.
 
         Returns None if the server ended before it answered.
         """
@@ -371,7 +371,7 @@ def _answer(status: socket.socket, number: int, *handles: int) -> None:
 
 
 def _become(stdin: int, stdout: int, stderr: int, call: int) -> None:
-    """Become the requested process, up to its first line."""
+    """Turn this process into the requested one, up to the first line of its code."""
     os.setsid()
     for number, (name, file) in enumerate((("stdin", stdin), ("stdout", stdout), ("stderr", stderr))):
         os.dup2(file, number)
@@ -404,7 +404,7 @@ def _renew(name: str, number: int) -> None:
 
 
 def _show_as(text: str) -> None:
-    """Have `ps` show a text as the command line, cut to the length of the server's.
+    """Have `ps` show a text as the command line, cut to the length of the server's command line.
 
     The system shows a text up to its first zero byte if the last byte of the command line is not zero.
     """

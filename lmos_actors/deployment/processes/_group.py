@@ -1,8 +1,8 @@
 """One group of a launcher: its processes by number, and the groups that wait for it.
 
-Each process belongs to an agent, and begins and ends with the agent's incarnation. So supervisors watch over
-processes without knowing it: a process that ends by itself is a crash of its agent, a restart of the agent is
-a new process, and stopping the agent lets the process drain. The agent starts at once, and waits for what its
+Each process belongs to an agent, and begins and ends with the agent's incarnation. So supervisors of agents
+also supervise processes: a process that ends by itself is a crash of its agent, a restart of the agent is a
+new process, and stopping the agent lets the process drain. The agent starts at once, and waits for what its
 group needs before it starts the process.
 
 The output is read in the lifespan, around everything else, until the process has ended: its output while it
@@ -110,7 +110,7 @@ class Replica(Agent, private=True):
                     self.of.has_ended(self, self.why)
 
     def started(self) -> None:
-        """Begin: the agent runs from now on, its process follows."""
+        """Begin the life of the process in a task, as the agent itself has started."""
         self.of.enters(self, "waiting")
         self.nursery.start_soon(self._live)
 
@@ -229,7 +229,7 @@ class Replica(Agent, private=True):
         await self.of.logs.write(self.name, list(splitter.rest()))
 
     def _take(self, line: str) -> None:
-        """Handle an event that `serve` has printed; other lines are for people."""
+        """Handle an event that `serve` has printed; ignore other lines, which are for people."""
         if not line.startswith('{"event"'):
             return
         with suppress(ValueError, RecursionError):
@@ -262,7 +262,7 @@ class Replica(Agent, private=True):
 
 
 def _at(host: Group) -> tuple[str, ...]:
-    """Return the arguments that name the place of a group's directory; none while it is not known."""
+    """Return the arguments that name the address of a group's directory; none while that is not known."""
     known = host.plan.tells_address and host.address
     return ("--at", f"{host.plan.name}={host.address}") if known else ()
 
@@ -286,7 +286,7 @@ def how_ended(code: int | None) -> str:
 
 @attrs.define(eq=False)
 class Member:
-    """The state of the process with a given number, over all its lives."""
+    """The state of the process with a given number, over all its restarts."""
 
     state: State = "waiting"
     since: str = ""
@@ -303,7 +303,7 @@ class Member:
     """The agent of its present life."""
 
     def status(self, number: int) -> ReplicaStatus:
-        """Return its state as plain data; `number` is its number."""
+        """Return the state of the process as plain data; `number` is its number."""
         return ReplicaStatus(
             number=number,
             state=self.state,
@@ -386,7 +386,7 @@ class Group:
         self._set(replica.number, member, "restarting" if why else "stopped")
 
     def listens(self, replica: Replica, url: str) -> None:
-        """Note an address of a process: only a few, however many it prints."""
+        """Note an address of a process; only a few are kept, however many it prints."""
         member = self.members.get(replica.number)
         if member is None or member.replica is not replica:
             return
@@ -406,7 +406,7 @@ class Group:
             member.page = url
 
     def is_degraded(self, replica: Replica, agents: Sequence[object]) -> None:
-        """Note which agents of a process are down: only a few, whatever it prints."""
+        """Note which agents of a process are down; only a few are kept, whatever it prints."""
         member = self.members.get(replica.number)
         if member is not None and member.replica is replica:
             member.degraded = tuple(plain(str(each), MOST_URL) for each in agents[:MOST_URLS])
@@ -417,7 +417,7 @@ class Group:
             self.stores.note(filled_for(self.plan.store, number), id)
 
     def has_stopped(self, number: int) -> None:
-        """Note that a process is no longer started: it may have been between two of its lives."""
+        """Note that a process is no longer started; it may have been waiting for a restart."""
         member = self.members.get(number)
         if member is not None and member.state != "stopped":
             self._set(number, member, "stopped")
@@ -470,13 +470,13 @@ class Group:
         return len(ready) >= self.plan.replicas
 
     def is_stopped(self) -> bool:
-        """Return whether it lacks processes that only a request can start again."""
+        """Return whether this group lacks processes that only a request can start again."""
         return self.has_failed() or any(
             member.state == "stopped" and number not in self.chosen for number, member in self.members.items()
         )
 
     def has_failed(self) -> bool:
-        """Return whether a process of it cannot start."""
+        """Return whether a process of this group cannot start."""
         return any(member.state == "failed" for member in self.members.values())
 
     async def wait_needed(self, what: Need) -> None:
@@ -510,26 +510,26 @@ class Group:
         return (*self.plan.arguments, "--replica", str(number), *at, *same, "--launched")
 
     def whereabouts(self) -> tuple[str, ...]:
-        """Return the arguments that name the places of the directories of other groups that it uses."""
+        """Return the arguments that name the addresses of the other groups' directories in use."""
         return tuple(
             word for name in self.plan.hosts if name != self.plan.name for word in _at(self.others[name])
         )
 
     def is_behind(self) -> bool:
-        """Return whether a process of it looks for a directory at a former place."""
+        """Return whether a process of this group looks for a directory at a former address."""
         now = self.whereabouts()
         lives = [member.replica for member in self.members.values() if member.replica is not None]
         return any(life.knows and life.knows != now and not life.asked for life in lives)
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that its processes have in addition to the launcher's."""
+        """Return the variables that the group's processes have in addition to the launcher's."""
         own = {} if self.token is None else {TOKEN_VARIABLE: self.token}
         return {**self.plan.environment, **own}
 
     # ---- its place in the tree
 
     def spec(self) -> SupervisorSpec:
-        """Return the supervisor of its processes."""
+        """Return the spec of the supervisor of the group's processes."""
         plan = self.plan
         return SupervisorSpec(
             plan.name,
@@ -557,7 +557,7 @@ class Group:
         return msgspec.structs.replace(found, why=f"waits for {', '.join(missing)}")
 
     def status(self) -> GroupStatus:
-        """Return its state as plain data."""
+        """Return the state of the group as plain data."""
         return GroupStatus(
             name=self.plan.name,
             wanted=self.plan.replicas,

@@ -136,7 +136,7 @@ class _Shown(Struct):
 
 @attrs.define(eq=False)
 class _Seen:
-    """The questions of one life of a process. `why`: why they are not known, "" if they are."""
+    """The questions of one run of a process. `why`: why they are not known, "" if they are known."""
 
     life: tuple[object, str]
     why: str = ASKED
@@ -146,7 +146,7 @@ class _Seen:
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
 
     def take(self, state: State) -> None:
-        """Take the view of its process. Raises MsgspecError, ValueError."""
+        """Replace the questions by those in a view of the process. Raises MsgspecError, ValueError."""
         if len(msgspec.json.encode(state)) > MOST_BYTES:
             raise ValueError(MOST_BYTES)
         found = msgspec.convert(state, _Shown)
@@ -158,7 +158,7 @@ class _Seen:
         self.waiting, self.why = found.waiting, ""
 
     def lose(self, why: str) -> None:
-        """Forget what its process has shown."""
+        """Forget the questions that the process has shown."""
         self.waiting, self.rows, self.why = 0, [], why
 
 
@@ -235,7 +235,7 @@ class GroupApprovals:
             self._seen.clear()
 
     def _follow(self, nursery: trio.Nursery) -> None:
-        """Begin to watch new lives of processes, and drop those that have ended."""
+        """Begin to watch processes that have started, and drop processes that have ended."""
         every = [
             (f"{name}/{number}", group.members[number])
             for name, group in self._groups.items()

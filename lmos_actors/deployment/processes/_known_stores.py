@@ -1,7 +1,7 @@
 """The identifiers of the stores in servers that the processes of a deployment have used.
 
 A server that has lost everything, or another server at its address, looks new to a starting process. So the
-launcher remembers which store was there, beyond its own end, and each process refuses another.
+launcher remembers, even beyond its own end, which store was there, and each process refuses another.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Launcher:
     `notice` is called at each state of a process and each step of a rolling restart, `say` with a text when
     the launcher does something by itself, or fails to. With a `token` its processes know each other: nobody
     else can change their entries in their directories. A process whose store is among `stores` refuses
-    another at its place.
+    another store at that address.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Launcher:
         return attrs.evolve(self.plan, groups=tuple(group.running for group in self.groups.values()))
 
     def opened(self, node: Node) -> None:
-        """Note the node on which it runs."""
+        """Remember the node on which the launcher runs."""
         self._node = node
 
     def status(self) -> LauncherStatus:
@@ -542,7 +542,7 @@ class Launcher:
             raise ActionFailed(f"{error.output}; {plan.name} was rolled back") from error
 
     async def stop(self) -> None:
-        """Have all groups drain, in reverse order, once the present step of a request is done."""
+        """Drain all groups, in reverse order, once the present step of a request is done."""
         self.end()
         async with self._lock:
             self.doing = "down"

@@ -98,7 +98,7 @@ def _roll(launcher: Launcher, group: Group, _number: int | None) -> AsyncGenerat
 
 
 async def _carried_out(launcher: Launcher, verb: str, path: str, begin: Begin, say: Say) -> str:
-    """Do something once all earlier requests are done; return all that was done. Raises Refused, NotFound.
+    """Carry out an operation after all earlier requests; return all that was done. Raises Refused, NotFound.
 
     The path is looked up again then: the group may have been replaced by another.
     """

@@ -72,7 +72,7 @@ class LocalProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended."""
+        """Whether the process has ended."""
         return self._process.returncode is not None
 
     def output(self) -> AsyncGenerator[bytes]:
@@ -235,7 +235,7 @@ GONE: Final = "-"
 
 
 def _begun(pid: int) -> str:
-    """Return the instant at which a process was started: a later process with its number has another."""
+    """Return the instant at which a process was started: a later process with the same number has another."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         fields = stat.rpartition(")")[2].split()
@@ -245,7 +245,7 @@ def _begun(pid: int) -> str:
 
 
 def _alive(pid: int) -> str:
-    """Return whether a process with a number exists, on systems that do not tell when it began."""
+    """Return whether a process with a number exists, on systems that do not tell when processes began."""
     if Path("/proc/self/stat").exists():
         return GONE
     try:

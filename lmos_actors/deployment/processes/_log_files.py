@@ -1,7 +1,7 @@
 """The output of processes: kept in rotated files, and shown to followers.
 
 Each process has files of its own. The reader of its output waits until the line is written and taken, so that
-a flood from one process slows that process, but neither the launcher nor the others.
+a flood of lines slows the process that prints it, but neither the launcher nor the others.
 """
 
 from __future__ import annotations

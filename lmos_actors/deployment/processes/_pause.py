@@ -17,7 +17,7 @@ def kill_with_us(group: int) -> Popen[bytes]:
 
 
 class Pause:
-    """The pause of a process and of all processes that it has started: the process group of its number.
+    """The pause of a process and of all processes that it has started: of the process group with its number.
 
     A stopped process does not see that its launcher has gone, so a shell watches in its place.
     """
@@ -38,7 +38,7 @@ class Pause:
             _send(group, signal.SIGCONT)
 
     def forget(self) -> None:
-        """Stop watching over it: it has been killed."""
+        """Stop watching over the group, which has been killed."""
         shell, self._shell = self._shell, None
         if shell is not None:
             shell.kill()

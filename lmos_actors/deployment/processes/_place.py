@@ -38,38 +38,38 @@ class Process(Protocol):
 
     @property
     def id(self) -> str:
-        """Its identifier at its place: the number of the process."""
+        """The identifier of the process at its place, such as its number."""
         ...
 
     def output(self) -> AsyncGenerator[bytes]:
-        """Return its standard output, in pieces as they come. Unread output holds the process back."""
+        """Return the standard output, in pieces as they come. Unread output holds the process back."""
         ...
 
     def errors(self) -> AsyncGenerator[bytes]:
-        """Return its standard error, in the same way."""
+        """Return the process's standard error, in the same way."""
         ...
 
     async def wait(self) -> int | None:
-        """Wait for its end; return its exit code, or the negative number of the signal that ended it.
+        """Wait for the end; return the exit code, or the negative number of the signal that caused it.
 
-        Return None if its end was noticed, but its exit code is not known.
+        Return None if the end was noticed, but the exit code is not known.
         """
         ...
 
     def stop(self) -> None:
-        """Ask it to end in order. Do nothing if it was asked before, or has ended."""
+        """Ask the process to end in order. Do nothing if it was asked before, or has ended."""
         ...
 
     def kill(self) -> None:
-        """End it at once. Do nothing if it has ended."""
+        """End the process at once. Do nothing if it has ended."""
         ...
 
     def pause(self) -> None:
-        """Stop it entirely until `resume`: a fault, for tests. Do nothing if it has ended."""
+        """Stop the process entirely until `resume`: a fault, for tests. Do nothing if it has ended."""
         ...
 
     def resume(self) -> None:
-        """Let it go on after `pause`. Do nothing if it is not paused, or has ended."""
+        """Let the process go on after `pause`. Do nothing if it is not paused, or has ended."""
         ...
 
 

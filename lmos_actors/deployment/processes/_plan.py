@@ -93,7 +93,7 @@ class LaunchPlan:
 
 @attrs.frozen(kw_only=True)
 class Changes:
-    """The steps to another plan: groups that come, are replaced, change in number, start again, or go."""
+    """The steps to another plan: groups that are added, replaced, scaled, started again, or removed."""
 
     added: tuple[GroupPlan, ...] = ()
     replaced: tuple[GroupPlan, ...] = ()
@@ -166,7 +166,7 @@ def changes_between(old: LaunchPlan, new: LaunchPlan, stopped: Collection[str] =
 
 
 def in_order(groups: Sequence[GroupPlan]) -> tuple[GroupPlan, ...]:
-    """Return groups, each after those that it needs, else in the given order. There are no circles."""
+    """Return groups: each after the groups it needs, but in the given order. There are no circles."""
     left, done = {group.name: group for group in groups}, dict[str, GroupPlan]()
     while left:
         free = next(

@@ -5,9 +5,9 @@
                   begin, read,             a thread: `serve --group`
                   wait, stop                 connections of its own to other groups
 
-Ray is not on the way between agents: it only carries the request to begin or to end, and the lines that a
-process prints. It restarts nothing either: a process whose worker or machine is gone has ended, and its
-supervisor starts another, by its own rules, which Ray then places.
+Messages between agents do not pass through Ray: it only carries the request to begin or to end, and the lines
+that a process prints. It restarts nothing either: a process whose worker or machine is gone has ended, and
+its supervisor starts another, by its own rules, which Ray then places.
 
 - **One launcher for a deployment.** The actors are in a namespace of its name. A further actor, `launcher`,
   ends with the launcher's job; as long as it is there, a second launcher is refused.
@@ -126,7 +126,7 @@ class RayProcess:
         return code
 
     def _known(self) -> None:
-        """Let the worker end, once everything about the process in it is known."""
+        """End the worker once the launcher knows everything about the process in it."""
         self._open -= 1
         if not self._open:
             self.kill()
@@ -161,7 +161,7 @@ class _Mark:
 class RayPlace:
     """A Ray cluster. `address` is Ray's address, "auto" for the cluster of this machine.
 
-    `command` is what runs in each worker: it is called with the words of a process.
+    `command` is what runs in each worker: it is called with the arguments of a process.
 
     `root` is the folder of the project, which travels to the workers, `file` the deployment file in it.
     `placed`: the seconds for the cluster to find room for a process, and for a worker to start; `gone`: the
@@ -334,7 +334,7 @@ class RayPlace:
         raise StartFailed(order.name, await trio.to_thread.run_sync(self._no_room, order))
 
     def _shipped(self, words: Sequence[str]) -> tuple[list[str], list[tuple[str, bytes]]]:
-        """Return the words for a worker, and the files sent with them: a worker has only the project."""
+        """Return the arguments for a worker, and the files sent with them: a worker has only the project."""
         placed: list[str] = []
         files: list[tuple[str, bytes]] = []
         for word in words:
@@ -393,6 +393,6 @@ def _killed(ray: Any, actor: Any) -> None:
 
 
 def _said_of(error: Exception) -> str:
-    """Return the line of a Ray error that gives the reason: the last one if it has a traceback."""
+    """Return the line of a Ray error that gives the reason: the last line if there is a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return lines[-1] if any(line.startswith("File ") for line in lines) else lines[0]

@@ -5,7 +5,7 @@ place of the three standard streams: so it ends with its standard input, as on t
 its lines reach the launcher. Ray carries nothing else: messages between agents go over their own connections.
 
 Every method may be called again after it has run, as Ray may lose an answer: `begin` begins once, and a read
-names how much the caller already has.
+gives the number of bytes that the caller has.
 
 A launcher that asks for nothing has gone, and the process drains, after `ORPHAN`; Ray keeps the actor until
 then (`lifetime="detached"`), as it would otherwise kill it in the middle of its work. Where the raylet is
@@ -91,8 +91,8 @@ class Stream:
 class RayReplica:
     """One process of a group; an actor of Ray with threads.
 
-    `command` is called with the words of the process. Ray sends a function by name, so it must be in a module
-    that the worker can import.
+    `command` is called with the arguments of the process. Ray sends a function by name, so it must be in a
+    module that the worker can import.
     """
 
     def __init__(self, command: Callable[[Sequence[str]], object]) -> None:
@@ -114,8 +114,8 @@ class RayReplica:
     ) -> tuple[str, int]:
         """Begin, unless begun before; return the address of the machine and the number of the process.
 
-        `words` are the words of the command `lmos-actors serve`, `files` the files sent with them, `launcher`
-        is the launcher's version of this package. Raise RuntimeError if the version here is another one.
+        `words` are the arguments of `lmos-actors serve`, `files` the files sent with them, `launcher` is the
+        launcher's version of this package. Raise RuntimeError if the version here is another one.
         """
         host = str(import_module("ray").util.get_node_ip_address())
         if launcher != version():

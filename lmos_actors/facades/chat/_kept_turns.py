@@ -118,8 +118,7 @@ class KeptTurns:
     ) -> AsyncGenerator[OpenTurn | None]:
         """Keep a record of a turn during a block; yield None if it is not `wanted`, or turns are not kept.
 
-        A turn whose caller carries out tools (`has_client`) does not go on without the caller in this
-        incarnation.
+        A turn whose caller carries out tools (`has_client`) does not go on without the caller now.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         begun = None

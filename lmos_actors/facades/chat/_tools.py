@@ -112,8 +112,7 @@ def tool_of(
 def raise_if_not_its_own(error: BaseException) -> None:
     """Re-raise an exception that concerns more than the tool: a cancellation by trio, Ctrl-C.
 
-    Any other error that is not an `Exception`, such as an argument parser's SystemExit, only ends the tool's
-    call.
+    Any other error, such as an argument parser's SystemExit, only ends the tool's call.
     """
     passes = trio.Cancelled, KeyboardInterrupt, GeneratorExit, BaseExceptionGroup
     if isinstance(error, passes) and not isinstance(error, Exception):

@@ -3,8 +3,7 @@
 A call begins with the first binary frame of a connection and belongs to its session. If the connection ends
 before the client has hung up, the call is *parked*: the agent goes on until it waits for the client, and a
 client that comes back with `resume=SESSION` in time finds the call where it stopped. A client that comes back
-before its old connection is known to have ended takes the call over: later frames of the old connection are
-dropped.
+before its old connection is known to have ended takes the call over: later frames of the old one are dropped.
 
 A call ends when its agent returns: a `hangup` after the last `done` tells the client. A client ends its sound
 by a last frame or a `hangup`, and the agent sees the end of the sound; once a client has hung up and left,

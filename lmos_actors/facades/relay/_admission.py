@@ -2,8 +2,7 @@
 
 An agent shows its token as `Authorization: Bearer` or as `?token=`; the header wins. The hub's guard judges
 the token, and decides who may revoke the tokens of others: it knows the schemes of the node and the tokens of
-the hub. A node's own guard does not know the tokens: to the node's agents, an agent registered at a hub has
-no name.
+the hub. A node's own guard does not: to the node's agents, an agent registered at a hub has no name.
 """
 
 from __future__ import annotations

@@ -470,7 +470,7 @@ class Bridge:
         return request
 
     def _meant(self, exposed: Exposed, message: RelayMessage) -> tuple[str, Any, float | None]:
-        """Return the action for a question, its input, and its time limit in seconds. Raise NotFound."""
+        """Return a question's action, its input, and its time limit in seconds. Raise NotFound."""
         payload, contract = message.payload, exposed.cls.__contract__
         if isinstance(payload, dict) and isinstance(payload.get("action"), str):  # pyright: ignore[reportUnknownMemberType]
             asked: dict[str, Any] = payload  # pyright: ignore[reportUnknownVariableType]

@@ -1,7 +1,6 @@
 """The messages of an agent that wait for a relay's reaction, and which reaction belongs to which.
 
-Receipts, and the errors of a relay that has receipts, name their message. All other reactions are matched by
-order:
+Receipts, and the errors of a relay that has receipts, name their message. All else is matched by order:
 
 - **Echoes come in the order of the messages.** Once an echo has come, earlier messages without one are lost.
 - **An answer to a command has the right type**, and belongs to the oldest command that expects it: a relay

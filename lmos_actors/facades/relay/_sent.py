@@ -93,7 +93,7 @@ class Wait:
 
 @attrs.define(eq=False)
 class Question:
-    """A question to others. Only the agents that were asked may answer it; everybody, if it is for all."""
+    """A question to others. Only the agents that were asked may answer it; anybody, if it is for all."""
 
     sent: Sent
     asked: frozenset[str] | None
@@ -117,9 +117,8 @@ class Question:
 class Sent:
     """A message or a command to be sent, with its awaited outcome.
 
-    `taken` is settled once the connection has the message, `outcome` by the relay's reaction: the receipt,
-    the id of the echo, the answer to a command. One of `receipt`, `echo` and `acknowledgement` says which it
-    is.
+    `taken` is settled once the connection has it, `outcome` by the relay's reaction: the receipt, the id of
+    the echo, the answer to a command. One of `receipt`, `echo` and `acknowledgement` says which it is.
     """
 
     data: bytes

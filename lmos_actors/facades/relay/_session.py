@@ -289,7 +289,7 @@ class Relay:
             self.cancel(question, cancel_at)
 
     def cancel(self, question: Question, agent: str, reason: Any = None) -> None:
-        """Send an agent a `cancel` for a question, once its id is known; given a reason, it still answers."""
+        """Send an agent a `cancel` for a question, once its id is known; with a reason, the agent answers."""
         question.cancel_at, question.reason = agent, reason
         if question.id:
             self._cancel(question)

@@ -171,7 +171,7 @@ class Cells:
         return [((self.axes, key), int(number) if whole else number) for number in numbers]
 
     def _setting(self, key: str, text: str) -> Any:
-        """Parse a value from outside: as it is for a text variable, else as in the file."""
+        """Parse a value from outside: unchanged for a text variable, otherwise as in the file."""
         variable = self.vars.get(key)
         if key == "world" or (variable is not None and variable.type in ("string", "duration", "size")):
             value: Any = text

@@ -33,7 +33,7 @@ _KINDS: Final[dict[str, type[Distribution]]] = {
 
 
 def delay_in(word: str) -> Delay:
-    """Return the delay that a word stands for; a distribution's amounts are in the order of its keys.
+    """Return the delay that a word describes; a distribution's amounts are in the order of its keys.
 
     An empirical distribution lists its values, or is `empirical:@FILE`, with one value in each line of the
     file. Blocks on the disk then. Raises ValueError with the reason, and FileError.

@@ -1,4 +1,4 @@
-"""Numbers drawn from distributions. A draw takes equally many numbers of its stream, whatever the result."""
+"""Numbers drawn from distributions. A draw takes a fixed count of numbers from its stream."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def regex_problem(pattern: str) -> str | None:
 
 
 def select(path: str, value: Any) -> list[Any]:
-    """Return the parts of a value that a valid path leads to; none if it leads nowhere."""
+    """Return the parts of a value that a valid path leads to; none if the path leads nowhere."""
     parts = _parts(path)
     if parts is None:
         # the library would read a text as JSON; only the plain path $ leads to one

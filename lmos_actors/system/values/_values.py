@@ -1,4 +1,4 @@
-"""Plain values: how they are shown to people, compared as JSON, and gone through where there may be one."""
+"""Plain values: how they are shown to people, compared as JSON, and searched for texts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _deeper(whole: object, part: object) -> bool:
 
 
 def texts_at(value: str | Iterable[str], path: DataPath) -> Iterator[tuple[str, DataPath]]:
-    """Yield the text of a key that has one, or each of several, with its place."""
+    """Yield the text of a key, or each of several texts in a list, with its place."""
     if isinstance(value, str):
         yield value, path
     else:
