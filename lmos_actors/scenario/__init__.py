@@ -1,6 +1,6 @@
 """Scenario and simulation files: their structs, and the guard around a run of other people's code.
 
-The reading of scenario files has its own package, `format`; so have `run`, `judge` and `explore`.
+Subpackages read files (`format`), run them (`run`), judge runs (`judge`), and search (`explore`).
 """
 
 from lmos_actors._late import late

@@ -20,9 +20,9 @@ _PARTS: Final = 1  # the secrecy of a value that has secret parts: the parts are
 
 @lru_cache(maxsize=1_000)
 def fields_known(cls: Any) -> Mapping[str, tuple[str, bool]]:
-    """Return the fields that formulas can see of an agent, by their names in `state:`.
+    """Return the fields of an agent that formulas can see, by their names in `state:`.
 
-    Each has its attribute, and whether it is secret.
+    Each field comes with the name of its attribute, and with whether it is secret.
     """
     contract = cls.__contract__
     properties = {made.attribute: (wire, made.hidden) for wire, made in contract.properties.items()}
@@ -76,6 +76,6 @@ class AgentState(Mapping[str, Any]):
 
 
 def state_of(slot: Any) -> AgentState | None:
-    """Return the state of the agent of a slot; None while it does not run."""
+    """Return the state of the agent of a slot; None while the agent does not run."""
     agent = slot.agent
     return None if agent is None else AgentState(agent)

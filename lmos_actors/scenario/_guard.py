@@ -60,11 +60,11 @@ class Guard:
     """`with Guard(60.0, say) as guard:` around a run in the main thread.
 
     Past the limit the run gets a KeyboardInterrupt, later another, and `fired` is set. If that does not end
-    it, `say` is called with the reason and the place, and the process exits with 124. With `of_processor` the
-    limit is processor time, which other work on the machine does not use up; real time is limited too, by
-    `longest_of`. If the run exceeds only that, `is_slow` is true: nobody knows then whether it hangs. Ctrl-C
-    inside `handling_interrupts()` sets `interrupted`; if the run does not end soon, the process exits with
-    130.
+    it, `say` is called with the reason and the position in the code, and the process exits with 124. With
+    `of_processor` the limit is processor time, which other work on the machine does not use up; real time is
+    limited too, by `longest_of`. If the run exceeds only that, `is_slow` is true: nobody knows then whether
+    it hangs. Ctrl-C inside `handling_interrupts()` sets `interrupted`; if the run does not end soon, the
+    process exits with 130.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Guard:
 
     @contextmanager
     def held_up(self) -> Generator[None]:
-        """Do not count time while the block, in the main thread, holds the run up."""
+        """Exclude the time of this block, which holds the run up in the main thread, from the limit."""
         self._held_since = monotonic()
         try:
             yield
@@ -275,7 +275,7 @@ def refusing_exit() -> Generator[None]:
 
 
 def place_of(frame: FrameType | None) -> str:
-    """Return the innermost place outside this package, Trio and the standard library; RUNTIME if none."""
+    """Return the innermost line of code outside this package, Trio and the standard library, or RUNTIME."""
     while frame is not None:
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
         if package not in _OWN_PACKAGES and package not in sys.stdlib_module_names:

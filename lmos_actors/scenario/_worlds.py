@@ -125,7 +125,7 @@ class PacedClock(trio.abc.Clock):
 def _live_entropy(seed: int) -> Entropy:
     """Return the entropy of a run in real time: streams follow from the seed; the date and ids do not.
 
-    Others see the ids and traces of several runs: they must not take the requests of one for repeats.
+    Others see ids and traces of several runs, and must not take one run's requests for repeats of another's.
     """
     derived = SeededBytes(seed)
 

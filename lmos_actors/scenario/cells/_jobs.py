@@ -61,7 +61,7 @@ class FileJobs:
         return found
 
     def order(self, task: Task, *, log: bool, draw: bool, pace: PaceOrder | None) -> RunOrder:
-        """Return the order for a process that is to do a run."""
+        """Return the order to run a task, for a worker process."""
         return RunOrder(
             file=self.file,
             settings=self.settings,
@@ -87,7 +87,7 @@ class Progress(Protocol):
         ...
 
     def telling(self, watching: Any, /) -> None:
-        """Accept the view of the run that may be shown meanwhile."""
+        """Accept the view of the run that may be shown while the run goes on."""
         ...
 
 
@@ -96,7 +96,7 @@ class RunObserver(Protocol):
 
     @property
     def draws(self) -> bool:
-        """Whether trees are wanted while runs go on."""
+        """Whether drawn trees of agents are wanted while runs go on."""
         ...
 
     @property
@@ -129,7 +129,7 @@ class RunObserver(Protocol):
         ...
 
     def ended(self, cell: Cell, run: RunResult) -> None:
-        """Take the result of a run; called in the file's order."""
+        """Note the result of a run; called in the file's order."""
         ...
 
 
@@ -158,11 +158,11 @@ class Jobs:
 
     @property
     def under_way(self) -> frozenset[tuple[int, int]]:
-        """The runs that were begun and have not ended, each as the number of its cell and its trial."""
+        """The runs that have begun and not ended, each as the number of its cell and its trial."""
         return frozenset((task.cell, task.trial) for task in self._under_way)
 
     def run(self) -> None:
-        """Do all runs. Raises KeyboardInterrupt."""
+        """Do all runs, up to the first failure if the observer is `fail_fast`. Raises KeyboardInterrupt."""
         waiting = deque(self._tasks)
         while waiting or self._pool.busy:
             if waiting and (self._stopped or self._needless(waiting[0])):
@@ -262,7 +262,7 @@ class Jobs:
         self._stopped = self._stopped or (failed and self._observer.fail_fast)
 
     def _tell(self, *, whatever: bool = False) -> None:
-        """Report the runs that have ended, in order, up to the first that has not; with `whatever` all."""
+        """Report ended runs in order, up to the first that goes on; with `whatever`, pass over that one."""
         for task in self._order[self._next :]:
             run = self._results.pop(task, None)
             if run is not None:
@@ -272,7 +272,7 @@ class Jobs:
             self._next += 1
 
     def _compare(self, number: int) -> None:
-        """Compare the two runs of a cell, once both are there, and forget their logs."""
+        """Compare the two runs of a cell, once both have ended, and forget their logs."""
         first, second = self._firsts.get(number), self._seconds.get(number)
         if first is None or second is None or not _has_ended(first):
             return

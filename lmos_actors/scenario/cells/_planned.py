@@ -1,4 +1,4 @@
-"""The runs of one file that were asked for: which are done twice, and which have no result in the end."""
+"""The runs of one file that were requested: which are done twice, and which have no result in the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PlannedFile:
 
     @classmethod
     def of(cls, file: str, resolved: Resolved, chosen: Selection, trials: int | None) -> PlannedFile:
-        """Return the plan of a file; without `trials` each cell has as many as the file says."""
+        """Return the plan of a file; without `trials`, each cell has as many trials as the file sets."""
         cells = [number for number, cell in enumerate(resolved.cells) if chosen.fits(cell)]
         scenario = resolved.cells[0].scenario
         result = FileResult(
@@ -45,7 +45,7 @@ class PlannedFile:
         return [self.resolved.cells[number] for number in self.cells]
 
     def missing(self, under_way: Container[tuple[int, int]]) -> Iterator[tuple[Cell, Missing]]:
-        """Yield the runs without a result; `under_way` has those that were begun."""
+        """Yield the runs without a result; `under_way` has the runs that were begun."""
         has = {(run.label, run.trial) for run in self.result.runs}
         for number, cell in zip(self.cells, self.chosen(), strict=True):
             found = Missing(label=cell.label, values=cell.values, seed=cell.seed, trial=0)
@@ -54,9 +54,9 @@ class PlannedFile:
                     yield cell, attrs.evolve(found, trial=trial, begun=(number, trial) in under_way)
 
     def to_repeat(self, which: str) -> list[int]:
-        """Return the cells to run twice: "all", "off", or those of the first seed of each combination.
+        """Return the cells to run twice: "all", "off", or otherwise those with the first seed.
 
-        In real time no two runs are the same.
+        Cells in real time are left out, as no two of their runs are the same.
         """
         if which == "off":
             return []

@@ -62,13 +62,13 @@ class _Seat:
 
     @property
     def due_at(self) -> float:
-        """When its run is given up. A watched run may be held up: then its last message counts."""
+        """When the run is given up; for a watched run, which may be held up, the last message counts."""
         if self.given and self.given[0][1].pace is not None:
             return max(self.due, self.worker.heard_at + SPARE + self.given[0][1].longest)
         return self.due
 
     def last_line(self) -> str:
-        """Return the last line of its output, to be shown when it has died."""
+        """Return the last line of the process's output, to be shown when the process has died."""
         if self.errors is None:
             return ""
         self.errors.seek(0)
@@ -123,7 +123,7 @@ class Pool:
         self._start(second=second)
 
     def give(self, task: Task, order: RunOrder, *, beside: bool = True) -> None:
-        """Assign a run to an idle process; without `beside` to any process, behind its other runs."""
+        """Assign a run to an idle or new process; without `beside` to any, behind the runs it has."""
         mine = [seat for seat in self._seats if seat.second is task.second]
         idle = next((seat for seat in mine if not seat.given or not beside), None)
         (idle or self._start(task.second)).give(task, order)

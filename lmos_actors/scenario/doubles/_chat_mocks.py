@@ -1,4 +1,4 @@
-"""Mocks and replays that speak Omnia's protocol: chat agents that answer by rules, or as one once did."""
+"""Mocks and replays that speak Omnia's protocol: chat agents that answer by rules, or as in a recording."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _item(what: Any) -> TextChunk | ToolCalled | ToolReturned | MediaPiece:
 
 
 def _said(turn: ChatTurn) -> dict[str, Any]:
-    """Return the input of a chat agent in the form that recordings have, without the session."""
+    """Return the input of a chat agent in the form used in recordings, without the session."""
     text = "".join(part.text or "" for part in turn.parts) or turn.text
     said: dict[str, Any] = {"content": text}
     if turn.metadata:

@@ -54,7 +54,7 @@ class Difference:
 
 
 def differences(recorded: Any, asked: Any, path: str = "$") -> Iterator[Difference]:
-    """Find where two values differ, in the order of the recorded one; what is hidden fits anything."""
+    """Find where two values differ, in the order of the recorded value; hidden parts of that fit anything."""
     if isinstance(recorded, str) and (recorded == HIDDEN or fits_around(recorded, asked)):
         return
     if is_mapping(recorded) and is_mapping(asked):
@@ -69,7 +69,7 @@ def differences(recorded: Any, asked: Any, path: str = "$") -> Iterator[Differen
 
 
 def fits_around(recorded: str, asked: Any) -> bool:
-    """Return whether a text equals the recorded one, except for the parts that are hidden there."""
+    """Return whether a text equals a recorded one, except for the hidden parts of the recorded one."""
     if HIDDEN not in recorded or not isinstance(asked, str):
         return False
     parts = map(re.escape, recorded.split(HIDDEN))
@@ -105,7 +105,7 @@ def _by_name(values: list[Any]) -> dict[str, Any] | None:
 
 
 def distance(recorded: Any, asked: Any) -> float:
-    """Return the sum of two values' differences: each at most 1 for two texts, else the size of both."""
+    """Return the sum of the differences of two values: at most 1 for two texts, else the size of both."""
     return sum(_weight(found) for found in differences(recorded, asked))
 
 

@@ -41,7 +41,7 @@ class HubToken:
 class HubLine:
     """The line of an agent of a file to a relay: the address, and what the agent presents there.
 
-    `bridge` is the `Bridge` at work, if the agent is a bridge that leads to another agent.
+    If the agent is a bridge that leads to another agent, `bridge` is the `Bridge` that runs.
     """
 
     id: str
@@ -58,14 +58,14 @@ class HubLine:
 
 
 class HubBridge(Agent, private=True):
-    """Puts an agent of the node on a relay. `agent` is the public name of that."""
+    """Puts an agent of the node on a relay. `agent` is the public name of that agent."""
 
     line: Any
     agent: str
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Stay on the relay, from its first welcome on.
+        """Connect to the relay, wait for its welcome, and stay there while the agent lives.
 
         Once the run has begun, wait for one attempt only, of `ATTEMPT` seconds at most: the hub may be away
         until it is restarted by the supervisor that starts this agent, which does nothing else meanwhile.
@@ -90,4 +90,4 @@ class HubBridge(Agent, private=True):
 
 
 class HubMember(RelayMember, private=False):
-    """The way of agents of a file to a relay."""
+    """A bridge by which the agents of a file reach a relay."""

@@ -58,7 +58,7 @@ def mock_contract(name: str, entry: Mock) -> type[Agent]:
 
 
 def on_hub(entry: Mock) -> Mock:
-    """Return a mock on a hub with an action in each rule: a rule without one is for questions."""
+    """Return a mock on a hub with an action in each rule: rules without an action are for questions."""
     rules = tuple(
         rule
         if rule.when.action is not None
@@ -76,10 +76,10 @@ class Manner:
         return request.sender or USER
 
     def take(self, request: DoubleRequest, rule: Rule) -> None:
-        """Take note of the rule that answers a request."""
+        """Note the rule that answers a request."""
 
     async def emitted(self, request: DoubleRequest, name: str, data: Any) -> None:
-        """Take note of an event that a request's rule has emitted, and its subscribers have got."""
+        """Note an event that the rule of a request has emitted, and that the subscribers have got."""
 
 
 NEAR: Final = Manner()
@@ -88,8 +88,8 @@ NEAR: Final = Manner()
 class MockScript:
     """State of one mock in one run, over all its incarnations: used rules and unmatched requests.
 
-    `place` returns the place of data in the file; `paths` has the tree paths of agents, by name. `missed` has
-    the traces of requests that no rule fitted, to any mock of the run.
+    `place` returns the position of data in the file; `paths` has the tree paths of agents, by name. `missed`
+    has the traces of requests that no rule fitted, to any mock of the run.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class MockScript:
         self._used[index] -= 1
 
     def refuse(self, request: Request) -> None:
-        """Take note of a request for an action that the mock does not have."""
+        """Note a request for an action that the mock does not have."""
         self.take(request, request.input)
 
     def fits(self, request: Request) -> bool:
@@ -170,7 +170,7 @@ class MockScript:
         return Failure(self._place((*path, "rules", rule)), f"{name}, rule {rule + 1}", expected, saw)
 
     def seconds(self, agent: Any, delay: Delay) -> float:
-        """Draw how long something takes."""
+        """Draw a delay, in seconds."""
         stream: RandomStream = self._stream or agent._slot.rt.entropy.stream(f"mock {self.name}")
         self._stream = stream
         return draw(delay, stream)

@@ -46,7 +46,7 @@ GENERATE: Final = "generate"
 
 
 def model_class(cls: type[Agent], script: MockScript) -> type[Agent]:
-    """Make the class of a mock that is a model, for one run. `cls` is the model's class that it replaces."""
+    """Make the class of a mock that is a model, for one run. `cls` is the class that the mock replaces."""
 
     async def respond(request: DoubleRequest) -> Any:
         answer = _ModelAnswer(script, request)

@@ -56,7 +56,7 @@ class Exchange:
 
     @property
     def counts(self) -> bool:
-        """Whether a replay must get it again; without an answer or effects, it may never have begun."""
+        """Whether a replay must get the request again; with no answer or effect, it may never have begun."""
         return self.verb not in LISTENING and (self.ended is not None or bool(self.effects))
 
 
@@ -97,7 +97,7 @@ class _AgentRecorder:
         self._struck = -1.0
 
     def record(self, line: LogLine) -> None:
-        """Take a record about the agent."""
+        """Collect what a record tells about the agent."""
         data = line.data
         kind, number, now = data.get("kind"), data.get("id"), float(data.get("t", 0.0))
         if kind == "sent" and isinstance(number, int):
@@ -161,7 +161,7 @@ class _AgentRecorder:
 
 @attrs.frozen
 class Recording:
-    """A log file as recording: its agents, by the label of each run."""
+    """A log file used as a recording: the agents in it, by the label of each run."""
 
     name: str
     runs: Mapping[str, Mapping[str, RecordedAgent]]
@@ -187,10 +187,10 @@ class Recording:
 
 
 def read_recording(path: Path, name: str) -> Recording:
-    """Read a log file; `name` is how messages call it. Blocks on the disk.
+    """Read a log file, which messages call `name`. Blocks on the disk.
 
     Raises FileError when it is no message log, was cut short or changed, or has two runs of one label. One
-    that `record` has written may be cut short: it holds what was said until then.
+    that `record` has written may be cut short: it holds what was recorded until then.
     """
     from ..judge import CUT_SHORT, LogFile  # few files have recordings
 
@@ -240,7 +240,7 @@ def log_path(document: Document, entry: Replay) -> Path:
 
 
 class Recordings:
-    """Reads the logs of one file. `recording`: they are to be made anew, so none is read."""
+    """Reads the logs of one file. With `recording`, none is read, as all are to be recorded anew."""
 
     def __init__(self, document: Document, *, recording: bool) -> None:
         self._document = document
@@ -250,7 +250,7 @@ class Recordings:
     def of(
         self, replays: Mapping[str, Replay], mistakes: list[Mistake], real: Mapping[str, type]
     ) -> dict[str, Recording]:
-        """Return the recordings by the names of replays; `mistakes` grows. `real` has replaced classes."""
+        """Return the recordings by replay; mistakes are added to `mistakes`. `real` has replaced classes."""
         found: dict[str, Recording] = {}
         for name, entry in replays.items():
             path: DataPath = ("agents", name)
@@ -291,9 +291,9 @@ def recorded_agent_of(name: str, entry: Replay, recording: Recording, label: str
 
 
 def fits(recorded: Any, asked: Any, *, allow_missing: bool = False) -> bool:
-    """Return whether an input is the recorded one; what is hidden in the log, also in a text, fits anything.
+    """Return whether an input equals the recorded one; parts hidden in the log, also in texts, fit anything.
 
-    `allow_missing`: the defaults of parameters are unknown, so members may be left out.
+    `allow_missing`: the defaults of parameters are unknown, so the input may lack members.
     """
     if isinstance(recorded, str) and HIDDEN in recorded:
         from ._differences import fits_around

@@ -1,6 +1,6 @@
-"""Replays: agents that answer as one did in a recorded message log.
+"""Replays: agents that answer as in a recorded message log.
 
-A request is answered as the first unused recorded one with the same verb, affordance and input was, after the
+A request is answered like the first unused recorded one with the same verb, affordance and input, after the
 same time. A request that is not in the recording fails for its caller, and fails the run. A recorded request
 that is not made fails the run too, unless the file says otherwise. The replay sends nothing to a real agent.
 """
@@ -91,8 +91,8 @@ def _recorded_class(name: str, recorded_agents: Sequence[RecordedAgent]) -> type
 class ReplayScript:
     """State of one replay in one run, over all its incarnations.
 
-    `place` locates data in the file; `paths` has the tree paths of agents, by name. `file` is the file whose
-    replays can be recorded anew; None if no class is known for the real agent.
+    `place` returns the position of data in the file; `paths` has the tree paths of agents, by name. `file` is
+    the file whose replays can be recorded anew; None if no class is known for the real agent.
     """
 
     def __init__(
@@ -145,12 +145,12 @@ class ReplayScript:
         raise ActionFailed(f"{verb} {name} is not in the recording of {self.name}")
 
     def fits(self, request: Request) -> bool:
-        """Return whether an unused recorded request is like this one."""
+        """Return whether an unused recorded request is like this request."""
         unused = (e for e in self._recorded("invoke", request.action) if e.line not in self._used)
         return any(fits(exchange.input, request.input, allow_missing=True) for exchange in unused)
 
     def refuse(self, request: Request) -> None:
-        """Take note of a request for an action that the recording does not have."""
+        """Note a request for an action that the recording does not have."""
         self._miss(f"invoke {request.action}", [], request.input, request.sender)
 
     def _recorded(self, verb: str, name: str) -> list[Exchange]:
@@ -177,7 +177,7 @@ class ReplayScript:
         self._failures.append(self._more(expected, saw))
 
     def _nearest(self, near: Exchange, shown: Any) -> str:
-        """Return the nearest recorded request as text: all of it, or if it is long, what differs."""
+        """Return the nearest recorded request as text: the whole, or if that is long, what differs."""
         used = ", which has been used" if near.line in self._used else ""
         if is_shown_whole(near.input) and is_shown_whole(shown):
             return f"the nearest is {show(near.input)} ({self._line(near)}){used}"
@@ -233,10 +233,10 @@ class ReplayManner:
     """The parts of a replay that depend on the protocol that it speaks; this base class is for agents."""
 
     def found(self, request: DoubleRequest, exchange: Exchange) -> None:
-        """Take note of the exchange that answers a request."""
+        """Note the exchange that answers a request."""
 
     def emitted(self, agent: Any, name: str, data: Any) -> None:
-        """Take note of an event that the replay has emitted, and its subscribers have got."""
+        """Note an event that the replay has emitted, and that the subscribers have got."""
 
 
 NEAR: Final = ReplayManner()
@@ -328,7 +328,7 @@ def _property_value(agent: Any, op: Operation, exchange: Exchange) -> Any:
 
 
 def _perform(script: ReplayScript, agent: Any, kind: str, what: Any) -> None:
-    """Emit an event again, or let a property change."""
+    """Repeat a recorded effect: emit an event, or change a property."""
     name, value = what
     if kind == "event":
         agent._slot.emit(agent.__contract__.events[name], value)
@@ -347,7 +347,7 @@ class _Answer:
         self._began = trio.current_time()
 
     async def _wait(self, after: float) -> None:
-        """Wait until so many seconds after the request."""
+        """Wait until a number of seconds have passed since the request."""
         when = self._began + after
         if when > trio.current_time():
             await trio.sleep_until(when)
@@ -397,7 +397,7 @@ class _Answer:
 
 
 def error_of(exchange: Exchange) -> Exception:
-    """Make the recorded error again; for AgentDied, the exception that the agent died of."""
+    """Make the recorded error again; for AgentDied, the exception of which the agent died."""
     name, _, message = str(exchange.error).partition(": ")
     if name == "AgentDied":
         found = _DIED.fullmatch(message)

@@ -88,7 +88,7 @@ def _misfits_of_turn(when: When, latest: Mapping[str, str]) -> list[str]:
 
 
 def is_from(sender: str, name: str, paths: Mapping[str, str]) -> bool:
-    """Return whether a sender is the agent with a name, one of the population with it, or below either."""
+    """Return whether a sender is the agent or in the population with a name, or below such an agent."""
     path = paths.get(name, name)
     return sender == path or (name != USER and sender.startswith(f"{path}/"))
 

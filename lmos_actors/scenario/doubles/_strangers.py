@@ -1,4 +1,4 @@
-"""Mocks and replays on the hub of a file: strangers that answer messages by rules, or as they once did.
+"""Mocks and replays on the hub of a file: strangers that answer messages by rules, or as in a recording.
 
 A message is a request for the action named by its type, and the mock posts it to itself: so it waits in a
 mailbox, is in the log, and is answered by a rule, as with any other mock. A rule without an action is for
@@ -51,12 +51,12 @@ PASSED_OVER: Final = (ANSWER, "cancel")
 
 
 def stranger_class(cls: type[Agent], script: MockScript) -> type[Agent]:
-    """Make the class of a mock on a hub for one run. An instance gets its `HubLine` as `line`."""
+    """Make the class of a mock on a hub for one run. Each instance gets its `HubLine` as `line`."""
     return _on_hub(mock_class(cls, script, HubManner(script.paths)), script)
 
 
 def stranger_replay_class(cls: type[Agent], script: ReplayScript) -> type[Agent]:
-    """Make the class of a replay on a hub for one run. An instance gets its `HubLine` as `line`."""
+    """Make the class of a replay on a hub for one run. Each instance gets its `HubLine` as `line`."""
     script.manner = HubReplayManner()
     return _on_hub(replay_class(cls, script), script)
 
@@ -145,10 +145,10 @@ class _Stranger:
         self._relay = relay
 
     def settled(self) -> None:
-        """Take note that a request is no longer open."""
+        """Note that a request is no longer open."""
 
     def shown(self, error: Exception) -> Exception:
-        """Return an error as it is."""
+        """Return an error unchanged."""
         return error
 
     async def run(self) -> None:
@@ -159,7 +159,7 @@ class _Stranger:
                     self._take(heard)
 
     def _take(self, message: RelayMessage) -> None:
-        """Post a message as a request, at once, so that messages begin in the order in which they came."""
+        """Post a message as a request, at once, so that messages begin in the order in which they arrived."""
         sender, script = message.sender, self._script
         asked = Request(message.type, message.payload, script.paths.get(sender, sender))
         if (message.is_broadcast or message.type in PASSED_OVER) and not script.fits(asked):

@@ -43,7 +43,7 @@ MOST_CELLS: Final = 64
 
 @attrs.frozen(kw_only=True)
 class SearchRequest:
-    """A request to search a file: until so many `runs` are done, or so many `minutes` have passed.
+    """A request to search a file: until `runs` runs are done, or `minutes` minutes have passed.
 
     Up to `workers` runs go on at once, each for at most `time_limit` seconds (default: as the file says). All
     chance follows from the `seed`. With `all_failures` the search goes on after the first new failure; with
@@ -81,7 +81,7 @@ def _cells_of(resolved: Resolved, file: str) -> list[tuple[Cell, Data]]:
 
 
 class Exploration:
-    """One search of a file, with an entered pool and the folder of this file. Raises ConfigError."""
+    """One search of a file, with the folder of that file and an entered pool. Raises ConfigError."""
 
     def __init__(
         self, request: SearchRequest, resolved: Resolved, folder: Folder, pool: Pool, show: SearchShow
@@ -110,7 +110,7 @@ class Exploration:
 
     @property
     def found(self) -> list[Find]:
-        """The failures found, also by earlier searches."""
+        """The failures found by this search and by earlier ones."""
         return self._folder.finds
 
     @property
@@ -209,7 +209,7 @@ class Exploration:
         return request.runs is not None and self.done >= request.runs
 
     def _note_batch(self, search: Search, batch: Sequence[Schedule], runs: list[Explored]) -> bool:
-        """Take the results of a batch; return whether to go on."""
+        """Note the results of a batch; return whether to go on."""
         outcomes = [run.outcome for run in runs]
         self.states = search.states_with(outcomes)
         if len(runs) == len(batch):

@@ -1,4 +1,4 @@
-"""The failure of a run: its name, which is equal for equal failures, and a sentence for people."""
+"""The failure of a run: a name, which equal failures share, and a sentence for people."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _way(check: CheckResult) -> str:
 
 
 def sentence_of(run: RunResult, failure: str) -> str:
-    """Return a sentence that says what happened in a run that failed."""
+    """Return a sentence that tells what happened in a run that failed."""
     judged = {f"{check.kind} {check.name}": check for check in run.judged}
     judged |= {check.name: check for check in run.judged}
     found = next((each for each in run.failures if _name(each, judged) == failure), None)

@@ -43,7 +43,7 @@ class SearchShow(Protocol):
 
 
 class Finds:
-    """The failures of one search. `added` says whether this command has found or shrunk one."""
+    """The failures of one search. `added` tells whether this command has found or shrunk a failure."""
 
     def __init__(self, file: str, folder: Folder, runs: Runs, show: SearchShow, limit: float | None) -> None:
         self._file = file
@@ -74,7 +74,7 @@ class Finds:
                 self._finish(find)
 
     def check_again(self) -> None:
-        """Run the finds from before the file or its agents changed; forget those that no longer fail."""
+        """Rerun the finds made before the file or its agents changed; forget those that no longer fail."""
         for find in list(self._folder.finds):
             seed = find.data["seeds"][0]
             there = bool(find.file) and Path(find.file).is_file()
@@ -141,7 +141,7 @@ class Finds:
 
 
 def _difference(failure: str, first: RunResult | RunLost, second: RunResult | RunLost) -> str:
-    """Return where two runs of one file differ, "" if both fail in the same way."""
+    """Return where two runs of one file differ; "" if both fail in the same way."""
     if isinstance(first, RunLost) or isinstance(second, RunLost):
         same = _failures(first) == _failures(second)
         return "" if same else "the process of one of them ended"

@@ -84,7 +84,7 @@ class Folder:
     def open(self, head: dict[str, Any], *, fresh: bool) -> tuple[list[Explored], bool]:
         """Return the known runs of a search with this head, and whether the folder had runs of another head.
 
-        Reads `finds` in both cases, unless `fresh`.
+        Unless `fresh`, `finds` is read in both cases.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         place = self.path / "runs.jsonl"

@@ -32,7 +32,7 @@ AHEAD = 2
 
 @attrs.frozen(kw_only=True)
 class Explored:
-    """A run of a search: its outcome, the names of its failures, and its result, None if its process is gone.
+    """A run of a search: outcome, names of the failures, and result, None if the run's process is gone.
 
     `refused` says what is wrong with a file that was not run. `slow`: the run took too long in real time, but
     used too little processor time to tell whether it hangs; it does not count.
@@ -92,12 +92,12 @@ class Runs:
         return found
 
     def drain(self) -> None:
-        """Wait until no run is under way any more."""
+        """Wait until no run is under way."""
         while self._pool.busy:
             self._pool.take()
 
     def written(self, file: str, seed: int, *, second: bool) -> RunResult | RunLost:
-        """Run a file as it stands on the disk, and keep its whole log."""
+        """Run a file as it is on the disk, and keep the whole log."""
         task = self._task(second)
         order = RunOrder(
             file=file,

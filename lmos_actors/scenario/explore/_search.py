@@ -140,7 +140,7 @@ class Search:
         return tuple(self._batch)
 
     def take(self, outcomes: Sequence[Outcome]) -> None:
-        """Take the outcomes of all runs of the batch, in its order."""
+        """Learn from the outcomes of all runs of the batch, given in the order of the batch."""
         batch = self.batch()
         assert len(outcomes) == len(batch)
         for schedule, outcome in zip(batch, outcomes, strict=True):

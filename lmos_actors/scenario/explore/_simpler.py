@@ -60,7 +60,7 @@ def fewer_faults(data: Data) -> Iterator[Data]:
 
 
 def fewer_agents(data: Data) -> Iterator[Data]:
-    """Leave out agents: from populations and pools, and single agents of the file."""
+    """Leave out agents: members of populations and pools, and single agents of the file."""
     for index, entry in enumerate(listed(data.get("population"))):
         name, count = mapped(entry).get("id"), mapped(entry).get("count")
         if not isinstance(name, str) or not isinstance(count, int):
@@ -105,7 +105,7 @@ def fewer_of_population(data: Data) -> Iterator[Data]:
 
 
 def moved_faults(data: Data, at: int) -> Iterator[Data]:
-    """Yield files with a drawn fault moved to an instant or just beside it, and the others by as much."""
+    """Yield files with a drawn fault moved to an instant or just beside it, and other faults by as much."""
     drawn = [(path, entry) for path, entry in each_entry(data) if is_drawn(entry)]
     times = {(*path, "at"): microseconds(entry.get("at")) for path, entry in drawn}
     end = microseconds(mapped(data.get("stop")).get("at"))

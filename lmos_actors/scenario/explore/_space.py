@@ -63,8 +63,8 @@ _RATES: Final = NumberRange(min=0.5, max=2.0)
 class ScheduledFault:
     """A fault of a schedule: its start, its duration, and its other keys as in a file.
 
-    `permit` is the number of its permit. Times are in microseconds. `duration` is None for a fault without
-    one, else between `shortest` and `longest`.
+    `permit` is the number of its permit. Times are in microseconds. `duration` is between `shortest` and
+    `longest`, or None for a fault without a duration.
     """
 
     at: int
@@ -159,7 +159,7 @@ class Space:
         return shortest, max(length // 3, shortest)
 
     def instant(self, stream: RandomStream) -> int:
-        """Draw an instant uniformly, in whole milliseconds if there is room for that."""
+        """Draw an instant uniformly; past the first second in whole milliseconds, if possible."""
         at = stream.randrange(self.start, max(self.end, self.start) + 1)
         return self.kept(round(at, -3) if at >= SECOND else at)
 
@@ -169,7 +169,7 @@ class Space:
 
 
 def text_of_time(microseconds: int) -> str:
-    """Return a time as a file has it."""
+    """Return a time in the form that files use."""
     return str(Duration(microseconds / SECOND))
 
 
@@ -237,7 +237,7 @@ def _of_links(drawn: DrawnFault, stream: RandomStream) -> dict[str, Any]:
 
 
 def _wrong_clock(drawn: DrawnClockSkew, stream: RandomStream) -> dict[str, Any]:
-    """Draw the given ones of a clock's skew and rate, or one of them if neither is."""
+    """Draw a clock's skew and rate, as far as their ranges are given; if none is, draw one of the two."""
     skew, rate = drawn.skew, drawn.rate
     if skew is UNSET and rate is UNSET:
         if stream.random() < 0.5:
@@ -376,7 +376,7 @@ class _Names:
         self.nodes = NodeNames(cell)
 
     def agents_of(self, given: tuple[str, ...] | None, *, slow: bool) -> Iterator[str]:
-        """Yield the agents that names stand for, or all, each once; `slow`: only with a service time."""
+        """Yield the agents that names stand for, or all, each once; `slow`: only if with a service time."""
         names = (*self._cell.system.paths, *self._counts) if given is None else given
         chosen = [name for name in names if not slow or self._timed.get(name.partition("/")[0], True)]
         yield from dict.fromkeys(agent for name in chosen for agent in self._single(name))

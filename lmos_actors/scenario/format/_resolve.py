@@ -56,13 +56,13 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """The cell's name for people: `city=Berlin world=memory seed=7`. A mapping is shown by its name."""
+        """The cell's name for people: `city=Berlin world=memory seed=7`. A mapping appears by its name."""
         shown = {key: mapped(value).get(LABEL, value) for key, value in self.values.items()}
         return " ".join([*(f"{key}={value}" for key, value in shown.items()), f"seed={self.seed}"])
 
     @property
     def note(self) -> str:
-        """A note on the parts of a deployment file that the world of the run leaves out, "" if it has all."""
+        """A note on the parts of a deployment file that the run's world leaves out, "" if there are none."""
         return "" if self.deployed is None else not_opened(self.deployed, self.scenario.world)
 
     @property

@@ -86,7 +86,7 @@ class Selection:
 
 
 def _shown(value: object) -> str:
-    """Return the value of a label as a file has it."""
+    """Return the value of a label in the form that files use."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     return str(value)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def add_story_classes(
     recordings: Recordings, names: CellNames, classes: dict[str, type], mistakes: list[Mistake]
 ) -> None:
-    """Add the classes of agents in a file whose entries name none and replace no agent of its tree."""
+    """Add the classes of agents whose entries name none and replace no agent of the file's tree."""
     document = names.document
     for name, entry in names.agents.items():
         if isinstance(entry, Mock) and entry.use is None and name not in classes:

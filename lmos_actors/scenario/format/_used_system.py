@@ -1,6 +1,6 @@
 """The system of a deployment file, used in place of agents, a tree and nodes in a scenario file.
 
-The deployment is read and checked by itself, and its mistakes are reported at its own places. Then its
+The deployment is read and checked by itself, and its mistakes are reported with their places in it. Then its
 agents and its tree become part of the data of the cell, and under a network its groups become the nodes.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class UsedSystems:
-    """Reads the deployment files that the cells of one file use, each once; `mistakes` grows."""
+    """Reads the deployment files that the cells of one file use, each once; mistakes go to `mistakes`."""
 
     def __init__(self, document: Document, root: Path, mistakes: list[Mistake], *, classes: bool) -> None:
         self.document = document
@@ -84,7 +84,7 @@ class UsedSystems:
 
 
 def _without_dots(path: Path) -> Path:
-    """Return a path without `..` for messages, if it leads to the same file; with links it may not."""
+    """Return a path without `..` for messages, if that names the same file; with links it may not."""
     plain = Path(os.path.normpath(path))
     return plain if plain.resolve() == path.resolve() else path
 

@@ -71,7 +71,7 @@ class Columns:
     def values(self, formula: Formula, slots: Sequence[Any]) -> list[Any] | None:
         """Return the values of a formula, one for each of these slots, which all have agents.
 
-        None: each agent has to be looked at alone.
+        None means that each agent has to be looked at alone.
         """
         rows: dict[str, list[Any]] = {}
         others: dict[str, Any] = {}

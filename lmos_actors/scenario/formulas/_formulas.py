@@ -35,7 +35,7 @@ class Formula:
         raise FormulaFailed(f"{self.text} is {show(value)}, which is neither true nor false")
 
     def describe(self, look: Look) -> str:
-        """Return the values of its names as text: `state.questions = 4`."""
+        """Return the values of the formula's names as text: `state.questions = 4`."""
         return ", ".join(f"{name} = {_describe(name, look)}" for name in self.names)
 
 

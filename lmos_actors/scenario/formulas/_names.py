@@ -116,7 +116,7 @@ class AgentValues:
     def at(self, slot: Any, *, state: bool = True, queued: int = 0) -> bool:
         """Select a slot; return whether its agent runs, or True without `state`.
 
-        `queued` is how many more messages are to be counted as waiting.
+        `queued` is the number of further messages to count as waiting.
         """
         self._slot = slot
         self._queued = queued
@@ -128,7 +128,7 @@ class AgentValues:
     ) -> tuple[Sequence[Any], list[Any]] | None:
         """Return the slots that have agents (without `state` all slots), and a formula's value for each.
 
-        None: they have to be looked at one by one.
+        None means that the agents have to be looked at one by one.
         """
         if self._columns is None:
             return None

@@ -33,7 +33,7 @@ _SLIPS: Final = (
 
 
 class FormulaProblem(ValueError):
-    """A formula that cannot be used. `start` and `end` tell where in its text, in characters."""
+    """A formula that cannot be used. `start` and `end` are the wrong part of its text, in characters."""
 
     def __init__(self, message: str, start: int, end: int) -> None:
         super().__init__(message)
@@ -81,7 +81,7 @@ _REFUSED: Final[dict[type[ast.AST], str]] = {
 
 
 class _Reader:
-    """Reads one formula; `names` grows."""
+    """Reads one formula; the names in it are added to `names`."""
 
     def __init__(self, text: str, known: Known) -> None:
         self.text = text
@@ -135,7 +135,7 @@ class _Reader:
         return FormulaProblem(message, self._offset(node.lineno, node.col_offset), end)
 
     def _offset(self, line: int, column: int) -> int:
-        """Convert a place of the parser, in bytes and after the added bracket, to an index in the text."""
+        """Convert a position of the parser, in bytes and after the added bracket, to an index in the text."""
         before = sum(len(above) + 1 for above in self._lines[: line - 1])
         here = self._lines[line - 1].encode()[:column].decode()
         return min(max(before + len(here) - 1, 0), len(self.text))

@@ -1,7 +1,7 @@
 """Matchers and verdicts: pure functions, which can judge a run while it goes on, and again from its log.
 
 Values are compared as JSON sees them: 1 equals 1.0, true does not equal 1, the order of members does not
-matter. A JSON path must lead somewhere, and every value it leads to must fulfil its condition.
+matter. A JSON path must lead somewhere, and every value at its end must fulfil the condition.
 """
 
 from __future__ import annotations

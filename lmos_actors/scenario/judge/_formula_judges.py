@@ -1,7 +1,7 @@
 """Judges of formulas that must hold always, never, or eventually.
 
 A formula about an agent is evaluated after each of its logged turns, at every sample, and once more at the
-end; a formula about series alone, at every sample and at the end. If it uses a mailbox, it is also evaluated
+end; a formula about series alone, at every sample and at the end. A formula about a mailbox is also evaluated
 when that is fullest, just before a message leaves it. An agent that does not run is skipped.
 """
 

@@ -72,7 +72,7 @@ class View(Protocol):
         ...
 
     def slots(self, of: str) -> Sequence[Slot]:
-        """Return the present slots of a name; for a supervisor's name, those below it."""
+        """Return the present slots of a name; for a supervisor's name, the slots below the supervisor."""
         ...
 
     def size(self, of: str) -> int:
@@ -145,7 +145,7 @@ class AgentDirectory:
         self._known.clear()
 
     def is_called(self, path: str, name: str) -> bool:
-        """Return whether the agent at a path has a name; `user` is its own path."""
+        """Return whether the agent at a path has a name; the path of `user` is its name."""
         if name in (path, ALL_AGENTS):
             return True
         found = self.find(path)
@@ -209,13 +209,13 @@ class Judge(ABC):
         return None
 
     def concerns(self, path: str) -> bool | None:
-        """Return whether records of the agent at a path are for this judge; None: not known yet."""
+        """Return whether the judge needs records of the agent at a path; None: not known yet."""
         return True
 
     # A judge takes records, samples, or both; it ignores the others.
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:  # noqa: B027
-        """Take one record, in the step in which it happened."""
+        """Judge one record, in the step in which it was made."""
 
     def sample(self, now: float) -> None:  # noqa: B027
         """Judge the state at a sample."""

@@ -49,8 +49,8 @@ PERCENTILES: Final = (50, 90, 95, 99)
 class Judges:
     """Judges all checks of one run except `compare`, which judges several runs.
 
-    It gets every record and every sample, judges the final state while the agents still exist, and returns
-    its results after all of them have stopped.
+    The judges get every record and every sample, judge the final state while the agents still exist, and
+    return their results after all agents have stopped.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Judges:
                     judge.record(kind, path, fields, now)
 
     def _count_recent(self) -> None:
-        """Count the deliveries since the last evaluation, as counting many at once costs little."""
+        """Count the deliveries since the last evaluation; counting many at once costs little."""
         if self._recent:
             self._delivered.update(self._recent)
             self._recent.clear()

@@ -9,9 +9,9 @@ was over, and never looks twice at the same set of ordered operations with the s
 What keeps the search narrow:
 
 - A read that returns the present value goes next at once: it changes nothing, so it can only be in the way
-  later. So does a comparison that failed and fails now. Branches are writes alone.
-- A write of unknown outcome may have happened, or may happen at any later time. If nobody has read its value
-  it is left out; if it is the only one of its value, it happened before the first read of it was over.
+  later. So does a comparison that failed and fails now. Only writes make branches.
+- A write of unknown outcome may have happened, or may happen at any later time. If nobody has read its value,
+  it is left out; if it alone wrote the value, it happened before the first read of that was over.
 - A set of ordered operations is the number of those at the start of the history, and a few bits for the rest.
 
 Finding an order is hard in general, so the search is bounded; `linearize` returns None past the bound.
@@ -106,8 +106,8 @@ def _settled(
 ) -> tuple[int, int, list[int]] | None:
     """Order all operations that change nothing; return the writes that can be next, None if all are ordered.
 
-    `first` is the first operation that is not in order yet; bit n of `ordered` stands for the one n places
-    after it. The writes are sorted by their ends, the earliest last.
+    `first` is the first operation that is not in order yet; bit n of `ordered` stands for the operation n
+    places after `first`. The writes are sorted by their ends, the earliest last.
     """
     while True:
         while ordered & 1:
@@ -227,7 +227,7 @@ def _two_values(
 
 
 def _extremes(group: Sequence[Operation]) -> list[Operation]:
-    """Return the write of a value, and the first to be over and the last to begin of all its operations."""
+    """Return the write of a value, and of all operations on it the first to be over and the last to begin."""
     chosen = [each for each in group if each.writes]
     chosen += [min(group, key=lambda each: each.end), max(group, key=lambda each: each.call)]
     return list({each.call: each for each in chosen}.values())

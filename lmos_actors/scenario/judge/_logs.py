@@ -150,7 +150,7 @@ class LogFile:
     def cut(self) -> str | None:
         """The reason in the file's last line for fewer runs than requested; None if the line has none.
 
-        Reads the end of the file without disturbing the reading of runs.
+        The end of the file is read for this, without disturbing the reading of runs.
         """
         here = self._stream.tell()
         try:

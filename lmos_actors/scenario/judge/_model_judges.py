@@ -95,7 +95,7 @@ class ToolsJudge(TalkJudge):
         return self.verdict(True, expected, f"called: {_listing(every)}")
 
     def _unknown(self) -> str:
-        """Return a message on a tool that no model was offered, such as a misspelt name, else ""."""
+        """Return a message on a tool that no model was offered, such as a misspelt name, or ""."""
         offered = self.talk.offered()
         for name in _names(self.check):
             if name not in offered:

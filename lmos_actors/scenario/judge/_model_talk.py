@@ -103,7 +103,7 @@ class ModelTalk:
         """The last request of each asking agent."""
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
-        """Take one record."""
+        """Collect what one record shows about requests and tool calls."""
         number = fields.get("id")
         if not isinstance(number, int):
             return

@@ -58,7 +58,7 @@ class _Request:
         return Operation(self.sort, self.value, self.call, self.end, self.expected, self.is_set)
 
     def row(self) -> tuple[str, ...]:
-        """Return the cells of its row in a table."""
+        """Return the cells of this request's row in a table."""
         until = "-" if self.until is None else instant(self.until)
         return instant(self.at), until, self.caller, self.path, self._what()
 

@@ -72,7 +72,7 @@ class SeriesSampler:
         )
 
     def metrics(self) -> dict[str, float | None]:
-        """Return `NAME.last`, `.min`, `.max` and `.mean`; None each for a series without values."""
+        """Return `NAME.last`, `.min`, `.max` and `.mean`; each is None for a series without values."""
         found = [value for value in self.values if value is not None]
         last = self.values[-1] if self.values else None
         numbers = (last, min(found), max(found), _mean(found)) if found else (None,) * 4

@@ -128,7 +128,7 @@ class Causal(Check, frozen=True, kw_only=True, tag="causal"):
 
 
 class Trace(Check, frozen=True, kw_only=True, tag="trace"):
-    """A check of the trace of a step, or of every step without `of`. Needs at least one of the other keys.
+    """A check of the trace of a step, or without `of` of every step. At least one other key is needed.
 
     `single_trace`: every message is in the trace of the step that caused it. No agent begins a trace of its
     own; with `of`, no agent does so while it handles a message of that step.

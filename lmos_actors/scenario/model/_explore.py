@@ -105,7 +105,7 @@ class DrawnProvider(DrawnFault, frozen=True, kw_only=True, tag="provider"):
 
 
 class DrawnRestart(DrawnFault, frozen=True, kw_only=True, tag="restart"):
-    """The node is killed and started again; with its own `of`, one of those nodes of the network."""
+    """The node is killed and started again; with an `of` of its own, one of the network nodes named there."""
 
     writes: Literal["kept", "lost", "torn"] | UnsetType = UNSET
     down: Span = DurationRange(min=Duration(0.1), max=Duration(5.0))

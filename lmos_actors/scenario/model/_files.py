@@ -1,9 +1,9 @@
 """The files `lmos: scenario/v1` and `simulation/v1` as closed structs; the one source of the JSON Schema.
 
-An unknown key fails. A word of the format that this version does not support yet is in a `Later`: it fails
-with a message of its own. `$(vars.x)`, `$(matrix.x)` and `$(sweep.x)` are filled in before a struct is built,
-so every field below has its plain type. The run fills in `$(saved.x)`, `$(agents.x)` and `$(population.x)`,
-which may only stand where a field takes any data.
+An unknown key fails. A word of the format that this version does not support yet is in a `Later`, and fails
+with a special message. `$(vars.x)`, `$(matrix.x)` and `$(sweep.x)` are filled in before a struct is built, so
+every field below has its plain type. The run fills in `$(saved.x)`, `$(agents.x)` and `$(population.x)`,
+which are allowed only where a field takes any data.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Scenario(File, frozen=True, kw_only=True, tag_field="lmos", tag="scenario/
 class StopAt(Closed, frozen=True, kw_only=True):
     """The end of a simulation: at an instant of virtual time, or as soon as the named check has been met.
 
-    A met check does not end it while timeline entries are to come, a fault is in force, or another
+    A met check does not end the run while timeline entries are to come, a fault is in force, or another
     `eventually` or `converges` check is open.
     """
 

@@ -41,7 +41,7 @@ from ._faults import (
 
 
 class Step(Closed, frozen=True, kw_only=True, tag_field="do"):
-    """The keys of every step. `within` bounds it, the file's `timeout` if absent."""
+    """The keys of every step. `within` limits its duration; the file's `timeout` does if it is absent."""
 
     id: Name | None = None
     within: Duration | None = None
@@ -161,7 +161,7 @@ class Start(Step, frozen=True, kw_only=True, tag="start"):
 
 
 class Deciding(Step, frozen=True, kw_only=True):
-    """A step that waits for an agent's question to people and answers it: the oldest, or that with `key`."""
+    """A step that waits for an agent's question to people, and answers the oldest, or that with `key`."""
 
     target: Name
     key: str | None = None
@@ -356,7 +356,7 @@ def is_answered(step: Saying) -> bool:
 
 
 class DecidingAt(Timed, frozen=True, kw_only=True):
-    """An entry that answers an agent's first question to people, or the one with `key`, then or later."""
+    """An entry that answers an agent's first question to people, or that with `key`, at once or later."""
 
     target: Name
     key: str | None = None

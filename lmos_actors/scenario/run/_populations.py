@@ -192,7 +192,7 @@ class Populations:
         return factory.make(slot)
 
     def table(self, slot: Any, agent: Any) -> dict[str, Operation]:
-        """Return the operations of a slot, which are those of its class."""
+        """Return the operations of a slot: the operations of the agent's class."""
         operations: dict[str, Operation] = agent.__contract__.table
         return operations
 

@@ -41,7 +41,7 @@ Progress: TypeAlias = "Callable[[int, int, str], None]"
 
 @attrs.define(eq=False)
 class Run:
-    """One run. `at` is the current place as text; `latencies` has durations in seconds, by step id."""
+    """One run. `at` tells what goes on now, as text; `latencies` has durations in seconds, by step id."""
 
     cell: Cell
     document: Document
@@ -106,7 +106,7 @@ class Run:
         self._agents = agents
 
     async def wait_until_delivered(self) -> None:
-        """Wait until all sent messages have been delivered; without a connection that is at once.
+        """Wait until all sent messages have been delivered; without a connection, return at once.
 
         In the world of processes, wait until it is known which processes have ended by now.
         """
@@ -137,12 +137,12 @@ class Run:
         return found
 
     def note_sent(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
-        """Take the record of a sent message, and note which step has sent it."""
+        """Note which step has sent a message, from the record of the message."""
         if STEP.get() is not None and "id" in fields:
             self.note_number(fields["id"])
 
     def note_number(self, number: int) -> None:
-        """Take the number of a message that is being sent, and note which step sends it."""
+        """Note which step sends the message with this number, at the moment of sending."""
         step = STEP.get()
         if step is not None:
             for name in (None, step) if step else (None,):
@@ -191,7 +191,7 @@ class Crashes:
         self._expected: set[int] = set()
 
     def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
-        """Take the record of a crash."""
+        """Count a crash, unless a fault has caused it."""
         report = fields.get("report")
         if report is not None and getattr(report.error, INJECTED, False):
             return

@@ -147,7 +147,7 @@ class RunAgents:
         return target if above else f"{target}/0"
 
     def path_of_one(self, name: str) -> str | None:
-        """Return the path of the agent with a name; None for a name of several, or not in the file."""
+        """Return the path of the agent with a name; None if several have that name, or the file has none."""
         several = name in self._pools or name in self._counts
         return None if several else self._paths.get(name)
 
@@ -195,7 +195,7 @@ class RunAgents:
             await self._processes.client.reach(self.path(target), is_chosen=is_chosen)
 
     def link(self, target: str) -> Link:
-        """Return the link of an agent of a known class; it takes sources of input streams.
+        """Return the link of an agent of a known class; the link takes sources of input streams.
 
         Raises AgentUnavailable while its node is down.
         """

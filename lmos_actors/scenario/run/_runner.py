@@ -303,7 +303,7 @@ def _note_unanswered(state: _RunState) -> None:
 
 
 def _judge(state: _RunState) -> None:
-    """Take the verdicts. The last agent must have stopped."""
+    """Collect the verdicts of all checks. The last agent must have stopped."""
     judges = state.run.judges
     assert judges is not None
     state.judged = judges.end()

@@ -87,7 +87,7 @@ class WatchedLog:
         self._due = monotonic() + EACH
 
     def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
-        """Take one record; if the run has a pace, wait until the record is due."""
+        """Log one record; if the run has a pace, wait until the record is due."""
         if self._pace is not None:
             self.reach(trio.current_time())
         if self._is_first:
@@ -117,7 +117,7 @@ class WatchedLog:
         self._send(b"", _WRITE.encode(RunNews(at=round(at, 6), waits=True)))
 
     def pass_on(self, *, unless_young: bool = False, waits: bool = False) -> None:
-        """Pass on new lines and the news. `unless_young`: only if the last time is long enough ago."""
+        """Pass on new lines and the news. `unless_young`: only if the last pass is long enough ago."""
         if unless_young and monotonic() < self._due:
             return
         self._log.flush()

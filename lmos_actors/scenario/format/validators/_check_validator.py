@@ -240,7 +240,7 @@ class CheckValidator:
         check_bounds(self.names, check, path)
 
     def step(self, name: str, path: DataPath, kind: str) -> None:
-        """Check the id of a step of a kind."""
+        """Check that an id belongs to a step of a kind."""
         kinds, called = _STEPS[kind]
         is_known = self.names.is_known(name, self.ids, path, "step")
         if is_known and self.ids[name] is not None and not isinstance(self.ids[name], kinds):
@@ -276,7 +276,7 @@ class CheckValidator:
             self._sends(name, (*path, "through", index))
 
     def _sends(self, name: str, path: DataPath) -> None:
-        """Check an agent that sends or receives messages."""
+        """Check the name of an agent that sends or receives messages."""
         if self.names.is_hub(name):
             why = f'"{name}" is the hub: what is said there goes from its sender to its recipients'
             self.names.report(path, why)

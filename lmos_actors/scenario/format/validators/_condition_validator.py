@@ -74,14 +74,14 @@ def given(what: Any, *keys: str) -> dict[str, Any]:
 
 
 def check_bounds(names: CellNames, what: Any, path: DataPath) -> None:
-    """Check that bounds of a number are given, and do not contradict each other."""
+    """Check that a number has bounds, and that they do not contradict each other."""
     bounds = given(what, *BOUNDS)
     needs_one(names, bounds, BOUNDS, path)
     names.report_at(path, contradiction(bounds), key=True)
 
 
 def needs_one(names: CellNames, given: Collection[str], keys: Collection[str], path: DataPath) -> None:
-    """Refuse a check for which none of its keys is given."""
+    """Refuse a check in which none of the keys is given, as at least one is needed."""
     if not given:
         names.report(path, f"nothing is checked: one of {', '.join(keys)}", "shape")
 
@@ -96,7 +96,7 @@ def check_keys(
     *,
     key: bool = False,
 ) -> None:
-    """Check that the keys given are those that go with a word of the file, such as `kind: crash`."""
+    """Check the keys given beside a word such as `kind: crash`: which ones it needs, and which apply."""
     keys = list(given)
     for each in sorted(needed - set(keys)):
         names.report(path, f'"{word}" needs "{each}"', "shape", key=key)
@@ -112,7 +112,7 @@ def check_delay(names: CellNames, delay: Delay | UnsetType, path: DataPath) -> N
 
 
 def check_in_time(names: CellNames, instant: Duration, path: DataPath, *, before_end: bool = False) -> None:
-    """Check that an instant is not after the end of a simulation; `before_end`: nor at it."""
+    """Check that an instant is not after the end of a simulation; with `before_end`, also not at the end."""
     stop = names.made.get(("stop",))
     if stop is not None and (instant > stop.at or (before_end and instant == stop.at)):
         names.report(path, f"the simulation is over before that, at {stop.at}", "shape")
@@ -164,7 +164,7 @@ class ConditionValidator:
                 self.names.report((*path, "regex"), message, "shape", key=True)
 
     def expected(self, what: Any, schema: Schema, path: DataPath, *, root: Schema) -> None:
-        """Check the expectations of a value, and of `match` for its whole answer, whose schema is `root`."""
+        """Check what is expected of a value; `match` is about the whole answer, whose schema is `root`."""
         bounds = given(what, "ge", "le")
         if what.equals is not UNSET:
             bounds["equals"] = what.equals

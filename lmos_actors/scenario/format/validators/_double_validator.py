@@ -73,7 +73,7 @@ class DoubleValidator:
                 self.names.refuse(entry, path, 'needs "use"', "args", "state")
 
     def _is_no_model(self, name: str, path: DataPath) -> bool:
-        """Return whether the class of an agent that speaks `model` is no language model, and report that."""
+        """Return whether the class of an agent that speaks `model` is no language model; if so, report it."""
         cls: Any = self.names.classes.get(name)
         if cls is None or is_model(cls):
             return False
@@ -194,7 +194,7 @@ class DoubleValidator:
         return entry.speaks if isinstance(entry, Mock) else "lmos"
 
     def _stranger_rule(self, rule: Rule, path: DataPath) -> None:
-        """Check the parts of a rule that are special for a mock on the hub."""
+        """Check the parts of a rule that only a mock on the hub has."""
         for index, part in enumerate(() if rule.reply is UNSET else rule.reply):
             if isinstance(part, Progressed):
                 self.names.report(
@@ -211,7 +211,7 @@ class DoubleValidator:
             self.conditions.equal(rule.output, VOTE, (*path, "output"))
 
     def _chat_rule(self, rule: Rule, path: DataPath) -> None:
-        """Check the parts of a rule that are special for Omnia's protocol: the only action, and texts."""
+        """Check the parts of a rule that only a mock with Omnia's protocol has: the one action, and texts."""
         action = rule.when.action
         if action not in (None, _MESSAGE):
             near = did_you_mean(str(action), [_MESSAGE])

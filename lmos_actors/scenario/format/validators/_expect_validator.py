@@ -32,7 +32,7 @@ _STATUS: Final[Schema] = {"type": "string", "enum": list(STATUSES)}
 
 
 def answer_of(names: CellNames, step: Any) -> tuple[str, Schema]:
-    """Return the key that holds the answer of a step, and its schema: for a stream that of one item."""
+    """Return the key that holds the answer of a step, and its schema: for a stream, that of one item."""
     if isinstance(step, Query):
         return "status", _STATUS
     if isinstance(step, Say):

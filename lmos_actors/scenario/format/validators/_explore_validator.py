@@ -176,7 +176,7 @@ class ExploreValidator:
                 self.faults.fault(_sample(drawn, name), place)
 
     def _likely(self, kind: str, path: DataPath) -> list[tuple[str, DataPath]]:
-        """Return a likely target for a kind of fault, with the place to report at, if the file names none."""
+        """Return a likely target for a kind of fault, and where to report it, as the file names no target."""
         names = [name for name in self.names.names if name not in self.names.remotes]
         if kind == "provider":
             names = [name for name in names if is_model(self.names.class_of(name) or object)] or names
@@ -257,7 +257,7 @@ def _sample(drawn: DrawnFault, name: Any) -> Any:
 
 
 def _skewed(drawn: DrawnClockSkew, name: str) -> ClockSkew:
-    """Return a clock fault with the largest error that may be drawn, which may be none."""
+    """Return a clock fault with the largest error that may be drawn; that may be no error at all."""
     skew, rate = drawn.skew, drawn.rate
     if skew is UNSET and rate is UNSET:
         skew = Offset(1.0)

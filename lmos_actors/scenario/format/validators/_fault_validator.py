@@ -190,7 +190,7 @@ class FaultValidator:
 
 
 def _whom(fault: Any, path: DataPath) -> tuple[str, DataPath]:
-    """Return the agents that a fault strikes, and the place of their name; "" without one."""
+    """Return the name of the agents that a fault strikes, "" without one, and the place of that name."""
     if fault.target is not None:
         return fault.target, (*path, "target")
     return "" if fault.pick is None else fault.pick.of, (*path, "pick", "of")

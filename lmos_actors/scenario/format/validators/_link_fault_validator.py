@@ -245,7 +245,7 @@ class _Sides:
 
 
 def is_one_of_two(names: CellNames, pick: Pick, path: DataPath) -> bool:
-    """Check that a pick says how many, in one way."""
+    """Check that a pick tells how many agents to pick, in one way only."""
     is_clear = (pick.count is UNSET) != (pick.share is UNSET)
     if not is_clear:
         names.report(path, 'a pick has exactly one of "count" and "share"', "shape")
@@ -253,7 +253,7 @@ def is_one_of_two(names: CellNames, pick: Pick, path: DataPath) -> bool:
 
 
 def check_pick(names: CellNames, pick: Pick, size: int, taken: int, path: DataPath) -> int:
-    """Check that there are as many agents as are picked, besides others; return the number."""
+    """Check that enough agents are left for a pick, besides those picked before; return the number picked."""
     share = 0.0 if pick.share is UNSET else pick.share
     count = round(share * size) if pick.count is UNSET else pick.count
     here = (*path, "share" if pick.count is UNSET else "count")

@@ -112,7 +112,7 @@ class NetworkValidator:
             self.names.report(here, f"{why}: {MOST_CONNECTIONS:,} are the most", "shape", key=True)
 
     def _connections(self) -> None:
-        """Refuse a topology with more pairs of nodes than there may be connections."""
+        """Refuse a topology that links more pairs of nodes than there may be connections."""
         topology = self.names.made.get(("topology",))
         if not isinstance(topology, Topology):
             return
@@ -188,7 +188,7 @@ class NetworkValidator:
             self.names.refuse(rules, path, why, "queue")
 
     def _queues(self, network: Network) -> None:
-        """Refuse queues without a bandwidth; it may come from the default, or from earlier links."""
+        """Refuse queues without a bandwidth, which may be set by the default or by earlier links."""
         if not self.is_datagram:
             return  # every queue is refused elsewhere
         several = (network.default, *network.links)

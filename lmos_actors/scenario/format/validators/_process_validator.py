@@ -1,7 +1,7 @@
 """Validation of the parts that a file may have in `world: process`, and of the faults of processes.
 
-There, steps consume agents from outside. A part that looks into agents, or turns single ones off, is refused:
-nothing could judge it, and it must not pass for that reason.
+In this world, steps consume agents from outside. A part that looks into agents, or turns single ones off, is
+refused: nothing could judge such a part, and an unjudged part must not pass.
 """
 
 from __future__ import annotations

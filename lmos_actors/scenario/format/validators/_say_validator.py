@@ -63,7 +63,7 @@ def answer_to(step: Saying) -> Schema:
 
 
 class SayValidator:
-    """Validates messages on the hub; mistakes go to `names`."""
+    """Validates the messages of `user` on the hub; mistakes go to `names`."""
 
     def __init__(self, names: CellNames) -> None:
         self.names = names

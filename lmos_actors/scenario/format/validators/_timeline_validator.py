@@ -110,7 +110,7 @@ class TimelineValidator:
 
 
 def check_asking(validator: ValueValidator, step: Asking | TimedAsking, path: DataPath) -> None:
-    """Check the agent that a step or an entry turns to, and what it asks of that."""
+    """Check the agent that a step or an entry turns to, and the request to that agent."""
     names, verb = validator.names, _VERBS.get(type(step))
     check_error(names, step.error, path)
     if not names.agent(step.target, (*path, "target"), far=True, asked=True):

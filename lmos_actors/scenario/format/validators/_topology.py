@@ -22,7 +22,7 @@ Neighbours: TypeAlias = "list[tuple[int, ...]]"
 
 
 def topology_problem(topology: Topology, count: int) -> tuple[str, str] | None:
-    """Return a key that is wrong for a population of that size, and why; None if all are right.
+    """Return a key that is wrong for a population of `count` agents, and why; None if all keys are right.
 
     The keys must already fit the kind; edges are validated one by one elsewhere.
     """
@@ -95,7 +95,7 @@ def _distinct(me: int, others: Iterable[int]) -> tuple[int, ...]:
 
 
 def _small_world(topology: Topology, count: int, seed: int) -> Neighbours:
-    """Rewire a ring of near neighbours, and join separate parts again: a rumour must reach everyone."""
+    """Rewire a ring of near neighbours, and join separate parts again, so that rumours reach everyone."""
     networkx = _networkx()
     graph = networkx.watts_strogatz_graph(count, topology.degree, topology.rewire, seed=seed)
     first = [min(component) for component in networkx.connected_components(graph)]

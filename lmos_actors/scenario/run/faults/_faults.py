@@ -187,4 +187,4 @@ class Faults:
 
 
 def _do_nothing() -> None:
-    """Do nothing before a look, until a world of faults sets another function."""
+    """Do nothing before the faults in force are read, until a world of faults sets another function."""

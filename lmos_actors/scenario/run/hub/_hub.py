@@ -254,7 +254,7 @@ class RunHub:
             self._fail(None, "user on the hub", "to stay there", error.why)
 
     def _refused(self, fault: RelayFault) -> None:
-        """Take a refusal that names no message: it ends the oldest message that waits for the hub."""
+        """Handle a refusal that names no message: it ends the oldest message that waits for the hub."""
         if self._open:
             oldest = next(iter(self._open))
             oldest.fail(ActionFailed({"code": fault.code, "message": fault.message}))

@@ -134,7 +134,7 @@ class AgentFaults:
             slot.die(ExitReason("error", error=error))
 
     def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
-        """Take a record of the run: crashed agents may have ended or started again."""
+        """Look at a record of the run: crashed agents may have ended or started again."""
         if kind == "started":
             if self._providers is not None:
                 self._providers.started(agent)

@@ -173,7 +173,7 @@ class RunNetwork:
         return self._network.ref(ref)
 
     def lines_between(self, node: Node, name: str, to: str) -> LineNetwork | None:
-        """Return the lines from the node of an agent, or `user`, to another agent's; None if that is near.
+        """Return the lines from the node of an agent, or `user`, to another agent's node; None within a node.
 
         Connections over them lead to the real `node`, through its network.
         """

@@ -77,7 +77,7 @@ class NodeNames:
         return [self.of_path(self._paths.get(name, name))]
 
     def selects(self, name: str) -> Callable[[str], bool]:
-        """Return a test for the nodes that a name stands for; it need not search a population."""
+        """Return a test for the nodes that a name stands for; the test does not search a population."""
         if name in self._populations and name not in self._node_of:
             prefix = f"{name}/"
             return lambda node: node.startswith(prefix)

@@ -52,7 +52,7 @@ class _Field:
     total: int = 0
 
     def note(self, path: str, value: int, states: dict[int, None]) -> None:
-        """Take the present value of an agent."""
+        """Note the present value of an agent."""
         before = self.present.get(path)
         if value == before:
             return
@@ -92,7 +92,7 @@ class StateSampler:
         self._directory = directory
 
     def record(self, kind: str, agent: str, fields: dict[str, object]) -> None:
-        """Take one record of the run."""
+        """Note which agent a record is about, and take a sample if it is time."""
         self._records += 1
         self._changed[agent] = None
         if self._records >= self._due:

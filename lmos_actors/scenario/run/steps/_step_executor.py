@@ -47,7 +47,7 @@ class StepFailed(Exception):
 
 
 class _SourceEnded(RuntimeError):
-    """Raised if a source fails, as the file asks. `args` has the name of its stream."""
+    """Raised if a source fails, as the file asks. `args` has the name of the source's stream."""
 
 
 _FAILING: Final = "its source fails"
