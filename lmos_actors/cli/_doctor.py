@@ -32,7 +32,7 @@ PACKAGE: Final = "lmos-actors"
 
 @attrs.frozen
 class Finding:
-    """The result of one check; `remedy` says what to do if it is not ok."""
+    """The result of one check; `remedy` tells what to do if the check has failed."""
 
     name: str
     verdict: Verdict

@@ -186,7 +186,7 @@ class _Running:
         await self.answers.print(OutputLine({"event": event, **members}, text))
 
     async def _announce(self, nursery: trio.Nursery, proxy: FaultProxy) -> None:
-        """Print where clients connect, and then begin to read faults."""
+        """Print the address to which clients connect, and then begin to read faults."""
         for host, port in proxy.addresses:
             members = {"host": host, "port": port, "to": self._server, "seed": self._seed}
             text = f"{_shown(host, port)} leads to {self._server}, Ctrl-C ends"

@@ -89,7 +89,7 @@ class Signals:
             self._in_order = False
 
     def check_early(self) -> None:
-        """Raise KeyboardInterrupt if a signal was noted while the command started."""
+        """Raise KeyboardInterrupt if a signal came while the command started."""
         if early:
             self._term += signal.SIGTERM in early
             early.clear()

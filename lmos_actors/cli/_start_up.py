@@ -1,6 +1,6 @@
 """Signals while the command starts: they end the process with one line and an exit code.
 
-A command that leaves reports (`run`, `sim`) notes them instead: see `Signals.check_early`.
+A command that leaves reports (`run`, `sim`) notes signals instead: see `Signals.check_early`.
 
 Python's own handler would raise in the middle of an import, as a traceback. So the command imports this
 module first, and it imports nothing that takes long or that the interpreter has not loaded already.

@@ -48,7 +48,7 @@ _OURS: Final = re.compile(
 class Target:
     """A file to write; `place` is its path, or the target if that is a link.
 
-    `descriptor` is set if it is written in place.
+    `descriptor` is set if the file is written in place.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""The judging of a server: `conform`, and the way a server of LMOS is found and spoken to."""
+"""The judging of a server: `conform`, and how a server of LMOS is found and spoken to."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class ConformOptions(JudgingOptions):
     """The options with which a server of LMOS is judged.
 
     `patience`: how long an answer may take, in seconds. `idle`: how long a connection is left alone, to see
-    whether it stays. `cases`: patterns of ids, like those of file names; none: all. `allow_unsafe`: unsafe
-    actions are invoked too, and properties are set to other values. `thing`: the id of the thing, if a
-    socket has several. `description`: where its description is, if the URL does not lead to it. `headers`
+    whether it stays. `cases`: patterns of ids, like file patterns; none: all. `allow_unsafe`: unsafe actions
+    are invoked too, and properties are set to other values. `thing`: the id of the thing, if a socket has
+    several. `description`: the place of the thing's description, if the URL does not lead there. `headers`
     returns the headers of requests to a URL. Raises ConfigError for a pattern that matches no case, naming
     the nearest, for times that are not above 0, and for a level of relays.
     """
@@ -99,7 +99,7 @@ async def conform(
 ) -> Card:
     """Judge a server, and return its card. Every step waits for the server.
 
-    The options say what is judged. None, or `ConformOptions`: the LMOS server that a description names, or
+    The options decide what is judged. None, or `ConformOptions`: the LMOS server that a description names, or
     that is at a `ws://` or `wss://` URL. `ChatOptions`: the facade of an agent, at such a URL or one of HTTP.
     `RelayConformOptions`: a hub of AgentRelay, at the URL of its WebSocket.
 
@@ -114,7 +114,7 @@ async def conform(
 async def _find_dialect(server: LmosServer) -> Dialect:
     """Return the first dialect in which a read is understood, else the first in which it is refused.
 
-    If there is neither, return the specification's.
+    If there is no such dialect, return the specification's.
     """
     if server.options.level is Level.KOTLIN_WOT:
         return AS_KOTLIN

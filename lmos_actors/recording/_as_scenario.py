@@ -1,7 +1,7 @@
 """A message log turned into a scenario: its requests become steps, its answers expectations.
 
-The agents are replays of the same log, so the file runs as it is; with other agents in their place it tests
-those. Steps keep the times of the log, as replays also keep the times of what they do by themselves: the
+The agents are replays of the same log, so the file runs as it is; with other agents in their place, those are
+tested. Steps keep the times of the log, as replays also keep the times of what they do by themselves: the
 scenario waits between two requests, and a request that was open when the next one came goes on beside it.
 """
 
@@ -228,7 +228,7 @@ class _Story:
         return step
 
     def _subscribe_to_all(self, request: LoggedRequest, agent: str) -> dict[str, Any] | None:
-        """Return the step for the last new kind of event that came, if any; add those for the others."""
+        """Return the step for the last new kind of event that came, if any; add steps for the others."""
         names = dict.fromkeys(each.name for each in self._found.events if each.agent == request.agent)
         new = [name for name in names if (request.agent, name) not in self._heard]
         self._heard |= {(request.agent, name): None for name in new}
@@ -363,8 +363,8 @@ class _Story:
 def _replayed_seconds(answer: LoggedRequest, step: dict[str, Any]) -> float:
     """Return the seconds of virtual time that pass while a replay repeats an answer.
 
-    It is 0 for properties, which are read and written within a turn, for messages that wait for no answer,
-    and for the hub, as a run has a hub of its own.
+    The result is 0 for properties, which are read and written within a turn, for messages that wait for no
+    answer, and for the hub, as a run has a hub of its own.
     """
     is_asked = step["do"] in ("invoke", "stream") or step.get("type") == QUESTION
     if not is_asked or answer.end is None or answer.begun is None:

@@ -50,7 +50,7 @@ class Client:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=LONGEST_HEAD)
 
     async def serve(self) -> None:
-        """Serve its requests until it leaves, or until its WebSocket has ended."""
+        """Serve requests until the client leaves, or until its WebSocket has ended."""
         while True:
             try:
                 request = None

@@ -1,7 +1,7 @@
 """One WebSocket that goes through the recorder: read in both directions, as messages of its protocol.
 
-The protocol is the named one, or the one that the subprotocol or the path shows; otherwise the first message
-that belongs to a protocol decides.
+The protocol is named, or the subprotocol or the path shows it; otherwise the first message that belongs to a
+protocol decides.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Conversation:
             return MISSING
 
     def feed(self, side: Side, data: bytes) -> None:
-        """Take bytes of one side, as they came. Raises OSError where they cannot be written."""
+        """Read bytes of one side, as they came. Raises OSError where they cannot be written."""
         reader = self._readers[side]
         reader.feed(data)
         if reader.is_closed and self._closer is None:
@@ -134,7 +134,7 @@ class Conversation:
         return self._closer is not None
 
     def close(self, by: Side | Literal["recorder"], code: int | None) -> None:
-        """Write by whom and by which Close it has ended: `by` and `code`, unless a side has sent a Close."""
+        """Record by whom and how it has ended: a side that has sent a Close, or else `by` and `code`."""
         self._transcript.unread += sum(reader.is_lost for reader in self._readers.values())
         if self._protocol is not None and (self._closer or by) != "server":
             self._protocol.left()

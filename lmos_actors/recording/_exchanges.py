@@ -60,7 +60,7 @@ class LoggedChange:
 
 @attrs.define
 class LoggedExchanges:
-    """The requests in a log that a scenario can make, the events, and the changes of properties, in order."""
+    """The requests in a log that a scenario can make, the events, and the property changes, in order."""
 
     requests: list[LoggedRequest] = attrs.Factory(list[LoggedRequest])
     events: list[LoggedChange] = attrs.Factory(list[LoggedChange])
@@ -69,7 +69,7 @@ class LoggedExchanges:
 
 
 def exchanges_in(lines: Iterable[LogLine], *, recorded: bool) -> LoggedExchanges:
-    """Return the exchanges in a log: a recording's with all requests, a run's with only those of `user`."""
+    """Return the exchanges in a log: all requests of a recording, only the requests of `user` of a run."""
     found = LoggedExchanges()
     begun: dict[int, LoggedRequest] = {}
     for line in lines:

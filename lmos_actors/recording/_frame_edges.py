@@ -1,4 +1,4 @@
-"""The places in the bytes of a WebSocket at which a frame ends, and a Close of the recorder may follow."""
+"""The positions in the bytes of a WebSocket at which a frame ends, and a Close of the recorder may follow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FrameEdges:
         return not self._left and not self._head
 
     def feed(self, data: bytes, *, rest_only: bool = False) -> int:
-        """Take bytes and return how many: all; with `rest_only`, only the rest of a frame that has begun."""
+        """Read bytes and return how many: all, or with `rest_only` only the rest of a frame already begun."""
         place, size = 0, len(data)
         while place < size and not self.is_closed and not (rest_only and self.is_between):
             if not self._left:

@@ -1,4 +1,4 @@
-"""A reader of a WebSocket as it goes by: bytes of one direction become messages, in bounded memory.
+"""A reader of a passing WebSocket: bytes of one direction become messages, in bounded memory.
 
 Bytes that cannot be read end the reading, and so does an extension that both sides use and this reader does
 not know, such as compression. The bytes are passed on elsewhere, whatever they are.
@@ -25,7 +25,7 @@ class FrameReader:
     """Reads one direction of a WebSocket: the client's with `of_client`, else the server's.
 
     `take` gets each message and its size, None in place of a message that was too long. Once the peer has
-    closed, `code` and `reason` are those of its Close.
+    closed, `code` and `reason` are from its Close.
     """
 
     def __init__(self, take: Callable[[str | bytes | None, int], None], *, of_client: bool) -> None:
@@ -42,7 +42,7 @@ class FrameReader:
         self.reason = ""
 
     def feed(self, data: bytes) -> None:
-        """Take bytes as they came."""
+        """Read bytes as they came."""
         if self._connection is None:
             return
         try:

@@ -89,7 +89,7 @@ class LmosConversation:
     # ---- what the client says
 
     def from_client(self, content: str | bytes) -> None:
-        """Take a message of the client: text, or the bytes of a binary one, which is an item of a stream."""
+        """Record a message of the client: text, or a binary one as bytes, which is an item of a stream."""
         if isinstance(content, bytes):
             return
         message = self._requests.decode(content)
@@ -187,7 +187,7 @@ class LmosConversation:
             del self._open[self._key(message)]
 
     def left(self) -> None:
-        """Take note that the client has left: its open requests are cancelled."""
+        """Note that the client has left: its open requests are cancelled."""
         for request in list(self._open.values()):
             if isinstance(request, _Open) and isinstance(request.message, lmos.InvokeAction):
                 self._settle(request)
@@ -196,7 +196,7 @@ class LmosConversation:
     # ---- what the server says
 
     def from_server(self, content: str | bytes) -> None:
-        """Take a message of the server: text, or the bytes of a binary one."""
+        """Record a message of the server: text, or a binary one as bytes."""
         if isinstance(content, bytes):
             self._item_of_bytes(content)
             return

@@ -52,7 +52,7 @@ class OmniaConversation:
     # ---- what the client says
 
     def from_client(self, content: str | bytes) -> None:
-        """Take a frame of the client."""
+        """Record a frame of the client."""
         if isinstance(content, bytes):
             self._sound(content)
             return
@@ -104,7 +104,7 @@ class OmniaConversation:
             self._call = None
 
     def left(self) -> None:
-        """Take note that the client has left: the turns that it has asked for are cancelled."""
+        """Note that the client has left: the turns that it has requested are cancelled."""
         while self._open:
             self._transcript.cancelled(self._agent, MESSAGE, self._open.popleft())
         if self._has_hung_up:
@@ -116,7 +116,7 @@ class OmniaConversation:
     # ---- what the server says
 
     def from_server(self, content: str | bytes) -> None:
-        """Take a frame of the server."""
+        """Record a frame of the server."""
         if isinstance(content, bytes):
             frame = omnia.read_media_frame(content)
             if isinstance(frame, omnia.UnreadableMedia):
@@ -180,7 +180,7 @@ class OmniaConversation:
         self._show(ToolReturned(call_id, value, error))
 
     def _show(self, item: ChatItem) -> None:
-        """Write an item that is not plain text; media only in a turn, as in a call they are its sound."""
+        """Write an item that is not plain text; media only in a turn, as in a call media are the sound."""
         if self._open or not isinstance(item, MediaPiece):
             self._item(self._transcript.redaction.frame(msgspec.to_builtins(item)))
 

@@ -1,4 +1,4 @@
-"""The way between the clients and the server of a recording: what is changed, and what is recorded.
+"""The passage between the clients and the server of a recording: what is changed, what is recorded.
 
 These are changed: `Host`; `Origin` and addresses, where they name the recorder or the server; and headers
 that concern one connection only. Compression is not offered to the server, as compressed data could not be
@@ -75,11 +75,11 @@ class Refused(Exception):
 
 
 class Passage:
-    """The way from clients to the server at `target`, and the recording of what goes there.
+    """The passage from clients to the server at `target`, and the recording of the traffic.
 
-    `describe` is called with the target and the headers of a WebSocket before anything is said on it.
-    `insecure`: credentials are passed on to another machine without TLS too. `on_note` gets
-    remarks that people should see at once.
+    `describe` is called with the target and the headers of a WebSocket before anything is sent on it.
+    `insecure`: credentials are passed on to another machine without TLS too. `on_note` gets remarks that
+    people should see at once.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Passage:
         )
 
     def refused(self, target: str, status: int) -> None:
-        """Take note that the server has refused a WebSocket."""
+        """Note that the server has refused a WebSocket."""
         self.outcomes.refused += 1
         self._transcript.connected(0, target, status, self._speaks)
         self.note(f"the server has refused a WebSocket: {status}")
@@ -210,7 +210,7 @@ class Passage:
         return WebExchange(self._transcript, self._memory, method, target, accept)
 
     def keep(self, target: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take note of the credentials in a request or an answer."""
+        """Remember the credentials in a request or an answer, to hide them."""
         self._transcript.redaction.keep_query(target)
         self._transcript.redaction.keep_headers(headers)
 

@@ -4,7 +4,7 @@ Three rules, each of which holds alone:
 
 - **By place.** Headers and bodies of HTTP are not written at all, and of queries only the values of a few
   members. A value whose schema is marked, in a description of the thing, is `***`; so is every value of a
-  thing whose description is not known, and a member of a frame without a schema whose name is that of a
+  thing whose description is not known, and a member of a frame without a schema that has the name of a
   credential.
 - **By value.** A credential that has been seen, in a header, a cookie, a query or the answer to a
   registration, is replaced wherever a text contains it, as it is or as JSON and URLs write it.
@@ -69,7 +69,7 @@ class Redaction:
     # ---- what is secret
 
     def keep(self, secret: str) -> None:
-        """Take note of a secret."""
+        """Remember a secret, to hide it."""
         if len(secret) < SHORTEST or secret in self._forms:
             return
         json = msgspec.json.encode(secret.encode("utf-8", "replace").decode()).decode()[1:-1]
@@ -79,7 +79,7 @@ class Redaction:
         self._pattern = None
 
     def keep_parts(self, value: Any) -> None:
-        """Take note of all texts in a value that is secret as a whole."""
+        """Remember all texts in a value that is secret as a whole."""
         if isinstance(value, str):
             self.keep(value)
         elif is_mapping(value) or is_list(value):
@@ -87,11 +87,11 @@ class Redaction:
                 self.keep_parts(item)
 
     def name_header(self, name: str) -> None:
-        """Note the name of a header or query member that carries credentials, as a description says."""
+        """Note the name of a header or query member that carries credentials, according to a description."""
         self._names.add(name.lower())
 
     def keep_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take note of the credentials among the headers of a request or of an answer."""
+        """Remember the credentials among the headers of a request or of an answer."""
         for name, value in headers:
             known = name.decode("latin-1").lower()
             if known in SENSITIVE or known in self._names:
@@ -114,7 +114,7 @@ class Redaction:
             self.keep(pair.partition(":")[2])
 
     def keep_query(self, target: str) -> None:
-        """Take note of the credentials in the query of a target."""
+        """Remember the credentials in the query of a target."""
         for part in target.partition("?")[2].split("&"):
             name, _, value = part.partition("=")
             known = unquote(name).lower()

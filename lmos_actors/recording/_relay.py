@@ -1,4 +1,4 @@
-"""The messages of one connection to an AgentRelay: who asks whom, the answers, and broadcasts.
+"""The messages of one connection to an AgentRelay: requests, answers, and broadcasts.
 
 A message to some agents is a request to each of them, and a message that refers to it is its answer. Not
 every hub tells the sender of a message its id. So an answer belongs to the message with the id that it refers
@@ -73,7 +73,7 @@ class RelayConversation:
     # ---- what the client says
 
     def from_client(self, content: str | bytes) -> None:
-        """Take a frame of the client."""
+        """Record a frame of the client."""
         try:
             frame: Any = msgspec.json.decode(content)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -96,7 +96,7 @@ class RelayConversation:
         return self._transcript.redaction.frame(payload)
 
     def _answers(self, ref: Any, to: list[str], kind: str, payload: Any) -> bool:
-        """Write the client's answer to a message that it was sent; return whether it was one."""
+        """Write a frame that answers a message sent to the client; return whether there is such a message."""
         for said in self._asked:
             if ref and said.id == ref:
                 self._asked.remove(said)
@@ -119,12 +119,12 @@ class RelayConversation:
                 self._sent.append(_Said(agent, number, kind, payload, receipt=receipt))
 
     def left(self) -> None:
-        """Do nothing: what was said on a relay stays said."""
+        """Do nothing: messages on a relay stay valid after their sender has left."""
 
     # ---- what it hears
 
     def from_server(self, content: str | bytes) -> None:
-        """Take a frame of the hub."""
+        """Record a frame of the hub."""
         data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
         unread = self._client.unread
         event = self._client.receive(data)

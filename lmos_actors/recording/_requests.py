@@ -50,11 +50,11 @@ class WebExchange:
         self._kind = ""
 
     def add_input(self, data: bytes) -> None:
-        """Take a piece of the body of the request."""
+        """Note a piece of the body of the request."""
         self._given = _grown(self._given, data, keep=self._operation is not None)
 
     def asked(self) -> None:
-        """Take note that the request has been read. Raises OSError where it cannot be written."""
+        """Note that the request has been read. Raises OSError where it cannot be written."""
         operation = self._operation
         if operation is None or operation.op not in VERBS:
             return
@@ -88,7 +88,7 @@ class WebExchange:
         return {**query, **shown} if query and is_mapping(shown) else shown
 
     def head(self, status: int, content_type: str, location: str) -> None:
-        """Take the head of the answer."""
+        """Note the head of the answer."""
         self._status, self._kind = status, content_type.partition(";")[0].strip().lower()
         self._location = location
         operation = self._operation
@@ -98,7 +98,7 @@ class WebExchange:
             self._stream = StreamOfValues(self._transcript, self._memory, operation, self._kind, self._number)
 
     def add_output(self, data: bytes) -> None:
-        """Take a piece of the body of the answer."""
+        """Note a piece of the body of the answer."""
         if self._stream is not None:
             self._stream.feed(data)
             return
@@ -109,7 +109,7 @@ class WebExchange:
             self._answer = None
 
     def end(self, *, has_left: bool) -> None:
-        """Take note that the exchange is over; `has_left`: the client has left, and may have cut it.
+        """Note that the exchange is over; `has_left`: the client has left, and may have cut it off.
 
         Raises OSError where it cannot be written.
         """

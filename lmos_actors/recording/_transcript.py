@@ -60,7 +60,7 @@ class Transcript:
         return self.things.name_of(thing_id), None
 
     def begin(self, agent: str) -> None:
-        """Take note that there is an agent."""
+        """Note that there is an agent."""
         if agent not in self._seen:
             self._seen.add(agent)
             self._record("started", agent, incarnation=1)

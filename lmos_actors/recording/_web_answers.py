@@ -112,7 +112,7 @@ def write_failure(transcript: Transcript, thing: Thing, action: str, number: int
 
 
 class _Lines:
-    """A reader of JSON lines, each of which is an item."""
+    """A reader of JSON lines; each line is an item."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -165,7 +165,7 @@ class StreamOfValues:
                 self._is_over = True
 
     def feed(self, data: bytes) -> None:
-        """Take a piece of the body."""
+        """Read a piece of the body."""
         if self._reader is None:
             return
         try:
@@ -213,7 +213,7 @@ class StreamOfValues:
             write_failure(self._transcript, thing, action, self._number, problem)
 
     def end(self, *, is_whole: bool, has_left: bool) -> None:
-        """Take note that the answer is over: whole, ended by the client, or else cut."""
+        """Note that the answer is over: whole, ended by the client, or else cut off."""
         if self in self._beside:
             self._beside.remove(self)
         if self._operation.op != "invokeaction" or self._is_over or self._reader is None:

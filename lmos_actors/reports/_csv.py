@@ -30,7 +30,7 @@ def csv_text(results: Sequence[FileResult]) -> str:
 
     A file that was ended early begins with lines that have `interrupted` (or `time limit`, `fail-fast`) in
     the column `ended`: they give the number of runs with a result, the number requested, and the exit code.
-    It ends with a line `not run` for each run without a result.
+    The file ends with a line `not run` for each run without a result.
     """
     values = [run.values for result in results for run in result.runs]
     values += [run.values for result in results for run in result.missing]

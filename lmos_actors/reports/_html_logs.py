@@ -49,7 +49,7 @@ def packed(text: str) -> str:
 def keep_logs(runs: Sequence[RunResult], most: int) -> dict[int, Kept]:
     """Return the part of each run's log that goes on the page, by the run's index: `most` records in all.
 
-    Passed runs get a quarter of the room, and whatever the other runs leave over.
+    Passed runs get a quarter of the records, and whatever the other runs leave over.
     """
     lengths = [len(run.log) for run in runs]
     passed = {index: lengths[index] for index, run in enumerate(runs) if run.ok}
@@ -82,7 +82,7 @@ def shares(lengths: Mapping[int, int], room: int) -> dict[int, int]:
 
 
 def keep(log: Sequence[str], most: int, characters: int) -> Kept:
-    """Return a log cut to the room for it: its beginning, its end, and what happened to agents in between."""
+    """Return a log cut to the limits: its beginning, its end, and what happened to agents in between."""
     others = [line for line in log if not _NUMBER.match(line)]
     records = [short(line) for line in log if _NUMBER.match(line)]
     whole = max([len(records), *(int(found[1]) for line in records[-1:] if (found := _NUMBER.match(line)))])
@@ -94,7 +94,7 @@ def keep(log: Sequence[str], most: int, characters: int) -> Kept:
 
 
 def chosen(records: Sequence[str], most: int) -> list[int]:
-    """Return the indexes of the records to keep; messages get half of the room if they need it."""
+    """Return the indexes of the records to keep; messages get at least half, if they need that much."""
     messages = [n for n, line in enumerate(records) if _MESSAGE.match(line)]
     known = frozenset(messages)
     fates = [n for n in range(len(records)) if n not in known]

@@ -83,7 +83,7 @@ def last_messages(lines: Sequence[str], count: int = LAST) -> tuple[str, ...]:
 def is_renewal(line: str) -> bool:
     """Return whether a line of a log is about a renewal in a directory, and not about a failed one.
 
-    Renewals are as frequent as heartbeats, and say as little.
+    Renewals are as frequent as heartbeats, and tell as little.
     """
     return _RENEWAL in line[:160] and ('"patch":{}' in line or line.endswith('"value":null}'))
 

@@ -77,7 +77,7 @@ class FaultResult:
     """A fault, the paths of the agents it struck, and when it was in force; `end` None: until the end.
 
     For a partition, `sides` has the nodes of each side; with `one_way` the others do not hear the first side.
-    For a restart of nodes of a network, `restarted` says which agents were away.
+    For a restart of nodes of a network, `restarted` has the agents that were away.
     """
 
     id: str

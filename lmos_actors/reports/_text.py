@@ -186,7 +186,7 @@ def file_line(result: FileResult) -> str:
 
 
 def cut_line(results: Sequence[FileResult]) -> str:
-    """Return a line that says what ended everything early, and how many runs have a result.
+    """Return a line on what ended everything early, and how many runs have a result.
 
     "" if nothing did.
     """

@@ -94,8 +94,8 @@ class RealClock(trio.abc.Clock):
 class PacedClock(trio.abc.Clock):
     """Time at another speed, which stands still while any task can run.
 
-    It advances only while Trio waits, and never past the deadline that it waits for, so that the speed of the
-    machine does not influence the run.
+    The clock advances only while Trio waits, and never past the deadline that it waits for, so that the speed
+    of the machine does not influence the run.
     """
 
     def __init__(self, speed: float) -> None:

@@ -145,7 +145,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         return timer
 
     def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Have `callback` called so many seconds from now; like `call_at`, written out for speed."""
+        """Have `callback` called `seconds` from now; like `call_at`, written out for speed."""
         when = self._now + seconds
         if not -math.inf < when < math.inf:
             raise ValueError(f"a timer needs a finite instant, not {when}")

@@ -108,7 +108,7 @@ class TraceLog:
         self._waiting.append(msgspec.Raw(line))
 
     def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
-        """Take one record. A log that has not begun begins, without a seed, in trio's time."""
+        """Write one record. A log that has not begun begins, without a seed, in trio's time."""
         if self._now is None:
             self.begin(seed=None, now=trio.current_time)
             assert self._now is not None

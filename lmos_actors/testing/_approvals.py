@@ -15,8 +15,8 @@ async def answer_approval(
 ) -> Approval:
     """Wait until an agent asks for an approval (`self.approve`), answer it, and return its record.
 
-    If several wait, the oldest is answered. `agent` limits this to the agent at that path, `key` to that key.
-    Raises ActionFailed if it has been decided meanwhile, NotFound at the node's end.
+    If several wait, the oldest is answered. `agent` limits the choice to the agent at that path, `key` to
+    that key. Raises ActionFailed if the approval is decided meanwhile, NotFound at the node's end.
     """
     approvals = node.find(Approvals)
     await approvals.ready()

@@ -165,7 +165,7 @@ def _spread(op: Operation, args: tuple[Any, ...]) -> tuple[list[Any], dict[str, 
 
 
 def _raised(answer: object) -> BaseException | None:
-    """Return the exception that an answer stands for, None if it stands for none."""
+    """Return the exception that an answer stands for, None if it is no exception."""
     if isinstance(answer, BaseException):
         return answer.with_traceback(None)
     if isinstance(answer, type) and issubclass(answer, BaseException):

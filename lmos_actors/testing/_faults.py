@@ -101,7 +101,7 @@ class Fault:
         return error() if isinstance(error, type) else error and error.with_traceback(None)
 
     def problem(self) -> str | None:
-        """Return why the entry never took effect, so that the test might pass by accident; None if it did."""
+        """Return why the entry never took effect, so that the test might pass by accident; None if it has."""
         if not self.calls:
             return f"{self} met no call at all"
         missed = [number for number in self._numbers if number > self.calls]

@@ -1,7 +1,7 @@
 """Probes: agents controlled by a test, which sees every message they receive and answers it.
 
 A `Probe` is a test double. Each message to it becomes a `Received`, which waits in the probe's `_Inbox` until
-the test expects it (a `_MessagePattern` says whether it fits) and answers it.
+the test expects it (a `_MessagePattern` decides whether it fits) and answers it.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ class Probe(Generic[A]):
 
     @property
     def ref(self) -> Ref[A]:
-        """The ref of the probe's agent; of several, the ref of the one started last.
+        """The ref of the probe's agent; of several agents, the ref of the last started.
 
         Raises RuntimeError before the agent has been started.
         """
@@ -418,7 +418,7 @@ class Probe(Generic[A]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Send a one-way message as the probe. Raises like `ref.tell_nowait`."""
+        """Send a one-way message as the probe. Raises the same as `ref.tell_nowait`."""
         with self.acting():
             ref.tell_nowait(handle, *args, **kwargs)
 

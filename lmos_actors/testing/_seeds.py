@@ -1,4 +1,4 @@
-"""Seed of a test, and its note on failures."""
+"""The seed of a test, and the note about it on failures."""
 
 from __future__ import annotations
 

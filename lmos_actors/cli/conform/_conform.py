@@ -80,7 +80,7 @@ class ConformRequest:
 
 @attrs.frozen
 class Presented:
-    """The headers for requests to a URL: those of the command line, and those from its credentials.
+    """The headers for requests to a URL, from the command line and from the URL's credentials.
 
     `hosts`: the only hosts that get the command line's headers, as a description may lead to others; None:
     all hosts get them.

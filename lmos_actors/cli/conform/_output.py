@@ -81,7 +81,7 @@ class CardPrinter:
             self._moving(done, len(self._cases), self._cases[done].id)
 
     def result(self, result: Result) -> None:
-        """Take a result; print the group if it is complete. Raises OSError."""
+        """Note a result; print the group if it is complete. Raises OSError."""
         self.results.append(result)
         self._move()
         done = len(self.results)
@@ -168,7 +168,7 @@ class CardFiles:
         self._open[option] = opened_file(path, force=self._force)
 
     def write(self, card: Card, code: int) -> None:
-        """Write the card to all of them. Raises OSError, which names the file."""
+        """Write the card to all files. Raises OSError, which names the file."""
         made = {"--json": lambda: card_json(card, exit_code=code), "--junit": lambda: card_junit(card)}
         for option, file in self._open.items():
             file.write(made[option]() if option in made else card_html(card))
@@ -180,6 +180,6 @@ class CardFiles:
                 print(f"wrote {file.path}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Close them."""
+        """Close the files."""
         for file in self._open.values():
             file.close()

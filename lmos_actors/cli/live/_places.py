@@ -7,7 +7,7 @@ from lmos_actors.errors import ConfigError
 
 
 def path_in(url: str, path: str | None) -> str:
-    """Return the path of an agent, given as such or by its URL. Raises ConfigError."""
+    """Return the path of an agent, given as a path or by a URL. Raises ConfigError."""
     name = name_in_url(url)
     if path is None and name is None:
         raise ConfigError(

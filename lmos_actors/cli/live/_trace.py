@@ -33,7 +33,7 @@ COLOURS: Final = {"sent": "bold", "delivered": "dim", "crashed": "bold red", "ev
 def run_trace(url: str, options: TraceOptions) -> int:
     """Print messages until Ctrl-C; return the exit code. Raises ConfigError, OSError.
 
-    With `once` it ends when all that was asked so far is answered.
+    With `once` the trace ends when all requests seen so far are answered.
     """
     watch = options.watch
     server, answers = watch.server.at(url), watch.answers()

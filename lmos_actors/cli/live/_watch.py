@@ -29,7 +29,7 @@ class Screen(Protocol):
     """The screen of one command: the views of a node that it needs, and the forms in which it shows them."""
 
     def begin(self, client: LiveClient) -> None:
-        """Open the views that it needs."""
+        """Open the views that the screen needs."""
         ...
 
     def is_whole(self, client: LiveClient) -> bool:

@@ -123,7 +123,7 @@ With --watch in the others too; max: as fast as it goes."""
 
     @cached_property
     def seed_list(self) -> list[int] | None:
-        """The seeds that replace those of the file. Raises ConfigError."""
+        """The seeds that replace the file's seeds. Raises ConfigError."""
         if self.seed is not None:
             return [self.seed]
         return seeds_of(self.seeds) if self.seeds is not None else None

@@ -71,7 +71,7 @@ class ApprovalList:
         return {"state": "all" if self.all else "waiting"}
 
     async def __call__(self, session: RemoteSession) -> int:
-        """Print them. Returns the exit code."""
+        """Print the approvals. Returns the exit code."""
         try:
             found = await session.thing.invoke("list", self.asked)
         except LmosActorsError as error:

@@ -229,8 +229,8 @@ class _Conversation:
     async def _show_history(self, chat: Chat) -> None:
         """Print the history that the agent keeps; if it cannot be asked, the messages of this command.
 
-        Our agents may go on with a turn whose client was cut off. Its answer is only in the history, so this
-        waits for it.
+        Our agents may go on with a turn whose client was cut off. The answer is only in the history, so wait
+        for that.
         """
         said = self._said
         if chat.session is not None and self._server.url.startswith(("http:", "https:")):
@@ -412,7 +412,7 @@ def _for_terminal(text: str, before: str = "") -> str:
 
 @contextmanager
 def as_it_was() -> Generator[None]:
-    """Allow line editing in a block, if possible, and then restore the terminal.
+    """Allow line editing in a block, if possible, and restore the terminal afterwards.
 
     A thread that still reads a line cannot restore it.
     """

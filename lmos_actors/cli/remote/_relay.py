@@ -1,4 +1,4 @@
-"""The commands of `relay` that act as an agent on one: register, ping, send, listen, revoke."""
+"""The commands of `relay` that act as an agent on a relay: register, ping, send, listen, revoke."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run_on_relay(
     work: Callable[[Relay, AnswerPrinter], Awaitable[int]],
     follow: Sequence[str] = (),
 ) -> int:
-    """Be an agent on a relay, do the work, and return the exit code. Raises ConfigError, OSError."""
+    """Act as an agent on a relay, do the work, and return the exit code. Raises ConfigError, OSError."""
     answers = options.answers()
 
     async def joined() -> int:
@@ -70,7 +70,7 @@ def run_on_relay(
 
 
 async def _look_at(relay: Relay, answers: AnswerPrinter) -> None:
-    """If a server has sent no welcome, ask it for something: its answer shows if it is no relay."""
+    """If a server has sent no welcome, ask it for something: the answer shows if it is no relay."""
     await relay.wait_ready()
     if relay.welcome is None:
         with trio.move_on_after(PONG_SECONDS) as waiting, suppress(ActionFailed):

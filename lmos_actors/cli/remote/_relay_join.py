@@ -60,7 +60,7 @@ COLOURS: Final[Mapping[str, str]] = {
 
 
 def run_join(url: str, options: AgentOptions, follow: Sequence[str]) -> int:
-    """Be on a relay at a terminal, or from a pipe; return the exit code. Raises ConfigError, OSError."""
+    """Join a relay from a terminal or a pipe; return the exit code. Raises ConfigError, OSError."""
 
     server = options.at(url)
 

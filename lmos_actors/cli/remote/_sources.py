@@ -1,8 +1,8 @@
 """The items of an input stream from a file or the standard input: JSON lines, or octets.
 
 Reading never blocks the loop and never holds up the end of the command: an input that can be waited for is
-waited for, any other is read in a thread that is left behind when the command ends. The mode of the standard
-input is not changed, as it may be the terminal of others too.
+waited for, and any other is read in a thread that is left behind at the end. The mode of the standard input
+is not changed, as it may be the terminal of others too.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Subscription:
     """The work of `observe`, `listen` and `monitor`: continues over reconnects, ends after `count` lines.
 
     `open` opens the feed, and raises ConfigError if the description does not have it; if the agent refuses
-    it, `instead` opens another, if given. Every line begins with `members`.
+    the feed, `instead` opens another, if given. Every line begins with `members`.
     """
 
     open: Callable[[RemoteSession], Any]
@@ -42,7 +42,7 @@ class Subscription:
     instead: Callable[[RemoteSession], Any] | None = None
 
     async def __call__(self, session: RemoteSession) -> int:
-        """Listen. Return the exit code."""
+        """Listen until enough lines have come. Return the exit code."""
         try:
             if await self._print(session):
                 return OK
@@ -185,7 +185,7 @@ async def _each_event(thing: ConsumedThing, events: Iterable[str]) -> AsyncGener
 
 
 async def _batch(feed: Any) -> list[Any]:
-    """Wait for the next item; return it with those that have come meanwhile; an empty list at the end."""
+    """Wait for the next item; return it with all that have come meanwhile; an empty list at the end."""
     try:
         batch = [await feed.receive()]
     except trio.EndOfChannel:

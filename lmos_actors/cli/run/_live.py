@@ -74,7 +74,7 @@ class Moving:
         self.watching = watching
 
     def line(self, width: int, now: float) -> str:
-        """Return its progress and its duration so far."""
+        """Return the progress and the duration of the run so far."""
         far = ""
         if self.total > 10_000:  # of so many jobs, a percentage says more
             far = f"{100 * self.done / self.total:.0f} %"

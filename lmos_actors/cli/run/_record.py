@@ -37,8 +37,8 @@ REAL_TIME: Final = "websocket"
 def record_files(files: Sequence[str], options: RunOptions) -> int:
     """Run the chosen cells of files once each, and write the logs of their replays. Returns the exit code.
 
-    A log is written once all chosen cells that use it have passed; it keeps the runs of other cells.
-    If interrupted before, it records nothing, and says so.
+    A log is written once all chosen cells that use it have passed; it keeps the runs of other cells. If
+    interrupted before, record nothing, and print that.
     """
     with signals.in_order():
         return _record_files(files, options)

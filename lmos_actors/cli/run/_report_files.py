@@ -84,7 +84,7 @@ class _Report:
 
 
 class Written:
-    """Writes report files. `asked`: those of the command line; `inputs`: files that must not be overwritten.
+    """Writes report files. `asked`: given by options; `inputs`: files that must not be overwritten.
 
     `force`: write also through links, and over files that are not reports.
     """
@@ -162,7 +162,7 @@ class Written:
         return [report.path for report in self._all if report.file.is_regular and not report.failed]
 
     def _try(self, report: _Report, write: Callable[[str], None], text: str) -> None:
-        """Write, and record a failure: the runs and the other reports go on."""
+        """Write a report, and record a failure: the runs and the other reports go on."""
         if report.failed:
             return
         try:

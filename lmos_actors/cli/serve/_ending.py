@@ -33,7 +33,7 @@ class Ending:
 
     @property
     def limit(self) -> float:
-        """Seconds from the beginning of the end to the hard end, once the launcher has gone."""
+        """The seconds from the beginning of the end to the hard end, once the launcher has gone."""
         return (self.timeout or 0.0) + self.spread + 5.0  # beyond the time to drain
 
     async def reap(self) -> None:
@@ -55,11 +55,11 @@ class Ending:
     async def wait_left_alone(self, asked: Callable[[], None]) -> None:
         """Wait until the launcher has gone; for ever, if there is none.
 
-        `asked` is called when the launcher writes to standard input: this is how it asks a process to drain
-        that no signal reaches.
+        `asked` is called when the launcher writes to standard input: it does so to drain a process that no
+        signal reaches.
 
-        A thread waits, not a task, which an endless turn would hold up: so the time that the process has to
-        end begins whatever its agents do.
+        A thread waits, not a task, which an endless turn would hold up: so the time to end begins whatever
+        the agents do.
         """
         if not self.launched:
             await trio.sleep_forever()

@@ -92,7 +92,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 def serve_targets(targets: Sequence[str], options: ServeOptions, **more: Any) -> int:
     """Serve until a signal comes. Returns the exit code. Raises ConfigError.
 
-    `more` are arguments of `open_node` in addition to those of the options.
+    `more` are arguments of `open_node` besides those that the options give.
     """
     planned = planned_tree(targets, options, is_optional=bool(more or options.bridges.relay_peers))
     if isinstance(planned, int):

@@ -131,7 +131,7 @@ def _given(
 
 
 def _value(cls: type[Agent], name: str, text: str) -> Any:
-    """Read a value by its field's type: JSON, or the text itself if the field takes a text."""
+    """Read a value by the type of its field: JSON, or the text itself if the field takes a text."""
     field = fields_of_agent(cls).get(name)
     if field is None:
         hint = hint_at(name, fields_of_agent(cls), '"')

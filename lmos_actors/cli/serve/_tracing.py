@@ -23,8 +23,8 @@ SERVICE: Final = "lmos-actors"
 def spans_to(url: str | None) -> Generator[TracerProvider | None]:
     """Return a provider whose spans go to the collector at `url`, until the block is left; None without one.
 
-    They are sent by a thread of their own, the last ones at the end. Raises ConfigError for an invalid URL,
-    and if the extra otel is not installed.
+    The spans are sent by a thread of their own, the last ones at the end. Raises ConfigError for an invalid
+    URL, and if the extra otel is not installed.
     """
     if url is None:
         yield None

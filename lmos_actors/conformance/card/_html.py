@@ -28,8 +28,8 @@ _TRIED: Final = (Verdict.PASSED, Verdict.TOLERATED, Verdict.FAILED)
 def card_html(card: Card) -> str:
     """Return one HTML page: verdicts, expectations, observations, traffic; filters by verdict and words.
 
-    It fetches nothing from elsewhere, and only its own script may run in it. Without the script it shows the
-    same, except for the filters. Whatever the other side has sent appears as text, never as markup.
+    The page fetches nothing from elsewhere, and only its own script may run in it. Without the script it
+    shows the same, except for the filters. Whatever the other side has sent appears as text, never as markup.
     """
     style, script = _part("card.css"), _part("card.js")
     page: str = _template().render(

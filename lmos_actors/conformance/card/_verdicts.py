@@ -35,15 +35,15 @@ RELAY_LEVELS: Final = (Level.SPEC, Level.LENIENT, Level.REFERENCE, Level.RAWK)
 
 @cache
 def versions() -> Mapping[str, str]:
-    """Return the versions of the kit: those of this package and of the networking libraries it uses."""
+    """Return the versions of the kit: the versions of this package and of its networking libraries."""
     return {name: version(name) for name in ("lmos-actors", "trio", "h11")}
 
 
 class Verdict(Enum):
     """The verdict on a case.
 
-    `TOLERATED`: it works, but not as written. `NOT_OFFERED`: the description has nothing to try it with.
-    `NOT_RUN`: it needs a permission or a hint that was not given.
+    `TOLERATED`: the server works, but not as written. `NOT_OFFERED`: the description has nothing to try the
+    case with. `NOT_RUN`: the case needs a permission or a hint that was not given.
     """
 
     PASSED = "passed"
@@ -147,9 +147,9 @@ class Card:
     """A report card: how a server, or a client, fared in each case, in the order of the cases.
 
     `subject`: what was judged, as given. `role`: what it is. `title`, `thing`: from its description.
-    `spoken`: how it was spoken to, in words. `command`: the command that repeats the run. `versions`: those
-    of the kit and its libraries. `cut`: what ended the run before all cases were tried, in words, "" if
-    nothing did; the cases left are among the results as not run.
+    `spoken`: how it was spoken to, in words. `command`: the command that repeats the run. `versions`: the
+    versions of the kit and its libraries. `cut`: what ended the run before all cases were tried, in words, ""
+    if nothing did; the cases left are among the results as not run.
     """
 
     subject: str

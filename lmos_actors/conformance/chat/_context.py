@@ -38,8 +38,8 @@ Frame: TypeAlias = dict[str, Any]
 class ChatHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Messages to the agent with which cases can be tried.
 
-    `say`: a message that it answers. `slow`: one that it takes a second or more to answer. `fails`: one that
-    ends in an error. `tool`: one that makes it use a tool of its own, `client_tool` a tool of the client.
+    `say`: a message that it answers. `slow`: one that takes it a second or more. `fails`: one that ends in an
+    error. `tool`: one that makes it use a tool of its own, `client_tool` a tool of the client.
     """
 
     say: str = "Hello."
@@ -64,7 +64,7 @@ class Facade(JudgedServer["ChatContext"]):
 
     @property
     def spoken(self) -> str:
-        """How the kit speaks to it, in words."""
+        """A text on how the kit speaks to the facade."""
         return "Omnia's chat protocol"
 
     def context(self, random: Random) -> ChatContext:
@@ -111,18 +111,18 @@ class Turn:
 
     @property
     def code(self) -> str:
-        """The code of the error at its end; "" for a `done`."""
+        """The code of the error at the end of the answer; "" for a `done`."""
         return code_of(self.end)
 
     @property
     def text(self) -> str:
-        """The text of its chunks."""
+        """The text of the answer's chunks."""
         chunks = [frame for frame in self.frames if frame.get("type") == "chunk" and not frame.get("role")]
         return "".join(text for frame in chunks if isinstance(text := frame.get("content"), str))
 
 
 def inside(frame: Frame | None, *names: str) -> Frame:
-    """Return an object inside a frame, by the names on the way to it; empty if there is none."""
+    """Return an object inside a frame, by the names on the path to it; empty if there is none."""
     found: Any = frame
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
@@ -149,11 +149,11 @@ class Talk:
         self._patience = context.patience
 
     async def send(self, frame: Frame | str) -> None:
-        """Send an object, or a text as it is. Raises ConnectionGone."""
+        """Send an object as JSON, or a text unchanged. Raises ConnectionGone."""
         await self.socket.send_text(frame if isinstance(frame, str) else json.dumps(frame))
 
     async def say(self, text: str | None = None, **members: Any) -> None:
-        """Send a message: the usual one, or a text. Raises ConnectionGone."""
+        """Send a message: the usual message, or a given text. Raises ConnectionGone."""
         content = self._context.shared.hints.say if text is None else text
         await self.send({"type": "message", "content": content, **members})
 

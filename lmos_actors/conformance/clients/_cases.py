@@ -21,7 +21,7 @@ _COMMON: Final = lmos("Common Message Requirements")
 
 @attrs.frozen
 class ClientCase:
-    """A demand on a client. `how`: what it must do so that the case is tried; "" if every client does it."""
+    """A demand on a client. `how`: what the client must do so that the case is tried; "" for any client."""
 
     id: str
     title: str

@@ -120,7 +120,7 @@ class ChallengeThing(ScriptedThing):
 
 
 class ChallengeConnection(ScriptedConnection):
-    """A connection that poses challenges, by what it sends beside the answer or by how it sends that."""
+    """A connection that poses challenges, by what it sends beside an answer or by how it sends an answer."""
 
     def __init__(
         self, server: ChallengeServer, *, offered: bool, at: ScriptedThing, fixed: bool, peer: str = ""
@@ -261,7 +261,7 @@ class ChallengeConnection(ScriptedConnection):
         self.end(run, completed(ABSENT))
 
     def put_reversed(self, run: Run, outcome: Done, token: str) -> None:
-        """Hold an answer back until the other one is requested, and send that first."""
+        """Hold an answer back until the other answer is requested, and send the other answer first."""
         self._held.append((run, token))
         run.timers.append(self.challenges.after(self.challenges.patience, lambda: self._alone(run, token)))
         which = {each.request.payload["which"]: (each, text) for each, text in self._held}
@@ -314,7 +314,7 @@ class ChallengeConnection(ScriptedConnection):
         self.hang_up(1012, "a challenge")
 
     def put(self, out: Out) -> None:
-        """Send something; a message in parts, if that is the challenge."""
+        """Send something; a message in several parts, if that is the challenge."""
         if not self._in_parts or not isinstance(out, SendText):
             super().put(out)
             return

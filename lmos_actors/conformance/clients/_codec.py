@@ -1,7 +1,7 @@
 """The judge of a client's frames and Closes: what every protocol over a WebSocket has in common.
 
-It notes what is wrong and passes everything on as if it were right (a frame without a mask is read all the
-same), so that one error does not hide the next.
+The judge notes what is wrong and passes everything on as if it were right (a frame without a mask is read all
+the same), so that one error does not hide the next.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class JudgingCodec(WebSocketCodec):
     # ---- in
 
     def on_frame(self, frame: RawFrame) -> None:
-        """Judge a frame; one without a mask is taken all the same."""
+        """Judge a frame; a frame without a mask is accepted all the same."""
         self._recorder.keep(_KINDS.get(frame.opcode, "bytes"), frame.payload, sent=False)
         if self.received_close:
             self._wrong("nothing-after-close", f"a frame of opcode {frame.opcode} after its Close")
@@ -146,7 +146,7 @@ class JudgingCodec(WebSocketCodec):
         self._judge.text(text)
 
     def on_pong(self, payload: bytes) -> None:
-        """Take a pong: it answers its ping and all pings before."""
+        """Note a pong: it answers its ping and all earlier pings."""
         if payload in self._pings:
             self._notes.tried("pongs")
             del self._pings[: self._pings.index(payload) + 1]

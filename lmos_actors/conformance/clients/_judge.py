@@ -52,7 +52,7 @@ class ClientJudgingOptions(KitOptions, ABC):
     """The options with which all kinds of clients are judged.
 
     With `once` the run is over when the clients that came have gone, and nothing more is expected of them.
-    Raises ConfigError for a level that is not meant for them.
+    Raises ConfigError for a level that is not meant for clients.
     """
 
     role = "client"

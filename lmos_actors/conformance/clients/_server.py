@@ -1,6 +1,6 @@
 """The server that judges clients: by what they send, and by what they understand.
 
-It is the scripted server with a judge at each layer: `ChallengeNetwork` judges handshakes, `JudgingCodec`
+This is the scripted server with a judge at each layer: `ChallengeNetwork` judges handshakes, `JudgingCodec`
 frames and Closes, `MessageRules` messages. Each judge notes what is wrong and passes everything on as if it
 were right, so that one error does not hide the next.
 """

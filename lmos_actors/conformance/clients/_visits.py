@@ -27,8 +27,8 @@ _HIDDEN: Final = ("authorization", "cookie", "proxy-authorization")
 class Visits:
     """The visits of clients. `left` is set once all clients have been away a while.
 
-    `awaited` returns the least number of seconds to wait for clients that have to come back, 0.0 if none has
-    to.
+    `awaited` returns the least number of seconds to wait for clients that have to come back, 0.0 if there are
+    none.
     """
 
     def __init__(self, server: JudgingServer, awaited: Callable[[], float]) -> None:

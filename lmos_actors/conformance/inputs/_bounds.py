@@ -98,7 +98,7 @@ def _places(
 ) -> Iterator[tuple[Path, Schema, bool]]:
     """Yield the places in a value that a schema restricts, the whole value first.
 
-    Each is marked if a value is required there; else null may well count as no value.
+    Each is marked as required or not: where no value is required, null may count as no value.
     """
     if len(path) > 4:
         return

@@ -24,7 +24,7 @@ _HEX: Final = {"x": 2, "u": 4}
 
 
 class _Unsupported(Exception):
-    """The expression has something that is not understood."""
+    """The expression contains something that is not understood."""
 
 
 def matching(pattern: str, random: Random) -> str | None:

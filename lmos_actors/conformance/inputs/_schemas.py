@@ -43,7 +43,7 @@ def as_list(value: object) -> list[Any]:
 
 
 def as_number(value: object) -> int | float | None:
-    """Return plain data if it is a number, else None; also None for one too large for others to use."""
+    """Return plain data if it is a number, else None; also None for a number too large for others to use."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) <= 1.7e308 else None
@@ -87,7 +87,7 @@ class Budget:
         return self._left < 0
 
     def take(self, much: int = 1) -> bool:
-        """Take an amount; return False if there is not enough left."""
+        """Use up an amount; return False if there is not enough left."""
         self._left -= much
         return self._left >= 0
 

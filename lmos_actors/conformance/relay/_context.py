@@ -3,8 +3,8 @@
 A case judges its own subject only, so relays are read as widely as possible: a welcome may be flat or
 missing, an error may have its code in any of the places that were seen, and a message may come twice.
 
-Cases need to know that something did *not* come, and nothing on a relay says so. So in
-`RelayContext.heard_by` the sender says one thing more, and what came before it counts: relays pass on the
+Cases need to know that something did *not* come, and nothing on a relay shows that. So in
+`RelayContext.heard_by` the sender sends one message more, and what came before it counts: relays pass on the
 messages of one sender in their order (a case of its own).
 
 Agents are registered once in a run, and connect anew in each case. Some relays mix up two connections of one
@@ -67,7 +67,7 @@ class Relay(JudgedServer["RelayContext"]):
 
     @property
     def spoken(self) -> str:
-        """How the kit speaks to it, in words."""
+        """A text on how the kit speaks to the relay."""
         return "AgentRelay" + ("" if self.direct else ", by broadcasts alone")
 
     def context(self, random: Random) -> RelayContext:
@@ -134,7 +134,7 @@ class RelayAgent:
     # ---- out
 
     async def send(self, frame: Frame | str) -> None:
-        """Send an object with this agent's `from`, or a text as it is. Raises ConnectionGone."""
+        """Send an object with this agent's `from`, or a text unchanged. Raises ConnectionGone."""
         text = frame if isinstance(frame, str) else json.dumps({"from": self.id, **frame})
         await self.socket.send_text(text)
 
@@ -318,7 +318,7 @@ class RelayContext(Probe):
     async def heard_by(self, hearer: RelayAgent, sender: RelayAgent) -> list[Frame]:
         """Return what an agent has heard of messages sent before now.
 
-        The sender says one thing more, and the hearer waits for it. Raises NoAnswer, ConnectionGone, Failed.
+        The sender sends one more, and the hearer waits for it. Raises NoAnswer, ConnectionGone, Failed.
         """
         last = self.word()
         await sender.say(last, *((hearer.id,) if self.shared.direct else ()))

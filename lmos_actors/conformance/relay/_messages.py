@@ -1,4 +1,4 @@
-"""Cases of messages (who hears them, who sent them, who follows whom) and of commands."""
+"""Cases of messages (their hearers, senders and followers) and of commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The return that is expected of a client whose connection was ended: whether, and when."""
+"""The expected return of a client whose connection was ended: whether it returns, and when."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ATTEMPTS: Final = 10
 class Absence:
     """An agent that was cut off. `over` is called once nothing more is expected.
 
-    This class expects it to come back in time.
+    This class expects the agent to come back in time.
     """
 
     seconds = 30.0  # a client may take longer each time

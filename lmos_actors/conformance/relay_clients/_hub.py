@@ -56,7 +56,7 @@ class JudgedAgent:
 
 
 class RelayJudge(Scheduler):
-    """The agents and the level at which they are judged; the level also says which relay this hub is like."""
+    """The agents, and the level at which they are judged, which also decides which relay this hub is like."""
 
     def __init__(
         self, clock: Callable[[], float], random: Random, notes: ClientNotes, patience: float
@@ -176,7 +176,7 @@ class RelayJudge(Scheduler):
             self._take(sender, message)
 
     def _take(self, sender: RelayJudgeConnection, message: Frame) -> None:
-        """Take a message to the judge: a question, or a proof."""
+        """Handle a message to the judge: a question, or a proof."""
         kind, payload = message.get("type"), message["payload"]
         if kind == "question":
             token = challenge(sender, "asks")
@@ -325,7 +325,7 @@ class RelayJudgeConnection:
     # ---- in
 
     def text(self, text: str) -> None:
-        """Take a message."""
+        """Handle a text message from the client."""
         self._heard = self.hub.clock()
         try:
             frame = self.rules.judge(text)
@@ -341,7 +341,7 @@ class RelayJudgeConnection:
             self.hub.pass_on(self, frame)
 
     def binary(self, data: bytes) -> None:
-        """Take a message in a binary frame."""
+        """Handle a message in a binary frame from the client."""
         try:
             self.text(data.decode())
         except UnicodeDecodeError:

@@ -23,7 +23,7 @@ _FOLLOWING: Final = ("subscribe", "unsubscribe")
 
 
 class Invalid(Exception):
-    """A frame that the hub refuses: why, in words."""
+    """A frame that the hub refuses, with the reason in words."""
 
 
 def is_texts(value: Any) -> TypeGuard[list[str]]:
@@ -35,7 +35,7 @@ def is_texts(value: Any) -> TypeGuard[list[str]]:
 class FrameRules:
     """Judges the messages of one connection. `names` are the ids under which its agent may speak.
 
-    `limited`: the hub announces a maximum size. `demands_payloads`: a command needs a payload, as on the
+    `limited`: the hub announces a maximum size. `demands_payloads`: commands need a payload, as on the
     reference relay.
     """
 

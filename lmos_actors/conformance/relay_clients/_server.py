@@ -57,7 +57,7 @@ class RelayJudgeServer(WebServer):
     # ---- HTTP
 
     def on_http(self, head: RequestHead, body: bytes) -> Reply:
-        """Register agents, and answer requests for the hub's state; a 404 elsewhere says where the hub is."""
+        """Register agents, and answer requests for the hub's state; a 404 elsewhere names the hub's path."""
         if head.path == "/register" and head.method == "POST":
             return self._registered(body)
         if head.path in ("/health", "/stats"):

@@ -1,9 +1,9 @@
 """One connection of the scripted server: messages in and out, runs, observations and subscriptions.
 
-It is one class, in a file longer than others: a server that is wrong in one way is a subclass that overrides
-one small method, whatever its subject, and the tests of the kit have a hundred and fifty such subclasses. If
-there were objects for messages, runs and subscriptions, each subclass would have to know which one to
-replace, and where.
+The connection is one class, in a file longer than others: a server that is wrong in one way is a subclass
+that overrides one small method, whatever its subject, and the tests of the kit have a hundred and fifty such
+subclasses. If there were objects for messages, runs and subscriptions, each subclass would have to know which
+one to replace, and where.
 
 Three rules always hold. Nothing here does I/O: `text`, `binary` and `lost` take what comes, `out` is what
 goes out, and the clock is the server's. Every message is written by `send`, in the spelling of the peer,
@@ -110,7 +110,7 @@ class Listening:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The key under which a repeated request replaces it."""
+        """The key under which a repeated request replaces the earlier one."""
         return self.thing.id, self.kind, self.name
 
 
@@ -193,7 +193,7 @@ class ScriptedConnection:
         self.wake()
 
     def send(self, kind: str, thing_id: str, correlation: str | None, members: Json) -> str:
-        """Send a message and return its text. Every message is sent by this method."""
+        """Send a message and return its text. Every message is sent here."""
         text = dumped(self.spelled(self.message(kind, thing_id, correlation, members)))
         self.put(SendText(text))
         return text
@@ -255,7 +255,7 @@ class ScriptedConnection:
     # ---- what comes in
 
     def text(self, text: str) -> None:
-        """Take a text message."""
+        """Handle a text message."""
         if self.over:
             return
         if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
@@ -273,7 +273,7 @@ class ScriptedConnection:
         self.take(request)
 
     def binary(self, data: bytes) -> None:
-        """Take a binary message: an item of a stream, which may be late. Other data closes the connection."""
+        """Handle a binary message: an item of a stream, perhaps late. Other data closes the connection."""
         if self.over:
             return
         frame = read_item(data)
@@ -446,7 +446,7 @@ class ScriptedConnection:
         self.acknowledge(request)
 
     def acknowledge(self, request: Request) -> None:
-        """Acknowledge a request if the peer wants that: LMOS has no such answer."""
+        """Acknowledge a request if the peer wants an acknowledgement, which LMOS itself does not have."""
         if self.kotlin or request.message.get("ack") is True:
             self.answer(request, "acknowledgement", {"message": request.literal})
 
@@ -787,7 +787,7 @@ class ScriptedConnection:
                 self.grant(run)
 
     def do_streamItem(self, request: Request) -> None:
-        """Take an item of an input stream; ignore late messages."""
+        """Use an item of an input stream; ignore late messages."""
         for run in self.runs_of(request):
             stream = run.inputs.get(request.message["stream"])
             if stream is None:
@@ -796,7 +796,7 @@ class ScriptedConnection:
                 self.take_item(run, stream, request)
 
     def do_streamEnd(self, request: Request) -> None:
-        """Take the end of an input stream, or stop an answer; ignore late messages."""
+        """Note the end of an input stream, or stop an answer; ignore late messages."""
         for run in self.runs_of(request):
             number, reason = request.message["stream"], request.message.get("reason")
             stream = run.inputs.get(number)
@@ -814,7 +814,7 @@ class ScriptedConnection:
         return [run for run in self.live if request.given in (run.request.id, run.received_by.get(self))]
 
     def take_item(self, run: Run, stream: Input, request: Request) -> None:
-        """Take an item in JSON; an item that does not belong to the stream ends the run."""
+        """Use an item in JSON; an item that does not belong to the stream ends the run."""
         try:
             if stream.is_binary:
                 raise invalid("the items of this stream are frames", stream.path)
@@ -825,7 +825,7 @@ class ScriptedConnection:
         self.use_item(run, stream, request.message.get("data"))
 
     def take_frame(self, run: Run, stream: Input, frame: ItemFrame, size: int) -> None:
-        """Take an item in a binary frame; an item that does not belong to the stream ends the run."""
+        """Use an item in a binary frame; an item that does not belong to the stream ends the run."""
         if stream.is_stopped:
             return
         try:
@@ -870,7 +870,7 @@ class ScriptedConnection:
             run.request.thing.check(stream.schema, item, f"{stream.path}[{number}]")
 
     def take_end(self, run: Run, stream: Input, sequence: Any, reason: Any) -> None:
-        """Take the end of an input stream; an end with a reason breaks it off, and ends the run."""
+        """Note the end of an input stream; an end with a reason breaks the stream off, and ends the run."""
         if stream.is_stopped:
             return
         if reason is not None:

@@ -57,7 +57,7 @@ class SendText:
 
 @attrs.frozen
 class SendFrame:
-    """A frame to send as it is."""
+    """A frame to send unchanged."""
 
     opcode: int
     payload: bytes = b""
@@ -100,7 +100,7 @@ class Request:
 
     @property
     def payload(self) -> Any:
-        """Its `input` or `data`, or `ABSENT`."""
+        """The `input` or `data` of the request, or `ABSENT`."""
         return self.message.get("input" if self.kind == "invokeAction" else "data", ABSENT)
 
 

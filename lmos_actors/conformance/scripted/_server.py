@@ -1,8 +1,8 @@
 """The scripted server: two things that follow the LMOS specification exactly, without any I/O.
 
-It has three uses: the cases are tried on it, authors of servers have it as a model, and clients are judged by
-a subclass with challenges. It shares no code with the servers of lmos_actors, so that an error in one is not
-repeated in the judgement of the other.
+The server has three uses: the cases are tried on it, authors of servers have it as a model, and clients are
+judged by a subclass with challenges. It shares no code with the servers of lmos_actors, so that an error in
+one is not repeated in the judgement of the other.
 
 It has no tasks, sockets or sleeps of its own. The owner passes messages to connections, sends what they put
 out, and calls `tick` when `due` says so; the clock and the random numbers are given. So the same messages

@@ -85,7 +85,7 @@ def too_many(what: str) -> Problem:
 
 @attrs.frozen
 class Done:
-    """The success of an action, with an output or without."""
+    """The success of an action, with or without an output."""
 
     output: Any = ABSENT
 

@@ -36,7 +36,7 @@ _CODES: Final = (1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 101
 
 
 def is_close_code(code: int) -> bool:
-    """Return whether a Close may have a code."""
+    """Return whether a code is allowed in a Close."""
     return code in _CODES or 3000 <= code <= 4999
 
 
@@ -50,10 +50,10 @@ class MessageConnection(Protocol):
         """Send something."""
 
     def text(self, text: str) -> None:
-        """Take a text message."""
+        """Handle a text message."""
 
     def binary(self, data: bytes) -> None:
-        """Take a binary message."""
+        """Handle a binary message."""
 
     def lost(self) -> None:
         """Note that the stream is over."""
@@ -78,7 +78,7 @@ class WebSocketCodec:
     # ---- in
 
     def receive(self, data: bytes) -> None:
-        """Take bytes that have come."""
+        """Handle bytes that have arrived."""
         try:
             frames = self._reader.feed(data)
         except FrameTooLong:
@@ -88,7 +88,7 @@ class WebSocketCodec:
             self.on_frame(frame)
 
     def on_frame(self, frame: RawFrame) -> None:
-        """Take a frame."""
+        """Handle a frame."""
         if self.received_close or (self.deaf and frame.opcode != CLOSE):
             return
         wrong = self.wrong_in(frame)
@@ -121,7 +121,7 @@ class WebSocketCodec:
         return ""
 
     def on_part(self, frame: RawFrame) -> None:
-        """Take a message, or a part of one."""
+        """Handle a message, or a part of one."""
         self._opcode = frame.opcode or self._opcode
         self._parts += frame.payload
         if len(self._parts) > MAX_BYTES:
@@ -132,7 +132,7 @@ class WebSocketCodec:
             self.on_message(opcode, data)
 
     def on_message(self, opcode: int, data: bytes) -> None:
-        """Take a whole message."""
+        """Handle a whole message."""
         if opcode == BINARY:
             self.connection.binary(data)
             return
@@ -153,7 +153,7 @@ class WebSocketCodec:
         self.connection.put(SendFrame(PONG, payload))
 
     def on_pong(self, payload: bytes) -> None:
-        """Take a pong."""
+        """Handle a pong."""
 
     def on_close(self, payload: bytes) -> None:
         """Answer a Close, with the same code if that may be sent."""

@@ -51,7 +51,7 @@ class LmosServer(JudgedServer["CaseContext"]):
 
     @property
     def spoken(self) -> str:
-        """How the kit speaks to it, in words."""
+        """A text on how the kit speaks to the server."""
         return str(self.dialect)
 
     def context(self, random: Random) -> CaseContext:
@@ -100,7 +100,7 @@ class CaseContext(Probe):
 
     @contextmanager
     def left_to(self, case: str, silence: tuple[type[Exception], ...] = (NoAnswer,)) -> Generator[None]:
-        """End the case if the server stays silent in the block: another case judges that."""
+        """End the case if the server stays silent in the block: another case judges silence."""
         try:
             yield
         except silence as why:

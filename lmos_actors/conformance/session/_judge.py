@@ -1,9 +1,9 @@
 """The judge of servers of any protocol: every case on its own connections, and the report card.
 
-A protocol gives it two things. Its options (subclasses of `JudgingOptions`) know the cases and the levels,
-and find the server. What they find (a subclass of `JudgedServer`) makes the context of each case, opens a
-connection, and holds the facts that cases share. All else is here, once: which cases are run, the result of
-each, when nothing more can be tried, and what must not appear in a card.
+A protocol gives the judge two things. Its options (subclasses of `JudgingOptions`) know the cases and the
+levels, and find the server. What they find (a subclass of `JudgedServer`) makes the context of each case,
+opens a connection, and holds the facts that cases share. All else is here, once: which cases are run, the
+result of each, when nothing more can be tried, and what no card may show.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class JudgingOptions(KitOptions, ABC):
     """The options with which every kind of server is judged.
 
     `patience`: how long an answer may take, in seconds. `idle`: how long a connection is left alone, to see
-    whether it stays. `cases`: patterns of ids, like those of file names; none: all. `headers` returns the
-    headers of requests to a URL. Raises ConfigError for a pattern that matches no case, naming the nearest,
-    for times that are not above 0, and for a level of other servers.
+    whether it stays. `cases`: patterns of ids, like file patterns; none: all. `headers` returns the headers
+    of requests to a URL. Raises ConfigError for a pattern that matches no case, naming the nearest, for times
+    that are not above 0, and for a level of other servers.
     """
 
     role = "server"
@@ -95,7 +95,7 @@ class JudgedServer(ABC, Generic[ContextT]):
     @property
     @abstractmethod
     def spoken(self) -> str:
-        """How the kit speaks to it, in words."""
+        """A text on how the kit speaks to the server."""
 
     @abstractmethod
     def context(self, random: Random) -> ContextT:

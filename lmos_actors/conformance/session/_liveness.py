@@ -24,7 +24,7 @@ FITTING: Final = (1002, 1005, None)
 async def answers(context: CaseContext, session: Session) -> bool:
     """Send several requests in turn, until any answer comes. Raises ConnectionGone.
 
-    Other cases judge whether it is the right answer.
+    Other cases judge whether the answer is right.
     """
     asked = [("readProperty", name) for name in context.target.readable()[:1]]
     asked.append(("readProperty", context.target.unknown_property()))
@@ -59,7 +59,7 @@ async def must_be_read(
     name: str | None = None,
     refusal: str | None = None,
 ) -> Session:
-    """Fail unless a read is answered as when it is sent plainly; return the session to go on with.
+    """Fail unless a read is answered as when sent plainly; return the session to go on with.
 
     `send` sends the text of the request in some other way, which `what` names. `name`: the property that is
     read. `refusal`: the deviation to note if the answer is an error; without it an error is a failure.

@@ -99,29 +99,29 @@ class ReceivedMessage:
 
     @property
     def kind(self) -> str:
-        """Its `messageType`; empty if it has none."""
+        """The `messageType` of the message; empty if the message has none."""
         found = self.data.get("messageType")
         return found if isinstance(found, str) else ""
 
     @property
     def thing(self) -> Any:
-        """Its `thingID`."""
+        """The `thingID` of the message."""
         return self.get("thingID")
 
     @property
     def message_id(self) -> Any:
-        """Its `messageID`."""
+        """The `messageID` of the message."""
         return self.get("messageID")
 
     @property
     def correlation(self) -> Any:
-        """Its `correlationID`; None if it is null or absent."""
+        """The `correlationID` of the message; None if it is null or absent."""
         found = self.get("correlationID")
         return None if found is ABSENT else found
 
     @property
     def name(self) -> Any:
-        """The name of its property, action or event; None if it names none."""
+        """The name of the message's property, action or event; None if it names none."""
         for member in ("name", "property", "action", "event"):
             if isinstance(self.data.get(member), str):
                 return self.data[member]

@@ -48,10 +48,10 @@ class NoAnswer(Exception):
 
 @attrs.frozen(kw_only=True, eq=False)
 class Requirement:
-    """A requirement on a server. Its id is permanent: the id of a removed one is not used again.
+    """A requirement on a server. Ids are permanent: the id of a removed requirement is not used again.
 
     `expected`: what the section demands, as the end of "expected ...". `needs`: what a server has to offer so
-    that it is tried, in words, "" for nothing. `unsafe`: the case changes something, and needs
+    that the case is tried, in words, "" for nothing. `unsafe`: the case changes something, and needs
     `allow_unsafe`.
     """
 
@@ -293,7 +293,7 @@ def _in_words(departures: Sequence[Departure]) -> str:
 
 
 def without_words(words: Iterable[str], result: Result) -> Result:
-    """Return a result in which secrets are hidden: those of the words that have at least four characters."""
+    """Return a result in which secrets are hidden: all of these words that have at least four characters."""
     secrets = [word for word in dict.fromkeys(words) if len(word) >= 4]
     if not secrets:
         return result

@@ -81,7 +81,7 @@ async def an_error(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
 
 
 async def one_of_each(context: CaseContext) -> list[tuple[Sent, ReceivedMessage]]:
-    """Return a reading, an error and a status, or those of them that come. Raises NotOffered if none does."""
+    """Return a reading, an error and a status, or the ones that come. Raises NotOffered if none does."""
     found: list[tuple[Sent, ReceivedMessage]] = []
     why: NotOffered | NotRun | None = None
     for get in (a_reading, an_error, a_status):

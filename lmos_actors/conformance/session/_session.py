@@ -99,7 +99,7 @@ AS_KOTLIN: Final = Dialect("Id", "property", "subscribeevent", offered=False)
 
 @attrs.frozen(eq=False)
 class Sent:
-    """A request that was sent. `after`: the number of messages that had come before."""
+    """A request that was sent. `after`: the number of messages received before that."""
 
     kind: str
     name: str | None
@@ -142,8 +142,8 @@ class Session:
     ) -> Sent:
         """Send a request about `name`, in the spelling of this session. Raises ConnectionGone.
 
-        Its correlation is its id unless one is given; None: it has none. `members` are sent unchanged:
-        `data`, `input`, `reason`, `ack`. Messages other than requests can be sent too.
+        The correlation is the request's id unless one is given; None: no correlation. `members` are sent
+        unchanged: `data`, `input`, `reason`, `ack`. Messages other than requests can be sent too.
         """
         message_id = self.new_id() if message_id is None else message_id
         correlation = message_id if correlation == _SAME else correlation

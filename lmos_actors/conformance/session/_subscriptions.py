@@ -55,7 +55,7 @@ async def subscribed(
 
 
 async def observing(context: CaseContext, name: str, *, thing: str | None = None, **members: Any) -> Session:
-    """Return a session that observes a property, after its first reading. Raises NotOffered likewise."""
+    """Return a session that observes a property, after its first reading. Raises NotOffered if refused."""
     session = await context.session(thing=thing)
     await listen(context, session, "observeProperty", name, **members)
     await readings(session, name)

@@ -64,12 +64,12 @@ class Document:
 
     @property
     def url(self) -> str | None:
-        """Its place, if that is a URL."""
+        """The URL of the document, if its place is a URL."""
         return self.where if is_url(self.where) else None
 
 
 def is_url(place: str) -> bool:
-    """Return whether a place is a supported URL, rather than a file."""
+    """Return whether a place is a supported URL, and not a file."""
     return place.lower().startswith(SOCKETS + WEB)
 
 

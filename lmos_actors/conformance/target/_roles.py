@@ -79,7 +79,7 @@ class Roles:
     def change_of(self, name: str, value: Any) -> Call | NewValue:
         """Return the change of a property from `value`.
 
-        It is the hint's, or with `allow_unsafe` another value for the property.
+        The change is the hint's, or with `allow_unsafe` another value for the property.
         """
         hinted = self.hints.changes.get(name)
         if isinstance(hinted, Call):
@@ -119,7 +119,7 @@ class Roles:
     def call(self, action: str) -> Call:
         """Return the call of an action with a valid input: the hint's, or one invented by the seed.
 
-        The caller has to check whether it may be invoked.
+        The caller has to check whether the action may be invoked.
         """
         return self._call(action, valid)
 
@@ -159,7 +159,7 @@ class Roles:
     def slow_call(self) -> Call:
         """Return the call of a run that takes a while: the hint's, else one whose action is not synchronous.
 
-        Prefers an action with a duration as its input, by its name or the name of a member of its input.
+        An action with a duration as its input is preferred, by its name or the name of a member of its input.
         """
         if self.hints.slow is not None:
             return self.allowed(self.hints.slow)

@@ -6,9 +6,9 @@ ends at the first that leaves no doubt (`_is_sure`): a list of things may have a
 a socket may be named by only one of them. Documents that are no descriptions are passed over, and their
 reasons kept: they are the error message if nothing is found.
 
-It prefers to ask rather than to guess. Several things that fit equally well are an error that names them and
-`--thing`; a description that cannot be read is used only if the socket is known from elsewhere, so that a
-server with a broken description can still be judged by its messages.
+The search prefers to ask rather than to guess. Several things that fit equally well are an error that names
+them and `--thing`; a description that cannot be read is used only if the socket is known from elsewhere, so
+that a server with a broken description can still be judged by its messages.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class _Search:
         return tuple(each for each in rest if any(url in same for url in self._leads_to(each)))
 
     async def _look(self, urls: list[str]) -> None:
-        """Take the documents at these places, where there are any."""
+        """Keep the things in the documents at these places, where there are any."""
         async with trio.open_nursery() as nursery:
             for url in urls:
                 nursery.start_soon(self._quietly, url)

@@ -58,12 +58,12 @@ class Target:
 
     @property
     def actions(self) -> dict[str, ActionAffordance]:
-        """The actions, likewise."""
+        """The readable part of the description's actions, by name."""
         return self.readable_part.actions or {}
 
     @property
     def events(self) -> dict[str, EventAffordance]:
-        """The events, likewise."""
+        """The readable part of the description's events, by name."""
         return self.readable_part.events or {}
 
     @property
@@ -112,7 +112,7 @@ class Target:
     def http_form(self, kind: str, name: str, op: str) -> HttpForm | None:
         """Return the HTTP form of an operation (`readproperty`) on an affordance (`properties`, `level`).
 
-        None if there is none; a form with a subprotocol, such as `sse`, is for listening.
+        Return None without such a form; a form with a subprotocol, such as `sse`, is for listening.
         """
         affordance = self._named(kind, name)
         if affordance is None:

@@ -32,8 +32,8 @@ class Thing:
     """A thing by its description, which may be wrong.
 
     `text`: as served; one of several is written anew. `data`: the same as plain data, empty if it is not a
-    JSON object. `description`: None if it cannot be loaded; `problem` says why. `media_type`: as served, ""
-    for a file. `where`: its URL after redirects, or its file.
+    JSON object. `description`: None if it cannot be loaded; `problem` is why. `media_type`: as served, "" for
+    a file. `where`: its URL after redirects, or its file.
     """
 
     id: str
@@ -46,7 +46,7 @@ class Thing:
 
     @property
     def title(self) -> str:
-        """Its title, "" without one."""
+        """The title of the thing, "" without one."""
         found = self.data.get("title")
         return found if isinstance(found, str) else ""
 

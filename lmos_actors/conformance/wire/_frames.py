@@ -38,7 +38,7 @@ class RawFrame:
 
     @property
     def is_control(self) -> bool:
-        """Whether it is a ping, a pong, a Close, or has an undefined control opcode."""
+        """Whether the frame is a ping, a pong, a Close, or has an undefined control opcode."""
         return self.opcode >= CLOSE
 
 

@@ -71,7 +71,7 @@ class HttpAnswer:
         return self.body.decode("utf-8", "replace")
 
     def json(self) -> Any:
-        """Return the body as JSON. Raises ValueError, saying what is wrong, if it is not JSON."""
+        """Return the body as JSON. Raises ValueError, with what is wrong, if the body is not JSON."""
         return read_json(self.body)
 
 

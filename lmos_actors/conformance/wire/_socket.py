@@ -275,7 +275,7 @@ class Socket:
             raise ConnectionGone(self._went(None, limit_text))
 
     def read_on(self, data: bytes) -> None:
-        """Take the bytes that came after the handshake."""
+        """Read the bytes that came after the handshake."""
         with suppress(ConnectionGone):  # the next caller that waits gets the error
             self._take(data)
 

@@ -120,7 +120,7 @@ class Exploration:
 
     @property
     def explore(self) -> Explore:
-        """The `explore` part of the file, which says what may be drawn."""
+        """The `explore` part of the file: what may be drawn."""
         found = self._cells[0][0].scenario.explore
         assert found is not None  # `_cells_of` has checked it
         return found

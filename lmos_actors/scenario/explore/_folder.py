@@ -1,8 +1,8 @@
 """The folder of a search, `.lmos/explore/NAME` in the project: its progress and its finds.
 
-`runs.jsonl` has a head that says what was searched, then a line for each run, in the order of the search.
-As a search depends on its runs alone, these lines are all that is needed to continue it. `found.json` has
-the finds. Both are for the next `explore` of the same file; nothing else reads them.
+`runs.jsonl` has a head that tells what was searched, then a line for each run, in the order of the search. As
+a search depends on its runs alone, these lines are all that is needed to continue it. `found.json` has the
+finds. Both are for the next `explore` of the same file; nothing else reads them.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ AHEAD = 2
 class Explored:
     """A run of a search: outcome, names of the failures, and result, None if the run's process is gone.
 
-    `refused` says what is wrong with a file that was not run. `slow`: the run took too long in real time, but
+    `refused`: what is wrong with a file that was not run. `slow`: the run took too long in real time, but
     used too little processor time to tell whether it hangs; it does not count.
     """
 

@@ -96,7 +96,7 @@ class _Parent:
 
 
 class Search:
-    """A search of the cells of a file, with their `spaces`. `seed` is its own, `seeds` are the file's."""
+    """A search of a file's cells, with their `spaces`. `seed` is for the search, `seeds` for the runs."""
 
     def __init__(
         self, spaces: Sequence[Space], seeds: Sequence[int], seed: int, *, guided: bool = True
@@ -259,7 +259,7 @@ def _placed(
 ) -> ScheduledFault:
     """Put a fault, most of the time, where something happens in a run or where another fault is in force.
 
-    It is in force at that instant, or begins or ends there, just before, or just after.
+    The fault is in force at that instant, or begins or ends there, just before, or just after.
     """
     usable = [at for at in instants if space.start <= at < space.end]
     if others and stream.random() < _TOGETHER:

@@ -8,7 +8,7 @@ A failure that needs the drawn faults must go on needing them: a candidate count
 this way without them. Without that rule a file would shrink to another failure, such as a check that nothing
 could fulfil because the run is too short, or has too few agents.
 
-A failure may depend on an instant, such as that of a message, and with fewer agents messages come at other
+A failure may depend on an instant, such as a message's, and with fewer agents messages come at other
 instants. So if a file with fewer agents does not fail, faults are moved to the instants of its own events.
 
 This module does not run files: `Fails` says which of several candidates fails in the same way. It gets

@@ -108,7 +108,7 @@ class Resolved:
 
     @property
     def name(self) -> str:
-        """The name of the scenario; if it differs between cells, that of the first cell."""
+        """The name of the scenario; if the cells have several, the name of the first cell."""
         return self.cells[0].scenario.name
 
 

@@ -164,7 +164,7 @@ class AgentValues:
 
 
 class CheckedNames(Mapping[str, None]):
-    """The names for a formula that was checked when its file was read: any of the right form is known."""
+    """The names for a formula that was checked when its file was read: names of the right form are known."""
 
     _OF_AGENT = re.compile(rf"state\.[^.]+|mailbox\.({'|'.join(COUNTERS)})|delivered|restarts")
 

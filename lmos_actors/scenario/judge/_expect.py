@@ -171,7 +171,7 @@ def judge_expect(expect: Expect, seen: object, root: str | None = None) -> list[
     `seen` is the value for `value` and `output`, the statuses so far for `status`, the values so far for
     `items`, `reading` and `event`, the messages for `heard`. At least one of several, or exactly `times`,
     must meet the expectation; `match` for `items` judges all of them as a list. `root` is the member of the
-    answer that holds the output, if the answer is not that of an invocation.
+    answer that holds the output, if no invocation is answered.
     """
     if expect.that in ("value", "output"):
         return judge_value(expect, seen, root or ROOTS.get(expect.that))

@@ -190,7 +190,7 @@ def listing(paths: Sequence[str]) -> str:
 class Judge(ABC):
     """The judge of one check. `records` has the kinds of records it gets; `met_at` is when it came true.
 
-    `formula_names` has the names in its formula, if it has one.
+    `formula_names` has the names in the formula of the check, if there is one.
     """
 
     records: Sequence[str] = ()

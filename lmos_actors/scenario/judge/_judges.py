@@ -116,7 +116,7 @@ class Judges:
         return None if kind == "delivered" and self._counts else self._only.get(kind)
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any]) -> None:
-        """Take one record, in the step in which it happened. `path` is the agent's path in the tree."""
+        """Pass a record to the judges that need it, in the step that made it. `path` is the agent's path."""
         if kind == "delivered" and self._counts:
             self._recent.append(path)
             if len(self._recent) >= 4_096:

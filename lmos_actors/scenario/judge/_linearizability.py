@@ -2,7 +2,7 @@
 
 An operation takes effect at one instant between its call and its answer. A history is linearizable if its
 operations can be put in an order in which an operation that was over when another began comes first, and each
-read returns the value written last. The search is that of Wing and Gong, with Lowe's memory of what has been
+read returns the value written last. The search is by Wing and Gong, with Lowe's memory of what has been
 tried: it goes through the history from its start, puts next any operation that began before any unordered one
 was over, and never looks twice at the same set of ordered operations with the same value.
 
@@ -50,7 +50,7 @@ Sort: TypeAlias = Literal["read", "write", "compare_and_set"]
 class Operation:
     """An operation on a register, by the places of its call and its answer in the history of all events.
 
-    `value` is the value read or written; `expected` is the value that a comparison expects, and `is_set` says
+    `value` is the value read or written; `expected` is the value that a comparison expects, and `is_set` is
     whether it held. An operation without an answer has the end `UNKNOWN`.
     """
 
@@ -170,8 +170,8 @@ def smallest_failing(
 ) -> tuple[Operation, ...]:
     """Return the smallest part of a history that is not linearizable, in the order of its calls.
 
-    The operations are those of the history; if one ends after the instant of the failure, only its call
-    counts. The history must not be linearizable.
+    The operations are from the history; if one ends after the instant of the failure, only its call counts.
+    The history must not be linearizable.
     """
 
     def fails(part: Sequence[Operation], looked_at: int = _FEW) -> bool:

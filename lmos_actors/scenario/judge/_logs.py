@@ -62,7 +62,7 @@ def _is_sound(data: dict[str, Any]) -> bool:
 
 
 class LoggedRun:
-    """One run of a log file. Its lines can be read once, before those of the next run."""
+    """One run of a log file. Its lines can be read once, before the next run."""
 
     def __init__(self, file: LogFile, head: LogLine) -> None:
         self._file = file

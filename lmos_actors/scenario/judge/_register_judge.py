@@ -38,7 +38,7 @@ _VERBS: Final = ("invoke", "tell")
 
 @attrs.define(eq=False)
 class _Request:
-    """A request for an operation, with the positions of its records among those of all operations."""
+    """A request for an operation, with the positions of its records among the records of all operations."""
 
     sort: Sort
     key: str

@@ -67,7 +67,7 @@ class DrawnFault(Closed, frozen=True, kw_only=True, tag_field="kind"):
 class DrawnCrash(DrawnFault, frozen=True, kw_only=True, tag="crash"):
     """An agent crashes. `after` is the time until its restart; by default its supervisor decides.
 
-    `state` says whether the state survives; `any`: some crashes keep it, others lose it.
+    `state`: whether the state survives; `any`: some crashes keep it, others lose it.
     """
 
     with_: Name = field(name="with", default="RuntimeError")

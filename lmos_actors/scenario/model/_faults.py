@@ -67,7 +67,7 @@ class Pause(Faulty, frozen=True, kw_only=True, tag="pause"):
 class ClockSkew(Faulty, frozen=True, kw_only=True, tag="clock_skew"):
     """The clocks of agents are wrong for a time: off by `skew`, and `rate` times as fast.
 
-    This changes what `self.now()` returns, and the length of timers that start meanwhile.
+    Such a clock changes what `self.now()` returns, and the length of timers that start meanwhile.
     """
 
     skew: Offset = Offset(0.0)
@@ -82,8 +82,8 @@ ProviderStatus: TypeAlias = Literal[429, 500, "cut", "slow", "malformed"]
 class Provider(Faulty, frozen=True, kw_only=True, tag="provider"):
     """The provider of language models fails for a time.
 
-    It refuses requests (429), fails (500), sends invalid answers (`malformed`), breaks answers off (`cut`),
-    or sends each piece of an answer late by `delay` (`slow`; default: five seconds).
+    The provider refuses requests (429), fails (500), sends invalid answers (`malformed`), breaks answers off
+    (`cut`), or sends each piece of an answer late by `delay` (`slow`; default: five seconds).
     """
 
     status: ProviderStatus
@@ -98,8 +98,8 @@ Nodes: TypeAlias = Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
 class Restart(Closed, frozen=True, kw_only=True, tag_field="kind", tag="restart"):
     """End the node as `kill -9` does (with `lost` and `torn` its machine too); start it again after `down`.
 
-    `writes` says what happens to commits that were not synced; default: `kept`. `of` and `pick` name nodes of
-    the network, each with its own process and machine; without them the fault strikes the whole node.
+    `writes`: what happens to commits that were not synced; default: `kept`. `of` and `pick` name nodes of the
+    network, each with its own process and machine; without them the fault strikes the whole node.
     """
 
     of: Nodes | UnsetType = UNSET

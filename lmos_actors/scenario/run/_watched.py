@@ -3,7 +3,7 @@
 `WatchedLog` stands in front of the log of a run. It holds up records by the pace, and passes the lines of the
 log on in batches, together with news: steps, checks, samples, and the traffic on the links of a network. All
 news come from data that the run keeps anyway, in the step in which a record is made: the world has no further
-task, timer or message, and its log is that of an unwatched run.
+task, timer or message, and its log is the same as unwatched.
 
 If the other end reads slowly, passing on blocks; that takes no virtual time.
 """

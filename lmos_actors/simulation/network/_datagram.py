@@ -43,7 +43,7 @@ ALONE: Final = "a network of datagrams carries single messages: {} needs `delive
 
 
 class DatagramPeer(NodePeer):
-    """The way from one node to another where each message is alone; see the module docstring.
+    """The messages from one node to another, each sent alone; see the module docstring.
 
     A doubled request is carried out once. One-way messages have no credit: one that finds a full mailbox
     becomes a dead letter, whatever the policy.
@@ -135,7 +135,7 @@ class DatagramPeer(NodePeer):
         return True
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Send word that the caller is gone; it may get lost."""
+        """Tell the other node that the caller is gone; that message may get lost."""
         served = self._open.pop(request, None)
         if served is not None:
             self._go(served, HEAD, partial(self._withdraw_there, served))
@@ -149,14 +149,14 @@ class DatagramPeer(NodePeer):
         self._go(served, size, arrive, back=True)
 
     def answered(self, served: Served, text: bytes) -> None:
-        """Take the value of an answer."""
+        """Give the caller the value of an answer."""
         request = served.host
         if self._open.pop(request, None) is not None:
             request.far.unwell = False
             request.answer(msgspec.json.decode(text) if text else UNSET)
 
     def refused(self, served: Served, error: Exception) -> None:
-        """Take the error in place of an answer."""
+        """Give the caller the error in place of an answer."""
         request, path = served.host, served.target.path
         if self._open.pop(request, None) is not None:
             request.fail(as_near_error(error, path, path, request.seconds))
@@ -169,11 +169,11 @@ class DatagramPeer(NodePeer):
         return AgentUnavailable(path, "the network has ended")
 
     async def first(self) -> None:
-        """Wait for nothing: there is no connection."""
+        """Return at once: there is no connection to wait for."""
         await checkpoint_if_cancelled()
 
     async def connected(self, path: str) -> None:
-        """Wait for nothing: there is no connection."""
+        """Return at once: there is no connection to wait for."""
         await checkpoint_if_cancelled()
 
     @property

@@ -31,7 +31,7 @@ LONG: Final = 100 * BEAT
 
 @attrs.define
 class Heartbeats:
-    """The looks for life of a connection. Index 0 is the end that connected, index 1 the end that serves.
+    """The liveness checks of a connection. Index 0 is the end that connected, index 1 the end that serves.
 
     `since`: when the connection began for each end. `heard`: when each end last heard something; at first its
     instant of `since`, though it has heard nothing.
@@ -48,7 +48,7 @@ class Heartbeats:
 
     @property
     def takes(self) -> float:
-        """The seconds that the way back takes, as measured by the last handshake."""
+        """The seconds that a message back takes, as measured by the last handshake."""
         return max(self.since[0] - self.since[1], 2 * SLACK)
 
     def ping(self, end: int) -> float:

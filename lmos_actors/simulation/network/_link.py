@@ -29,7 +29,7 @@ USER: Final = "user"
 
 
 class Pair(Protocol):
-    """The way from one node to another, as it is used when one of them ends; see `NodeNetwork.end_node`."""
+    """The path from one node to another, for the end of either of them; see `NodeNetwork.end_node`."""
 
     def source_ended(self) -> None:
         """Note that the sending node has ended: nothing that it sent here goes on."""
@@ -110,7 +110,7 @@ class NodeNetwork(ABC):
         return number
 
     def heal(self, number: int) -> None:
-        """End a fault; one that has ended already is passed over."""
+        """End a fault; nothing happens if it has ended already."""
         self.links.heal(number)
         self._look()
 
@@ -166,7 +166,7 @@ class NodeNetwork(ABC):
 
     @abstractmethod
     def _pairs(self) -> Iterable[tuple[tuple[str, str], Pair]]:
-        """Return the ways between nodes that have been used, with the names of their ends."""
+        """Return the node pairs in use, with the names of their ends."""
 
     @abstractmethod
     def _look_at_lines(self) -> None:

@@ -3,8 +3,8 @@
 A *node* of the network is a name. `label` returns the node of an agent; what no agent sends is sent by
 `USER`. A ref that the network has wrapped (`SimulatedNetwork.ref`) looks at each use who uses it: between
 agents of one node it is the near ref that it wraps, and between nodes its requests go over two `Line`s, and
-behave as those of a far ref do. The link of a far ref does that, with a peer that has no socket: its requests
-are written as JSON, arrive when the line says so, and are taken by a `Serving` there.
+behave like the requests of a far ref. The link of a far ref does that, with a peer that has no socket: its
+requests are written as JSON, arrive when the line says so, and are taken by a `Serving` there.
 
 With `delivery="stream"` each pair of nodes that talk has a connection (`_stream.py`); with "datagram" each
 message is alone (`_datagram.py`).

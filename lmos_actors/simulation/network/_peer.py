@@ -45,8 +45,7 @@ class OnSent(Protocol):
     ) -> None:
         """Note that something is sent now, and when it arrives.
 
-        `arrivals` is () if it is lost, None if a cut holds it; `was_held` says that a cut has held it until
-        now.
+        `arrivals` is () if it is lost, None if a cut holds it; `was_held`: a cut has held it until now.
         """
         ...
 
@@ -101,7 +100,7 @@ class NetworkParts:
 
 
 class NodePeer:
-    """The base of both kinds of peers: the way from one node to another; see `RemotePeer`."""
+    """The base of both kinds of peers, which lead from one node to another; see `RemotePeer`."""
 
     way = "lmos"
     headers: tuple[tuple[bytes, bytes], ...] = ()

@@ -1,4 +1,4 @@
-"""Requests on their way over a simulated network, and the ways of their answers."""
+"""Requests under way over a simulated network, and the return of their answers."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Serving:
     # ---- requests
 
     def take(self, served: Served) -> None:
-        """Take a request that has arrived."""
+        """Handle a request that has arrived."""
         if not served.open or served.has_come:
             return  # its caller has left meanwhile, or it has come before
         served.has_come = True
@@ -228,7 +228,7 @@ class Serving:
         self.back.go_back(HEAD, partial(self.back.refused, served, error), served)
 
     def withdraw(self, served: Served, *, is_cut_off: bool = False) -> None:
-        """Take a request out of its agent's mailbox, or cancel its run: its caller is gone, or cut off."""
+        """Remove a request from its agent's mailbox, or cancel its run: the caller is gone, or cut off."""
         if served.open and self._open.pop(served, self) is None:
             served.open, far, served.far = False, served.far, None
             far.is_cut_off = is_cut_off
@@ -302,7 +302,7 @@ class Serving:
             stream.host.begin(self, stream)
 
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
-        """Send the question to a person whose answer the run waits for; None says that it no longer waits."""
+        """Send the question to a person whose answer the run waits for; None: the run waits no longer."""
         self.back.report(far.asked, "in progress", UNSET, question)
 
     def reported(self, far: Far, value: Any) -> None:
@@ -420,7 +420,7 @@ class Serving:
         self.back.go_back(HEAD + len(text), partial(self.back.value, served, text, trace), served)
 
     def gap(self, heard: Heard, reason: str, missed: int | None) -> None:
-        """Send word that values are missing."""
+        """Tell the listener that values are missing."""
         self.back.go_back(HEAD, partial(self.back.gap, heard.served, reason, missed), heard.served)
 
     def end(self, heard: Heard, error: Exception) -> None:
@@ -448,16 +448,16 @@ class Serving:
         self.back.go_back(HEAD, partial(self.back.stream_credited, stream, 1))
 
     def stop(self, stream: StreamIn, reason: str) -> None:
-        """Send word that no more items are wanted."""
+        """Tell the sender that no more items are wanted."""
         self.back.go_back(HEAD, partial(self.back.stopped, stream))
 
     def take_item(self, stream: StreamIn, text: bytes) -> None:
-        """Take an item that has arrived."""
+        """Hand an item that has arrived to the run."""
         if stream.host is not None and stream.served.open:
             stream.host.take(text if stream.binary else msgspec.json.decode(text), self, stream)
 
     def end_stream(self, stream: StreamIn, reason: str | None) -> None:
-        """Take the end of a stream; if there is a `reason`, it was broken off."""
+        """Note the end of a stream; if there is a `reason`, the stream was broken off."""
         if stream.host is not None and stream.served.open:
             stream.host.end(reason)
 

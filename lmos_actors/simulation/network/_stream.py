@@ -3,8 +3,8 @@
 Each pair of nodes that talk has a connection, which is there when it is first used:
 
 - A message on a line that is cut is held, and goes on if the cut ends before anybody notices.
-- Both ends look for life every 20 seconds, as our WebSockets do (`_life.py`). A cut is noticed after 20 to 60
-  seconds, depending on when something was last heard. Then the connection is gone: open requests end in
+- Both ends check for life every 20 seconds, as our WebSockets do (`_life.py`). A cut is noticed after 20 to
+  60 seconds, depending on when something was last heard. Then the connection is gone: open requests end in
   OutcomeUnknown, runs are cancelled at their agent, listeners get a gap.
 - It is made again after growing waits; an attempt takes two round trips, of `ATTEMPT` seconds at most each.
   What is sent during a cut is sent again after it.
@@ -264,7 +264,7 @@ class StreamPeer(NodePeer):
         return line.rules.bandwidth is None or line.waiting_bytes(self.network.now()) <= line.rules.queue
 
     def post(self, request: PendingRequest) -> None:
-        """Send a request, or let it stand in line; see `RemotePeer`."""
+        """Send a request, or let it wait in line; see `RemotePeer`."""
         if not self.is_connected:
             raise self.unavailable(request.far.path)
         self._line.post(request)
@@ -325,7 +325,7 @@ class StreamPeer(NodePeer):
         self._go(size, partial(self._arrived, self._life, served), served)
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Take a request out of the line, or cancel its run, without waiting: its caller is gone."""
+        """Remove a request from the line, or cancel its run, without waiting: the caller is gone."""
         if not self._line.leave(request) and (served := self._open.pop(request, None)) is not None:
             verb = Serving.withdraw if request.leaving() is None else Serving.cut_off
             self._there(lambda serving: verb(serving, served))
@@ -517,7 +517,7 @@ class StreamPeer(NodePeer):
             listening.gap(reason, missed)
 
     def stream_credited(self, stream: StreamIn, items: int) -> None:
-        """Take credit for an input stream."""
+        """Note new credit for an input stream."""
         stream.credit += items
         request = self._request_of(stream.served)
         if request is not None:

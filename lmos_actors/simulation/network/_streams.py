@@ -5,7 +5,7 @@ Our WebSockets deal with a silent, slow or changed stream themselves: heartbeats
 peer connects again.
 
 What is not modelled: acknowledgements take no time, so a stream holds at most `WINDOW` unread bytes, and
-those that wait for a line with a bandwidth, but is not slowed down by the time of a round trip.
+bytes that wait for a line with a bandwidth, but round trips do not slow it down.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class LineNetwork:
 
     @property
     def opening(self) -> float:
-        """Seconds between the handshake of the newest connection and its first look for life."""
+        """The seconds between the handshake of the newest connection and its first liveness check."""
         newest = next(reversed(self._carriers), None)
         return 0.0 if newest is None or newest.is_instant else OPENING
 

@@ -202,7 +202,7 @@ class NodePairPeer(Peer):
         return True
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Take a request out of the line, or cancel its run, without waiting: its caller is gone."""
+        """Remove a request from the line, or cancel its run, without waiting: the caller is gone."""
         if self._early.pop(request, self) is not None:  # the values are None
             super().withdraw(request)
 

@@ -61,7 +61,7 @@ def _thirds(text: str) -> list[bytes]:
 
 
 def _is_read(what: str, send: Callable[[Session, str], Awaitable[None]], *, name: str | None = None) -> Run:
-    """Make a case of a request that is sent in an unusual way, and must be answered as usual."""
+    """Make a case of a request that is sent in an unusual form, and must be answered as usual."""
 
     async def run(context: CaseContext) -> None:
         await must_be_read(context, what, send, name=name)

@@ -30,8 +30,8 @@ _BYTES: Final = "application/octet-stream"
 class InputRun:
     """A run with one input stream. `credit`: what is left; `granted`: all credit so far, in items.
 
-    `stop`: the message saying that no more items are wanted; `items`: the items of the run's answer in order,
-    bytes or JSON; `ends`: final answers; `beside`: other runs on this connection.
+    `stop`: the message that no more items are wanted; `items`: the items of the run's answer in order, bytes
+    or JSON; `ends`: final answers; `beside`: other runs on this connection.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class InputRun:
     # --- what comes
 
     async def receive(self, within: float | None = None) -> bool:
-        """Wait for a message, and note what it says about the runs here; False if none comes."""
+        """Wait for a message, and note what it shows about the runs here; False if none comes."""
         received = await self.session.next(within)
         if received is None:
             return False
@@ -102,7 +102,7 @@ class InputRun:
         return True
 
     def takes(self, frame: ItemFrame) -> bool:
-        """Take a frame if it belongs to the answer; return whether it does."""
+        """Note a frame that belongs to the answer; return whether it does."""
         if self.opening is None or self.opening.data.get("stream") != frame.stream:
             return False
         self.frames.append(frame)
@@ -136,7 +136,7 @@ class InputRun:
         return done()
 
     async def has_room(self, within: float | None = None) -> bool:
-        """Wait for credit for an item; False if none comes, or none is needed any longer."""
+        """Wait for credit for an item; return False if none comes, or if none is needed any longer."""
         return (
             await self.wait(lambda: min(self.credit) > 0 or self.stop is not None, within) and not self.stop
         )

@@ -1,4 +1,4 @@
-"""Spellings of members: those of the specification's tables, and those of its examples."""
+"""Spellings of members: in the tables of the specification, and in its examples."""
 
 from __future__ import annotations
 

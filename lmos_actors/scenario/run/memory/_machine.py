@@ -1,6 +1,6 @@
 """The machine on which the node of a run lives: its disk, and the end of the node as by `kill -9`.
 
-`Machine.kill` ends the node at one instant: its store is that of a dead process, its connections are cut, its
+`Machine.kill` ends the node at one instant: its store is like a dead process's, its connections are cut, its
 agents are gone, and nothing that it does while it unwinds becomes a record of the run. `RunEnvironment` opens
 the next node, with the same disk, when it is time. Callers outside the node see what callers of a dead
 process see: `OutcomeUnknown` for open requests, then `AgentUnavailable` until the next node is there.
@@ -98,7 +98,7 @@ class Machine:
         self._boots: trio.Nursery | None = None
 
     def put_in_disk(self, declared: Store | None, entropy: Entropy) -> SimulatedDisk:
-        """Make the disk; its commits take as long as the file says."""
+        """Make the disk; its commits take as long as the file sets."""
         from lmos_actors.persistence import SimulatedDisk
 
         times = entropy.stream("disk latency")
@@ -184,7 +184,7 @@ class Machine:
         return bool(self._unwinding)
 
     def agents_on(self, name: str) -> tuple[str, ...]:
-        """Return the paths of the parts on a network node: agents, and supervisors that are whole there."""
+        """Return the paths of the parts on a network node: agents, and supervisors wholly on that node."""
         assert self._node is not None
         assert self._nodes is not None
         found: list[str] = []

@@ -1,6 +1,6 @@
 """The links of a file, as rules and faults of lines between nodes; without messages and time.
 
-They are the same in every world with a network: simulated, or real between processes.
+The rules are the same in every world with a network: simulated, or real between processes.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _everywhere(source: str, target: str) -> bool:
 
 
 def _among_nodes(source: str, target: str) -> bool:
-    """Select all lines except those of the user."""
+    """Select all lines except the user's."""
     return USER not in (source, target)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NodeNames:
-    """The nodes of one file: those of `nodes:`, and each agent that is in none of them."""
+    """The nodes of one file: the nodes in `nodes:`, and each agent that is on none of them."""
 
     def __init__(self, cell: Cell) -> None:
         scenario = cell.scenario
@@ -68,7 +68,7 @@ class NodeNames:
         return tuple([slot for slot in members if self.of_path(slot.path) == node])
 
     def named(self, name: str) -> list[str]:
-        """Return the nodes that a name stands for: a node itself, an agent's, or all of a population."""
+        """Return the nodes that a name stands for: that node, an agent's node, or a population's nodes."""
         if name in self._nodes or name == USER:
             return [name]
         count = self._populations.get(name)

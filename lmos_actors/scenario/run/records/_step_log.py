@@ -1,7 +1,7 @@
 """The log of the steps of one run: when each began and ended, and whether it succeeded.
 
-It is bounded: it keeps the first rounds of a step inside a long `repeat`, and the first steps of a run. Steps
-beyond the bounds still count in `done`, so that "all steps done" stays exact.
+The log is bounded: it keeps the first rounds of a step inside a long `repeat`, and the first steps of a run.
+Steps beyond the bounds still count in `done`, so that "all steps done" stays exact.
 """
 
 from __future__ import annotations

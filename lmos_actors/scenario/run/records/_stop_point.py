@@ -45,8 +45,8 @@ class StopPoint:
 def read_break(text: str) -> StopPoint:
     """Parse a stop point such as `agent=weather action=getWeather`. Raises ConfigError.
 
-    Without `kind` the record is that of an arriving message; with `from` or `verb`, of a sent message; with
-    `event`, of an event; with `n`, or `agent` alone, any record.
+    Without `kind` the record is about an arriving message; with `from` or `verb`, about a sent message; with
+    `event`, about an event; with `n`, or `agent` alone, any record.
     """
     wanted: dict[str, str] = {}
     for word in text.split():
