@@ -228,7 +228,7 @@ def _member(output: object, name: str, kind: type[Any]) -> Any:
 
 
 def _failure_text(output: object) -> str:
-    """Return the text of a failure: its code and its words, else its data as JSON."""
+    """Return the text of a failure: its code and its words, or else its data as JSON."""
     if output is None or isinstance(output, str):
         return "action failed" if output is None else output
     code: str | None = _member(output, "code", str)
@@ -682,7 +682,7 @@ class LeaseLost(LmosActorsError):
     """The node has lost the lease of an agent's key, so the agent has ended here; another node may run it.
 
     `epoch` is the number of the lease. Nothing that the agent had not committed before is kept. No restart is
-    counted for it: the agent stands by until the node can have the lease again.
+    counted for it: the agent waits until the node can have the lease again.
     """
 
     def __init__(self, key: str, epoch: int, why: str) -> None:
@@ -801,7 +801,7 @@ BROKEN_CODE: Final = (ImportError, SyntaxError, TypeError, NameError, AttributeE
 def is_permanent(error: BaseException | None) -> bool:
     """Return whether each further start fails with this error, too, until somebody corrects what is wrong.
 
-    So it is with a wrong configuration, unless the system refused something that may be free later: a port.
+    So it is with a wrong configuration, unless the system refused what may be free later, such as a port.
     """
     while error is not None:
         if isinstance(error, SupervisionError) and error.is_permanent:

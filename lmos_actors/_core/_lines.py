@@ -17,7 +17,7 @@ class LineReader:
         self._parts: list[bytes] = []
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take some bytes, and return the lines that end in them, without line ends."""
+        """Add some bytes, and return the lines that end in them, without line ends."""
         lines = data.split(b"\n")
         if len(lines) > 1:
             lines[0] = b"".join((*self._parts, lines[0]))

@@ -20,7 +20,7 @@ _IN_NURSERY: Final = "_nested_child_finished"
 
 
 def end_of_wait(task: trio.lowlevel.Task, outermost: trio.CancelScope | None) -> EndOfWait | None:
-    """Return whether a deadline, or a scope of code inside `outermost`, may end the wait of a parked task.
+    """Return whether a deadline or a scope inside `outermost` may end a parked task's wait: None if neither.
 
     A nursery's scope counts by its deadline alone: only tasks inside the nursery could cancel it.
     """

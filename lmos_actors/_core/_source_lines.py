@@ -61,7 +61,7 @@ def is_users(file: str) -> bool:
 def line_of_user() -> str:
     """Return the line of the user's code that runs now, as `file:line`.
 
-    In a task that a library has started, it is the line that waits for the library. If there is none, it is
+    In a task that a library has started, return the line that waits for the library. If there is none, return
     the innermost line of a library.
     """
     calls = list(_calls(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage] # documented by CPython

@@ -138,7 +138,7 @@ class TimerHeap:
         return timer
 
     def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Call `callback` so many seconds from now."""
+        """Call `callback` after that many seconds from now."""
         return self.call_at(trio.current_time() + seconds, callback)
 
     def go_on(self, ready: Sized, /) -> bool:

@@ -320,7 +320,7 @@ class Agent:
     @overload
     def topic(self, name: str, tp: UnionType, /) -> Topic[Any]: ...
     def topic(self, name: str, tp: Any, /) -> Topic[Any]:
-        """Return the node's topic of that name and type. Raises TypeError if it is one of another type."""
+        """Return the node's topic of that name and type. Raises TypeError if the topic has another type."""
         return topic_for(self._place(), name, tp)
 
     def group(self, name: str, cls: type[A], /) -> Group[A]:
@@ -374,7 +374,7 @@ class Agent:
     def stop(self, reason: ExitReason = NORMAL) -> None:
         """End with that reason, `normal` if none is given, once what waits and runs has been handled.
 
-        Supervisor, monitors and linked agents see that reason. Raises TypeError for any but an ExitReason.
+        Supervisor, monitors and linked agents see the reason. TypeError for anything but an ExitReason.
         """
         check_reason(reason)
         slot = self._place()
@@ -570,7 +570,7 @@ class Agent:
 
     @property
     def random(self) -> RandomStream:
-        """This agent's own stream of random numbers; the same for the same seed."""
+        """This agent's own stream of random numbers; a node with the same seed makes the same stream."""
         slot = self._slot or self._place()
         more = slot.extra or slot.ensure_extra()
         if more.random is None:

@@ -261,7 +261,7 @@ def _apart() -> Generator[None]:
 
 
 def _work(job: bytes) -> tuple[int, bytes]:
-    """Do a job, and answer in a way that the other side can always read."""
+    """Do a job, and answer in a form that the other side can always read."""
     try:
         fn, args = pickle.loads(job)
     except Exception as exc:

@@ -68,5 +68,5 @@ def callers_of(
 
 
 def requests_of(envelope: Any) -> Iterable[Any]:
-    """Return the requests that wait for the answer to an envelope: that request, or all with its key."""
+    """Return the requests that wait for the answer to an envelope: that envelope, or all with its key."""
     return envelope.callers if isinstance(envelope, KeyedRequest) else (envelope,)

@@ -181,7 +181,7 @@ def _imports(frame: FrameType | None) -> bool:
 
 
 def _agent_in(frame: FrameType | None) -> str | None:
-    """Return the path of the agent whose code was called first, None without one."""
+    """Return the path of the agent whose code was called first, None if no agent's code was."""
     found = None
     while frame is not None:
         code = frame.f_code

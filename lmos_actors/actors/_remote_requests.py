@@ -55,7 +55,7 @@ class RequestClient(Protocol):
         ...
 
     def logged(self, level: str, event: Any, fields: Mapping[str, Any]) -> None:
-        """Take what an agent has logged while it carried out the request. Must not block or raise."""
+        """Receive what an agent has logged while it carried out the request. Must not block or raise."""
         ...
 
 
@@ -178,7 +178,7 @@ class _SlotSeats:
     def loser(self, peer: Peer) -> Any:
         """Return the request that has to give its seat to a request of this peer, None if there is none.
 
-        It is the newest request of a peer that has at least two more seats, so as many or more afterwards.
+        That is the newest request of a peer that has at least two more seats, so as many or more afterwards.
         """
         group, totals = peer[0], self.totals
         if totals[group] * len(totals) < totals.total():  # below the average, so another is above

@@ -76,11 +76,11 @@ class Owner(Protocol):
         ...
 
     def exited(self, child: Any, reason: ExitReason) -> None:
-        """Take note that an incarnation has ended and has unwound; never drops, never blocks."""
+        """Note that an incarnation has ended and has unwound; never drops, never blocks."""
         ...
 
     def raised_at_end(self, child: Any, error: BaseException) -> None:
-        """Take note of an error that an incarnation raised at its end, while being stopped."""
+        """Note an error that an incarnation raised at its end, while being stopped."""
         ...
 
     def start_task(self, async_fn: Callable[..., Any], *args: Any, name: str, context: Context) -> None:
@@ -179,9 +179,9 @@ class Approver(Protocol):
         ...
 
     def heard(self, request: Any, standing: Any, question: dict[str, Any] | None, *, heeds: bool) -> Any:
-        """Note that a request's node reports its run to be waiting for a person; `question` None: no longer.
+        """Note the report of a request's node that its run waits for a person; `question` None: no longer.
 
-        Return the present record of that question, or None; `standing` is what this returned last. With
+        Return the record of that question from now on, or None; `standing` is the last record returned. With
         `heeds` the clocks of the work that waits for the request stand still meanwhile.
         """
         ...

@@ -158,7 +158,7 @@ def trace_context(rt: Runtime) -> TraceContext:
 
 
 def current_mark(rt: Runtime) -> Mark | None:
-    """Return the mark of the message that the current code works for, None without one."""
+    """Return the mark of the message that the current code works for, None if there is no such message."""
     context = rt.trace_context
     if context is not None and context.carried is not None:
         mark: Mark | None = context.carried
@@ -207,7 +207,7 @@ def origin_of(span: Any) -> Origin | None:
 
 
 def ambient_mark() -> Mark | None:
-    """Return the mark of OpenTelemetry's current span, None without one."""
+    """Return the mark of OpenTelemetry's current span, None if there is no span."""
     # a program that has not imported it has no span, and should not pay for the import
     current = getattr(sys.modules.get(_OPENTELEMETRY), "get_current_span", None)
     origin = None if current is None else origin_of(current())
@@ -241,7 +241,7 @@ def outgoing_trace(rt: Runtime) -> TraceMembers:
 
 
 def outgoing_mark(rt: Runtime) -> Any:
-    """Do as `outgoing_trace` for a request to an agent of this node; `incoming_mark` takes the result.
+    """Return what `outgoing_trace` would, for a request to an agent of this node; for `incoming_mark`.
 
     The trace of another node is a text here, too: whatever that node has added has to be passed on.
     """
@@ -341,7 +341,7 @@ def incoming_trace(
 
 
 def incoming_mark(rt: Runtime, envelope: Envelope, said: TraceMembers) -> None:
-    """Do as `incoming_trace`, with the result of `outgoing_mark` or `outgoing_trace`."""
+    """Set the mark as `incoming_trace` does, from the result of `outgoing_mark` or `outgoing_trace`."""
     mark: Any = said.get("mark")
     if mark is None:
         incoming_trace(rt, envelope, said.get("traceparent"), said.get("tracestate"))
@@ -457,7 +457,7 @@ def handed_mark(rt: Runtime) -> Mark | None:
 def going_out(rt: Runtime, op: Operation, path: str, way: str) -> Going:
     """Observe a request that the current code sends; call this once for each request.
 
-    `path` is that of the agent asked, `way` the protocol: `lmos` or `http`.
+    `path` is the path of the agent, `way` the protocol: `lmos` or `http`.
     """
     return _Unseen(outgoing_trace(rt)) if rt.edge is None else rt.edge.goes(op, path, way)
 

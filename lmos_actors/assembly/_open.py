@@ -126,9 +126,9 @@ async def open_node(
     first question (`self.approve`). Options that let clients decide do the same: `allow_operations`, for
     clients on this machine, on a node without security; on others the lists `approve` of its access lists.
     While an agent of another node asks a person, time limits of tools and turns here stand still, for at most
-    `approval_seconds` in one request, if this node names the other one or has credentials for it.
+    `approval_seconds` in one request, if this node names the other node or has credentials for it.
 
-    `page` says whether the node serves its page, at `/`, or has its `PageOptions`: by default it does,
+    `page` decides whether the node serves its page, at `/`, or has its `PageOptions`: by default it does,
     unless `insecure` opens the node to other machines.
 
     `omnia` serves its chat agents to clients of Omnia's chat protocol too, at the addresses of `listen`:

@@ -195,7 +195,7 @@ class Links:
         return arrives if arrives > after else after
 
     def send_again(self, line: Line, size: int, sent_at: float, now: float, *, after: float = 0.0) -> float:
-        """Return the arrival of a message that was sent while its line, now up again, was cut.
+        """Return the arrival time of a message that was sent while its line, now up again, was cut.
 
         The message is sent again when its sender's timer fires: the longer the cut has lasted, the later.
         """

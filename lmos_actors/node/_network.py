@@ -410,7 +410,7 @@ class Connections:
     # ---- the end
 
     async def leave(self, seconds: float) -> None:
-        """Take no more connections; close the open ones over `seconds`. Call `stop_accepting` next."""
+        """Accept no more connections; close the open ones over `seconds`. Call `stop_accepting` next."""
         self._withdraw()
         if self._server is not None:
             await self._server.leave(seconds)
@@ -421,7 +421,7 @@ class Connections:
             callback()
 
     def stop_accepting(self) -> None:
-        """Take no more connections and requests; open requests are still answered."""
+        """Accept no more connections and requests; open requests are still answered."""
         self._withdraw()
         for door in self._doors:
             door.stop_accepting()

@@ -103,7 +103,7 @@ class Node:
     def starting(self) -> Generator[None]:
         """Return a context manager for the start of several agents: until it ends, `/readyz` says `starting`.
 
-        It matters only until the node has been ready once: later starts do not make the node unready.
+        The block matters only until the node has been ready once: later starts do not make it unready.
         """
         with self._rt.starts.under_way(object()):
             yield
@@ -121,7 +121,7 @@ class Node:
     @overload
     def topic(self, name: str, tp: UnionType, /) -> Topic[Any]: ...
     def topic(self, name: str, tp: Any, /) -> Topic[Any]:
-        """Return the topic of that name and type. Raises TypeError if it is one of another type."""
+        """Return the topic of that name and type. Raises TypeError if the topic has another type."""
         return topic_of(self._rt, name, tp)
 
     def group(self, name: str, cls: type[A], /) -> Group[A]:
@@ -177,11 +177,11 @@ class Node:
         near: bool = True,
         directory: str | None = None,
     ) -> list[Found]:
-        """Return all agents that `find` would look for: those of this node first, then those elsewhere.
+        """Return all agents that `find` would look for, first the agents of this node, then agents elsewhere.
 
-        `directory` is the URL of the directory to ask in place of those of `register` and `lookup`; without
-        `near`, agents of this node are left out. Entries of a directory are checked, and unusable ones left
-        out. Raises a TransportError if nothing was found and a directory did not answer.
+        `directory` is the URL of the directory to ask in place of the directories of `register` and `lookup`;
+        without `near`, agents of this node are left out. Entries of a directory are checked, and unusable
+        ones left out. Raises a TransportError if nothing was found and a directory did not answer.
         """
         sought = AgentQuery(cls, name, title, type, capability, affordance)
         return await self._discovery.search(sought, near=near, directory=directory)
@@ -297,7 +297,7 @@ class Node:
 
     @awaited("node.")
     async def drain(self, *, spread: float = 0.0) -> None:
-        """Take no more requests over the network; wait until open ones are answered and no peer is left.
+        """Accept no more requests over the network; wait until open ones are answered and no peer is left.
 
         Near callers are not affected. Leaving the node's block does the same and also stops the agents. New
         connections are refused at once; with `spread` the open ones are closed one after another over that

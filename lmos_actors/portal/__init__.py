@@ -1,4 +1,4 @@
-"""The entrance to a node for other threads and for asyncio code."""
+"""The portal into a node for other threads and for asyncio code."""
 
 from lmos_actors._late import late
 

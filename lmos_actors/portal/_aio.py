@@ -99,7 +99,7 @@ class AioFeed(Generic[V_co]):
 
 
 class AioPortal:
-    """The entrance to a node for asyncio code: `node.portal().aio`.
+    """The portal into a node for asyncio code: `node.portal().aio`.
 
     Use it from an event loop in another thread; any number of calls may be in flight. Verbs raise what
     the verbs of `Ref` raise, and AgentUnavailable once the node has ended. Cancelling the asyncio task
@@ -143,7 +143,7 @@ class AioPortal:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Coroutine[Any, Any, None]:
-        """Send a one-way message; done when the message has its seat in the mailbox."""
+        """Send a one-way message; return when the message has its seat in the mailbox."""
         return call(self._jobs, lambda: ref.tell(handle, *args, **kwargs), ref)
 
     def read(self, ref: Ref[A], handle: PropertyHandle[A, V], /) -> Coroutine[Any, Any, V]:

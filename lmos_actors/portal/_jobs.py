@@ -192,7 +192,7 @@ class PortalJobs:
             await trio.sleep_forever()
 
     def close(self) -> None:
-        """Answer all open jobs with NodeEnded, and take no more."""
+        """Answer all open jobs with NodeEnded, and accept no more."""
         with self._lock:
             self.closed = True
             left = list(self._open)

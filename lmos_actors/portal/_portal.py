@@ -58,7 +58,7 @@ class PortalFeed(Generic[V_co]):
 
 
 class Portal:
-    """The entrance to a node for other threads: `node.portal()`. Every verb blocks the calling thread.
+    """The portal into a node for other threads: `node.portal()`. Every verb blocks the calling thread.
 
     Verbs raise what the verbs of `Ref` raise, and AgentUnavailable once the node has ended. Ctrl-C in the
     calling thread cancels the request. Called in the node's own thread they raise RuntimeError.

@@ -154,7 +154,7 @@ class Inbox:
 
     @enable_ki_protection
     async def ask(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, cancellable: bool = False) -> Any:
-        """Run `fn` in the supervisor's task and return its value. If cancelled while queued, it never ran."""
+        """Run `fn` in the supervisor's task and return its value. A cancel while queued withdraws it."""
         request = Request(fn, self._timers, cancellable=cancellable)
         self.put(request)
         request.task = current_task()

@@ -1,7 +1,7 @@
 """The children of the three kinds of supervisors: listed in the spec, members of a pool, or known by number.
 
 Each kind has an object that the loop asks which children a new incarnation begins with, how they start and
-how to find one by its name (`Members` in `_loop.py`). All else is the same for all supervisors.
+how to find one by its name (`Members` in `_loop.py`). Everything else is the same for all supervisors.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class BulkMembers:
         """The slots, by number, whatever has become of their agents."""
 
     def seat(self, before: Sequence[Child]) -> None:
-        """Seat all slots; in later incarnations, all but those of temporary agents that have ended."""
+        """Seat all slots; in later incarnations, all but the slots of temporary agents that have ended."""
         for slot in self.slots if self._loop.incarnation == 1 else before:
             slot.status = "stopped"
             self._loop.plan.add(slot)

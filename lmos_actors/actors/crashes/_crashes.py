@@ -78,7 +78,7 @@ def _is_missing_loop(error: BaseException, text: str) -> bool:
 
 
 def end_reason(slot: Any, error: BaseException, hand: Any) -> ExitReason:
-    """Do as `crash_reason` for an exception that leaves a run or a task.
+    """Make the exit reason, as `crash_reason` does, for an exception that leaves a run or a task.
 
     The end of a linked agent that was stopped is passed on as it is: it is no crash.
     """
@@ -166,7 +166,7 @@ class Crashes:
             log.take(report)
 
     def close(self) -> None:
-        """Log how many reports were left out at last, as the node has ended."""
+        """Log how many reports were left out since the last one written, as the node has ended."""
         if self._log is not None:
             self._log.say_left_out()
 

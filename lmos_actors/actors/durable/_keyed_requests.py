@@ -128,7 +128,7 @@ class KeyedRequest(Far):
             caller.fail(error if not place else copy.copy(error))
 
     def request(self) -> Request:
-        """Return the request as the first caller has made it, and on whose behalf."""
+        """Return what the first caller asks for, and on whose behalf."""
         return self.callers[0].request() if self.callers else Envelope.request(self)
 
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
@@ -161,7 +161,7 @@ class KeyedRequests:
         return await slot.ask_queued(ask, seconds, post=partial(self.post, named_so, put=slot.post))
 
     def post_far(self, key: RequestKey, far: Far, seats: Seats, peer: Peer) -> None:
-        """Have a request from afar carried out once for its key. Raises as `post`."""
+        """Have a request from afar carried out once for its key. Raises the errors of `post`."""
         far.peer = peer
         self.post(key, far, put=lambda request: request.post(seats, peer))
 

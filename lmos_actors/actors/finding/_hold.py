@@ -29,9 +29,9 @@ def hold(ref: Ref[Any]) -> None:
     """Hold an agent: no turn and no run begins; what has begun goes on.
 
     Messages wait by the mailbox's policy, and timers wait too. Stops, crashes, queries, cancels and deadlines
-    work as always; a stop lets messages wait for its time limit and then answers them. Holds are counted:
-    each needs its own `release`. A restarted agent is still held. Never blocks. Raises NotFound; NotAllowed
-    for a pool.
+    work as always; a stop lets messages wait until its time is up, then answers them. Holds are counted: each
+    needs its own `release`. A restarted agent is still held. Never blocks. Raises NotFound; NotAllowed for a
+    pool.
     """
     slot = slot_of(ref)
     slot.leave_tally()
@@ -71,9 +71,9 @@ def release(ref: Ref[Any]) -> None:
 def set_service_time(ref: Ref[Any], seconds: float) -> None:
     """Let an agent work `seconds` on each message before its turn runs or its run begins; 0 for no time.
 
-    It works on one message at a time, and an answer comes at the end of that time. A run goes on beside the
-    work on the next message, unless its class is `serial`. The message that is being worked on keeps its old
-    time. Never blocks. Raises ConfigError for a number that is below 0 or not finite, NotFound, NotAllowed.
+    The agent works on one message at a time, and an answer comes at the end of that time. A run goes on
+    beside the work on the next message, unless its class is `serial`. The message being worked on keeps its
+    old time. Never blocks. Raises ConfigError for a number below 0 or not finite, NotFound, NotAllowed.
     """
     if not 0 <= seconds < math.inf:
         raise ConfigError(f"must be a finite number of seconds of at least 0, not {seconds!r}", "seconds")

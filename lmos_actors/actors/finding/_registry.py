@@ -206,7 +206,7 @@ def check_home(rt: Runtime, link: Any) -> None:
 
 
 def neighbour_of(slot: Slot, ref: Ref[Any]) -> Slot:
-    """Do as `slot_of` for an agent of the same thread. Raises NotAllowed for an agent of another thread."""
+    """Return the slot as `slot_of` does. Raises NotAllowed for an agent of another thread."""
     found = slot_of(ref)
     check_home(slot.rt, found)
     return found

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Thing:
     """A near agent or pool by the names of its affordances. Raises NotFound while the ref leads nowhere.
 
-    Input is plain data; outputs are the values that a typed consumer would get. Errors are those of
+    Input is plain data; outputs are the values that a typed consumer would get. It raises the errors of
     `Ref`. `through` is a ref to the same agent, over which requests go.
     """
 

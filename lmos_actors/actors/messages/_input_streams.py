@@ -303,7 +303,7 @@ class Source:
             reschedule(task)
 
     def stop(self) -> None:
-        """Take no more items: the call is over, or the receiver wants none."""
+        """Take no more items: the call is over, or the receiver wants no more."""
         self._is_over = True
         if self._scope is not None:
             self._timers.woke = True
@@ -399,7 +399,7 @@ class CallSources:
             source.go_on()
 
     def stop(self, name: str) -> None:
-        """Take no more items of one source: the agent wants none, and its run goes on."""
+        """Take no more items from one source: the agent wants no more, and its run goes on."""
         for source in self.sources:
             if source.name == name:
                 source.stop()

@@ -265,7 +265,7 @@ class Run:
 
 
 def is_provisional(item: object) -> bool:
-    """Return whether an item may leave before the earlier changes are kept, as the agent's class says.
+    """Return whether an item may leave before the earlier changes are kept, as the item's class says.
 
     A later item of the stream, which waits for the changes, confirms all such items.
     """

@@ -81,9 +81,9 @@ DEFAULT_MAILBOX: Final = MailboxOptions()
 class AgentStatistics:
     """Counts of one slot over all its incarnations.
 
-    At every instant at which no turn of the slot runs: `accepted == handled + cancelled + dropped +
-    dead_lettered + waiting + running`. `refused` messages were never accepted. `restarts` is the number of
-    incarnations after the first.
+    At every instant at which none of its turns runs:
+    `accepted == handled + cancelled + dropped + dead_lettered + waiting + running`.
+    `refused` messages were never accepted. `restarts` is the number of incarnations after the first.
     """
 
     accepted: int
@@ -322,7 +322,7 @@ class RunLine:
         return None
 
     def remove(self, envelope: Envelope) -> None:
-        """Take a request out, wherever it is in line."""
+        """Remove a request, wherever it is in line."""
         line = self._lines[envelope.peer]
         del line[envelope]
         self._size -= 1
@@ -423,7 +423,7 @@ class Ask(Envelope):
 
     @property
     def deadline(self) -> float | None:
-        """The time, in the clock's seconds, at which the request fails if unanswered; None without one."""
+        """The time in the clock's seconds at which an unanswered request fails; None without a deadline."""
         entry = self.bucket.get(self) if self.bucket is not None else None
         return entry[1] if entry is not None else None
 

@@ -28,7 +28,7 @@ class ExitReason:
 
     @property
     def report(self) -> Any:
-        """The `CrashReport` of the agent that crashed with this reason, None where there is none."""
+        """The `CrashReport` of the agent that crashed with this reason, None if there is no report."""
         return self._report
 
     @property

@@ -134,7 +134,7 @@ class Ref(Generic[A_co]):
     def invoke(
         self: Ref[A], handle: Turn[A, P, R] | Action[A, P, R, Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, R]:
-        """Have an action carried out and return its output.
+        """Have an action carried out, and return its output.
 
         Raises InvalidInput, ActionFailed (the action's own failure), AgentDied, AgentUnavailable,
         MailboxFull, NotFound; DeadlineExceeded on a ref made by `within`; TypeError for an action with many

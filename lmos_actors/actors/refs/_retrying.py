@@ -176,7 +176,7 @@ class Retrying(ForwardingLink):
 
     @property
     def has_key(self) -> bool:
-        """Whether the caller has named a key, which is the same in every attempt."""
+        """Whether the caller has named a key, which is the same each time the caller asks."""
         return self._bounds.key is not None
 
     def check_no_key(self, verb: str) -> None:

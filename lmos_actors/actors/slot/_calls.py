@@ -153,7 +153,7 @@ class LocalCall(Envelope):
     @awaited("call.")
     @named("call.query")
     async def query(self) -> CallStatus:
-        """Return how the invocation stands."""
+        """Return the status of the invocation."""
         await checkpoint()
         return self._status()
 

@@ -293,7 +293,7 @@ def _without_cancelled(exc: BaseException) -> BaseException | None:
 
 
 def _without(exc: BaseException, known: BaseException | None) -> BaseException | None:
-    """Take the crash that the lifespan was shown out of the error it raised, which may be a group."""
+    """Remove the crash that was raised in the lifespan from the error that left it, which may be a group."""
     if exc is known:
         return None
     group = group_of(exc)

@@ -241,9 +241,9 @@ class OutputGate:
     def end(self) -> None:
         """End the incarnation: outputs since the last look at its state are never seen.
 
-        These are all outputs of a turn that has crashed, and those of runs since their last await. Nothing is
-        kept from now on: outputs of runs that unwind are never seen either. Outputs of lifespans and other
-        tasks of the agent, to clean up, leave after those that wait.
+        These are all outputs of a turn that has crashed, and all outputs of runs since their last await.
+        Nothing is kept from now on: outputs of runs that unwind are never seen either. Outputs of lifespans
+        and other tasks of the agent, to clean up, leave after the outputs that wait.
         """
         self._ended = True
         self._turn = None

@@ -99,7 +99,7 @@ class Pacing:
             self._work_on(item)
 
     def take_turn(self, turn: InternalTurn) -> None:
-        """Do as `take` with a turn of a timer that fires once."""
+        """Queue a turn of a timer that fires once, as `take` queues a message."""
         slot = self._slot
         if not self.seconds or self.timer is not None or self.item is not None or self.holds:
             slot.queue = [turn]

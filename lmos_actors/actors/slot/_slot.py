@@ -822,7 +822,7 @@ class Slot:
         self.rt.dead_letter(str(error), self, sender, key, args)
 
     def send_slowly(self, sender: Any, op: Operation, args: tuple[Any, ...]) -> None:
-        """Do as `send_from` where the message is to the sender itself, needs time, or finds no seat."""
+        """Send as `send_from` does if the message is to the sender itself, needs time, or finds no seat."""
         op.check_one_way()
         if sender is self and self.state <= DRAINING:
             self._send_own(op, args)
@@ -1293,7 +1293,7 @@ class Slot:
                 self.on_idle()
 
     def resume_if_idle(self) -> None:
-        """Take turns again if nothing else holds the agent."""
+        """Let the agent take turns again if nothing else holds it."""
         if self.gate in (IDLE, QUIET):
             self.resume()
 

@@ -65,7 +65,7 @@ def conceal(value: Any, secrecy: Secrecy) -> Any:
 
 
 def conceal_unchecked(value: Any, secrecy: Secrecy) -> Any:
-    """Do as `conceal` for an object in its JSON form, which does not tell its secrets."""
+    """Conceal an object in its JSON form, which does not show which parts are secret; see `conceal`."""
     is_known = secrecy != PARTS or value is None or members_of(value) is not None
     return conceal(value, secrecy) if is_known else HIDDEN
 

@@ -145,7 +145,7 @@ def _take_float(value: object, path: str = "$", /) -> float:
 
 
 def take_str(value: object, path: str = "$", /) -> str:
-    """Take text that UTF-8 can carry."""
+    """Return the text of a value: text that UTF-8 can carry, or an enum's member with such a value."""
     if type(value) is str:
         if not value.isascii():
             _check_text(value, path)
