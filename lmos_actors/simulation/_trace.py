@@ -55,7 +55,7 @@ class _Sent(_Line, gc=False):
 
 
 class Writer(Protocol):
-    """The target of a log: a text file opened for writing, or any object with its `write`."""
+    """The target of a log: a text file opened for writing, or any object with the same `write`."""
 
     def write(self, text: str, /) -> object:
         """Write some whole lines."""

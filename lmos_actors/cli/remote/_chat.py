@@ -104,7 +104,7 @@ def tools_at(targets: Sequence[str]) -> list[Tool] | int:
 
 
 def run_chat(url: str, options: ConversationOptions) -> int:
-    """Have the conversation; return the exit code. Raises ConfigError, OSError."""
+    """Hold the conversation; return the exit code. Raises ConfigError, OSError."""
     tools = tools_at(options.tool or ())
     if isinstance(tools, int):
         return tools

@@ -160,7 +160,7 @@ class ChallengeConnection(ScriptedConnection):
             self.challenges.notes.begin("write", self.log)
 
     def do_observeProperty(self, request: Request) -> None:
-        """Let a challenge change, after a while."""
+        """Observe a property; the property of a challenge changes after a while."""
         super().do_observeProperty(request)
         if request.name == "challenge_changing":
             self.challenges.notes.begin("observe", self.log)

@@ -262,7 +262,7 @@ class Jobs:
         self._stopped = self._stopped or (failed and self._observer.fail_fast)
 
     def _tell(self, *, whatever: bool = False) -> None:
-        """Report ended runs in order, up to the first that goes on; with `whatever`, pass over that one."""
+        """Report ended runs in order, up to the first that goes on; with `whatever` also later ones."""
         for task in self._order[self._next :]:
             run = self._results.pop(task, None)
             if run is not None:

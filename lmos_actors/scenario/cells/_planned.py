@@ -54,7 +54,7 @@ class PlannedFile:
                     yield cell, attrs.evolve(found, trial=trial, begun=(number, trial) in under_way)
 
     def to_repeat(self, which: str) -> list[int]:
-        """Return the cells to run twice: "all", "off", or otherwise those with the first seed.
+        """Return the cells to run twice: all for "all", none for "off", else those with the first seed.
 
         Cells in real time are left out, as no two of their runs are the same.
         """

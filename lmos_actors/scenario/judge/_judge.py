@@ -145,7 +145,7 @@ class AgentDirectory:
         self._known.clear()
 
     def is_called(self, path: str, name: str) -> bool:
-        """Return whether the agent at a path has a name; the path of `user` is its name."""
+        """Return whether the agent at a path has a name; the path of `user` is `user`."""
         if name in (path, ALL_AGENTS):
             return True
         found = self.find(path)

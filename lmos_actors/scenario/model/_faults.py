@@ -186,7 +186,7 @@ INSTANT: tuple[How, ...] = ("reset", "half_open")
 
 
 class Disconnect(OnLinks, frozen=True, kw_only=True, tag="disconnect"):
-    """Connections end: `reset` at once; `hang`: nothing comes over them, unnoticed.
+    """Connections end: `reset` at once; `hang`: nothing comes over them, and neither end is told.
 
     `half_open`: they are gone at the accepting end. The connecting end notices only when its next message or
     heartbeat ping is refused there.

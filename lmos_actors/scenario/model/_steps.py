@@ -41,7 +41,7 @@ from ._faults import (
 
 
 class Step(Closed, frozen=True, kw_only=True, tag_field="do"):
-    """The keys of every step. `within` limits its duration; the file's `timeout` does if it is absent."""
+    """The keys of every step. `within` limits the duration; without it, the file's `timeout` does."""
 
     id: Name | None = None
     within: Duration | None = None

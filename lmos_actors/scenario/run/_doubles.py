@@ -107,7 +107,7 @@ def _replay_class(name: str, cls: type[Agent], script: ReplayScript, speaks: str
 
 
 def live_replays(cell: Cell) -> tuple[str, ...]:
-    """Return the replays of a cell that replace a model with a provider, if time is virtual."""
+    """Return the replays of a cell that replace a model that asks a provider, if time is virtual."""
     if is_real(cell.scenario.world):
         return ()
     classes = cell.system.classes

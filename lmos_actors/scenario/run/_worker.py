@@ -121,7 +121,7 @@ class RunProgress:
 class RunLost:
     """A run without a result. `why` is the reason, `where` its last activity, such as `it hangs at ...`.
 
-    `late`: the limit ended the run; `slow`: so, perhaps due to the machine; `refused`: the file is wrong.
+    `late`: it took too long; `slow`: perhaps only due to the machine; `refused`: the file is wrong.
     """
 
     why: str

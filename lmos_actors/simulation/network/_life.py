@@ -192,7 +192,7 @@ class Life:
                     self._hold_word(1 - end, ping)  # the pong
 
     def _hold_word(self, end: int, sent_at: float) -> None:
-        """If the cut is over: send what an end sent during it, at `sent_at`, for the other end to hear."""
+        """Once the cut is over, send what an end sent during it, at `sent_at`, for the other end to hear."""
         if not self.carrier.line(back=end == 1).is_cut:
             self.carrier.hold(SMALL, sent_at, partial(self._hear, 1 - end), back=end == 1)
 

@@ -43,7 +43,7 @@ class ModelCheckValidator:
         self.conditions = ConditionValidator(names)
 
     def check(self, check: Tools | Spending | Answer | NoSecrets, path: DataPath) -> None:
-        """Check one check of agents that think."""
+        """Validate one check of an agent that thinks."""
         if isinstance(check, Tools):
             self._tools(check, path)
         elif isinstance(check, Spending):
