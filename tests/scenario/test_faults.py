@@ -606,6 +606,11 @@ def test_a_fault_that_strikes_nobody_fails_the_run(crowds: Crowds) -> None:
     ("entry", "population", "message"),
     [
         (fault("1s", "crash", pick={"of": "peer", "count": 5}), {}, '"peer" has 4 agents, fewer than 5'),
+        (
+            fault("1s", "crash", pick={"of": "peer", "count": 5, "share": 0.5}),
+            {},
+            '"peer" has 4 agents, fewer than 5',
+        ),
         (fault("1s", "slow", target="peer", factor=2, duration="1s"), {}, "there is nothing to slow"),
         (
             fault("1s", "crash", target="peer/1", restart={"after": "1s"}),

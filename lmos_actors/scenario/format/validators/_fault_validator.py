@@ -140,12 +140,12 @@ class FaultValidator:
             self.names.report((*path, "restart", "state"), why, "shape", key=True)
 
     def _pick(self, pick: Pick, path: DataPath) -> None:
-        is_clear = is_one_of_two(self.names, pick, path)
+        is_one_of_two(self.names, pick, path)
         size = self.names.pools.get(pick.of)
         if size is None:
             population = self.names.population(pick.of, (*path, "of"))
             size = None if population is None else population.count
-        if size is not None and is_clear:
+        if size is not None and not (pick.count is UNSET and pick.share is UNSET):
             check_pick(self.names, pick, size, 0, path)
 
     def _crash(self, fault: Crash | FaultAt, path: DataPath) -> None:
