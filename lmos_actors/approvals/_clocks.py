@@ -67,7 +67,7 @@ class Clock:
                 self._hold(scope)
 
     def go(self) -> None:
-        """Take back one `stop`."""
+        """Undo one `stop`."""
         self._stops -= 1
         if not self._stops:
             until = self._still_until()
@@ -151,7 +151,7 @@ class Clocks:
             clock.stop()
 
     def go(self, run: Run | OwnTask) -> None:
-        """Take back one `stop`."""
+        """Undo one `stop`."""
         self._stops[run] -= 1
         if not self._stops[run]:
             del self._stops[run]

@@ -347,7 +347,7 @@ class KeptApprovals:
         note: str,
         answer: dict[str, Any] | None = None,
     ) -> None:
-        """Decide; return once that is kept. Raise Decided, Withdrawn, Misfit, StoreFailed.
+        """Decide a question; return once the decision is kept. Raise Decided, Withdrawn, Misfit, StoreFailed.
 
         A cancel does not take the decision back.
         """
@@ -380,7 +380,7 @@ class KeptApprovals:
             self._remove(entry)
 
     def expire(self) -> None:
-        """Refuse approvals whose deadline has passed, unless a decision is being written: it came first."""
+        """Refuse approvals whose deadline has passed, unless an earlier decision is being written."""
         now = self._now()
         while self._deadlines and self._deadlines[0][0] <= now:
             entry = self._by_id.get(heappop(self._deadlines)[1])

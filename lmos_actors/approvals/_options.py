@@ -10,11 +10,11 @@ from lmos_actors.errors import ConfigError
 
 @attrs.frozen(kw_only=True)
 class ApprovalOptions:
-    """Limits of the approvals of a node: a person reads few of them, and all are held in memory.
+    """Limits of the approvals of a node: a person reads only a few, and all are held in memory.
 
     At most `waiting` questions wait for a decision, 10,000 at most, as the agent `approvals` has seats for no
     more; a further question fails with TOO_MANY. The last `decided` decisions are kept. Both have at most
-    `total_bytes` as JSON; old decisions go. A question has at most `data_bytes` as JSON.
+    `total_bytes` as JSON; old decisions are dropped. A question has at most `data_bytes` as JSON.
 
     Raises ConfigError for a number that is not above 0, or too large.
     """

@@ -157,7 +157,7 @@ class _Walk:
         return self.add_mistake(path, f"expected {describe(form)}, saw {description_of(data)}{hint}")
 
     def _mistakes_of_nearest(self, structs: list[Form], data: dict[str, Any], path: DataPath) -> _Invalid:
-        """Record the mistakes of one of several structs without tags: the one with the first known key."""
+        """Record the mistakes of one of several untagged structs: of the struct with the first known key."""
         known = {field.key: each.inner for each in structs for field in fields_of(each.inner)}
         for key in data:
             if key in known:

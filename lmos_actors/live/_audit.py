@@ -57,7 +57,7 @@ class AuditEntry(msgspec.Struct, kw_only=True):
 
 
 class Audit:
-    """The audit log of one node; `node` is its name among those that share its store.
+    """The audit log of one node; `node` is the node's name among nodes with the same store.
 
     The last `most` entries are kept. `noted` is called with each operation that has ended; it must not block.
     """

@@ -106,7 +106,7 @@ class LiveClient:
         self._connection.close()
 
     def ended(self) -> None:
-        """Take note that the connection has ended."""
+        """Note that the connection has ended."""
         self._ended = True
         self._news.set()
 

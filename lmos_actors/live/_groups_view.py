@@ -137,7 +137,7 @@ def logs_state(root: Supervisor, sees: Sight, arguments: LogsArguments) -> State
 
 
 def all_approvals_state(root: Supervisor, decides: Sight, arguments: ApprovalsArguments) -> State:
-    """Return what agents ask people: the agents of the node, or those of all groups.
+    """Return the questions of agents to people: of the node's agents, or of the agents of all groups.
 
     A launcher has the questions of groups, by process and id, if its page lets this machine decide them.
     """

@@ -57,9 +57,9 @@ class ApprovalsArguments(Struct, forbid_unknown_fields=True):
 
 
 def approvals_state(root: Supervisor, decides: Sight, arguments: ApprovalsArguments) -> State:
-    """Return the waiting and the last decided approvals among those that the viewer may decide.
+    """Return the waiting and the last decided approvals that the viewer may decide.
 
-    `rows` contains them by their ids; `order` lists those that wait first, and the newest first among equals.
+    `rows` contains them by their ids; `order` lists waiting ones first, and in both groups the newest first.
     """
     mine = [each for each in reversed(_kept(root)) if decides(each.agent)]
     mine.sort(key=lambda each: each.state != "waiting")

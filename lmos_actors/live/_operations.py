@@ -51,7 +51,7 @@ Decision: TypeAlias = "Callable[[Do], Awaitable[str]]"
 
 @attrs.frozen
 class OwnOperations:
-    """A node's own operations in place of those on agents, by name; `fitting` returns those for a path.
+    """A node's own operations in place of those on agents, by name; `fitting` gives those for a path.
 
     `decisions` answer what agents ask people: they take the right `approve` in place of `operate`.
     """
@@ -208,7 +208,7 @@ class Operations:
 
     @staticmethod
     def _has_come(asked: _Asked, text: str) -> None:
-        """Report the progress of an operation to those who wait for its answer."""
+        """Report the progress of an operation to the viewers that wait for its answer."""
         do = asked.do
         for reply in asked.waiting:
             reply(Progress(do.id, do.what, do.path, text))

@@ -1,8 +1,8 @@
 """The page of a node over HTTP: its document, its one script, its one style, and the log-in.
 
 The page is in front of the guard of all other routes: a browser has to load it and show the form before it
-can log in. So anybody gets the files of this package, but nothing about the node except its schemes. The name
-that a request uses for the node, and the origin of the request, are checked all the same.
+can log in. So everybody can get the files of this package, but nothing about the node except its schemes. The
+name that a request uses for the node, and the origin of the request, are checked all the same.
 
 The policy of the page lets it load from the node alone, and lets no script turn text into markup
 (`require-trusted-types-for`): whatever an agent is named, it is shown as text.

@@ -89,7 +89,7 @@ class LiveServer(NodeService):
         self._pace = Pace()
 
     def open(self, home: ServiceHome) -> None:
-        """Take note of the node, whose guard decides which viewers are let in."""
+        """Remember the node, whose guard decides which viewers are admitted."""
         self._home = home
         self._guard, self._failed, self._url = home.guard, home.failed, home.url
         self._root, self._start_soon = home.root, home.start_soon
@@ -129,7 +129,7 @@ class LiveServer(NodeService):
         return Accept(SUBPROTOCOL, partial(self._serve, admission=admission), options=OPTIONS)
 
     def _has_room(self, principal: str | None) -> bool:
-        """Return whether one more may look; if not, close a window of the user who has the most."""
+        """Return whether one more may look; when full, close the oldest window of the user with the most."""
         if not self._viewers.is_full():
             return True
         staying = [viewer for viewer in self._viewers if viewer not in self._crowded_out]

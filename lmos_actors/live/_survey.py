@@ -1,6 +1,6 @@
 """Sums over the tree: for each supervisor, over all agents below it.
 
-There may be very many agents, and the sums are for people. So one task goes through the tree again and again
+There may be very many agents, and people read the sums. So one task goes through the tree again and again
 while somebody looks, `STEP` agents at a time, and rests so long after each step that it takes a small part of
 one processor. All viewers share it. A sum mixes several instants, and may be as old as one pass.
 """
@@ -48,7 +48,7 @@ Order: TypeAlias = Literal["waiting", "handled", "restarts"]
 
 @attrs.define
 class Sums:
-    """Sums over all agents below a supervisor; `down` are those that do not run."""
+    """Sums over all agents below a supervisor; `down` counts agents that do not run."""
 
     agents: int = 0
     waiting: int = 0

@@ -108,7 +108,7 @@ class ToolSchema:
         return top
 
     def _resolved(self, schema: Any, level: int) -> Schema:
-        """Return a schema without a reference at its top; its own members replace those of the target."""
+        """Return a schema without a reference at its top; its own members replace members of the target."""
         self._count(level)
         found = _in_words(schema)
         if "$ref" not in found:

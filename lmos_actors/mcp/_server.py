@@ -267,7 +267,7 @@ class McpServer(Agent):
     async def _send(
         self, tool: McpTool, given: dict[str, Any], report: Callable[[McpProgress], None], session: Session
     ) -> McpResult:
-        """Send a call. Raises ToolChanged if the tool is not the one that people have approved."""
+        """Send a call. Raises ToolChanged if the tool differs from what people have approved."""
         if self.consent != "none":
             try:
                 await self._read_tools(session)

@@ -10,8 +10,8 @@ module guarantees:
 3. **Memory is bounded**: a line that is too long is skipped as it comes. If its beginning or its end names
    the request that it answers, that request fails, and the connection goes on.
 4. **Lines without a message are counted and skipped**: many servers greet on standard output.
-5. **The server gets few of our variables**: those that the SDK finds harmless, and those that its agent
-   names.
+5. **The server gets few of our variables**: variables that the SDK finds harmless, and variables that its
+   agent names.
 """
 
 from __future__ import annotations

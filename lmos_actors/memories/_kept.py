@@ -290,7 +290,7 @@ class KeptMemories:
         return sorted(ranked, key=_best)
 
     async def by_meaning(self, embedding: Embedding, query: str) -> list[Found]:
-        """Return all texts, the one whose meaning is nearest first; those without a vector get one.
+        """Return all texts, the nearest meaning first; texts without a vector get one.
 
         Raise EmbeddingFailed, StoreFailed.
         """

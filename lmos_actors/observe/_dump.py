@@ -54,7 +54,7 @@ def tasks_in_order(tasks: Iterable[trio.lowlevel.Task]) -> list[trio.lowlevel.Ta
 
 
 def thread_stack(frame: FrameType) -> list[str]:
-    """Return the lines of user code a thread is in; none while the runtime or trio waits."""
+    """Return the lines of user code that a thread runs; none while the runtime or trio waits."""
     calls = dropwhile(lambda call: _is_in(call, _PACKAGE), traceback.walk_stack(frame))
     own = list(takewhile(lambda call: not _is_in(call, *_HIDDEN), calls))
     return list(_calls(reversed(own)))

@@ -138,7 +138,7 @@ class Metrics:
         return b"".join(parts).decode()
 
     def _registry_text(self, media_type: str) -> bytes:
-        """Return the metrics of `registry`; if a collector fails, only those are missing."""
+        """Return the metrics of `registry`; if a collector fails, only these are missing."""
         registry = self.options.registry
         is_default = registry is DEFAULT
         # Metrics of the process differ from run to run: a simulation leaves them out.

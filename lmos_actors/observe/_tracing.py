@@ -1,8 +1,8 @@
 """OpenTelemetry spans of requests: one for each that comes in, one for each that goes out.
 
 All protocols use `start_server_span` and `start_client_span`. The span of an incoming request is a child of
-the span that its `traceparent` names. Agents work in its span and pass it on to near agents; requests that
-they send elsewhere are its children. An agent's code finds it as the current span.
+the span that its `traceparent` names. Agents work in the span of a request and pass it on to near agents;
+requests that they send elsewhere are its children. An agent's code finds it as the current span.
 
 A provider, sampler or processor that raises costs spans and nothing else.
 """

@@ -387,7 +387,7 @@ class RedisStore:
 
 
 def _packed(write: Write, values: list[bytes]) -> list[Any]:
-    """Return a write in the script's form, and append its values to those sent with it."""
+    """Return a write in the script's form, and append its values to the values that are sent."""
     if isinstance(write, DeleteRange):
         first, last = ends_of(write.start, write.stop)
         return [3, write.space, first.decode(), True, last.decode()]

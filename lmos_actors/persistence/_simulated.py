@@ -165,7 +165,7 @@ class SimulatedStore:
 
     @property
     def sign(self) -> str:
-        """The name by which others ask whether this writer is there; see `AttendedStore`."""
+        """The name by which others ask whether this writer is connected; see `AttendedStore`."""
         return str(self._writer)
 
     def when_unattended(self, tell: Callable[[], object]) -> None:

@@ -255,7 +255,7 @@ class CellNames:
                 )
 
     def _of_tree(self) -> None:
-        """Note the agents of the tree that the file uses, but for those that it replaces."""
+        """Note the agents of the tree that the file uses, except agents that the file replaces."""
         if self.tree is None:
             return
         for path, spec in self.tree.agents.items():
@@ -534,7 +534,7 @@ class CellNames:
         supervisors: bool = False,
         uses: bool = True,
     ) -> bool:
-        """Check the name of an agent or of a population; of a supervisor, or `*`, if those are allowed.
+        """Check the name of an agent or a population, or of a supervisor, or `*`, if these are allowed.
 
         `uses=False`: the place only says where an agent is, and does not count as a use of it.
         """

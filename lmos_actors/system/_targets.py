@@ -93,7 +93,7 @@ def _classes_below(spec: Any) -> Iterator[type]:
 
 
 def _read_types(cls: Any, module: ModuleType, root: Path) -> None:
-    """Make a class read the types that it names. Raises ConfigError as its import would have."""
+    """Make a class resolve the types that it names. Raises ConfigError as its import would have done."""
     try:
         getattr(cls, "__contract__", None)
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""Tools of a model: what can be a tool, under which name, and what a model is told of it.
+"""Tools of a model: what can be a tool, under which name, and what a model learns of it.
 
 A source of tools is a function, a `Tool`, an agent by its ref or its class, some of its actions (`(ref,
 Orders.find)`), or a thing that was consumed without a class. The actions of an agent with one output become

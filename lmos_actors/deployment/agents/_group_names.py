@@ -28,7 +28,7 @@ class GroupNames:
             self._groups.setdefault(DIRECTORY, host)
 
     def path(self, path: str) -> str | None:
-        """Return the group of what is at a path, or of an agent below the path; None without either."""
+        """Return the group of the agent or supervisor at a path, or below it; None without one."""
         place = path
         while place:
             if place in self._groups:

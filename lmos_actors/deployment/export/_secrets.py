@@ -47,7 +47,7 @@ class Secrets:
 
 
 def secrets_of(loaded: DeploymentFile, group: Group, file: Path, folder: Path) -> Secrets:
-    """Return the secrets of a group whose processes run in `folder`, except those that its `env` sets.
+    """Return the secrets of a group whose processes run in `folder`, except secrets that its `env` sets.
 
     Blocks on the disk.
     """

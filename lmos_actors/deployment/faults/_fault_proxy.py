@@ -317,7 +317,7 @@ class _Connection:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, and is about to be closed."""
+        """Whether the connection has ended, and is about to be closed."""
         return self._scope.cancel_called
 
     @property
@@ -415,7 +415,7 @@ TURN: Final = _Mark()
 
 @attrs.define(eq=False)
 class _Piece:
-    """A message under way: it arrives at `arrives`, but not before those in front of it.
+    """A message under way: it arrives at `arrives`, but not before earlier messages.
 
     `arrives` is None while the message is held because its line is cut.
     """

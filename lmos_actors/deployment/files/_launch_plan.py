@@ -118,7 +118,7 @@ def is_alone(group: Group) -> bool:
 
 
 def endpoints_of(group: Group | LauncherPage) -> list[tuple[str, Endpoint]]:
-    """Return the addresses at which a process listens, without those that are mistakes."""
+    """Return the addresses at which a process listens, without mistaken addresses."""
     from lmos_actors.transport import endpoint_of
 
     found: list[tuple[str, Endpoint]] = []

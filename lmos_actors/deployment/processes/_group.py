@@ -352,7 +352,7 @@ class Group:
 
     @property
     def running(self) -> GroupPlan:
-        """The plan of its processes; if a replacement is incomplete, their content is unknown."""
+        """The plan of the group's processes; after an incomplete replacement, their content is unknown."""
         return self.plan if self.is_whole else attrs.evolve(self.plan, content="")
 
     # ---- what its processes say
@@ -450,7 +450,7 @@ class Group:
         self.wake()
 
     def wake(self) -> None:
-        """Wake those who wait for a state of this group."""
+        """Wake the tasks that wait for a state of this group."""
         self._changed.set()
         self._changed = trio.Event()
         held: list[Need] = [what for what in self._needed if self.holds(what)]

@@ -205,7 +205,7 @@ class GroupApprovals:
         }
 
     def _chosen(self, most: int) -> dict[str, State]:
-        """Return the rows for which there is room: first those that fit the share of each process."""
+        """Return the rows for which there is room: first the rows that fit the share of each process."""
         share = ROOM // max(1, sum(bool(each.rows) for each in self._seen.values()))
         found: list[tuple[bool, bool, int, str, State, int]] = []
         for name, each in self._seen.items():

@@ -479,7 +479,7 @@ class Launcher:
         self.plan = attrs.evolve(plan, strategy=self.plan.strategy, page=self.plan.page)  # as they run
 
     def _set_limits(self, plan: LaunchPlan) -> None:
-        """Set the limits of supervisors to a plan's. Raises NotFound for a supervisor that begins anew."""
+        """Give supervisors the limits in a plan. Raises NotFound for a supervisor that begins anew."""
         assert self._node is not None
         self._node.root.supervisor(GROUPS).set_limits(plan.max_restarts, plan.max_seconds)
         self.plan = attrs.evolve(self.plan, max_restarts=plan.max_restarts, max_seconds=plan.max_seconds)
@@ -510,7 +510,7 @@ class Launcher:
         del self.groups[name]
 
     async def _replace(self, group: Group, plan: GroupPlan) -> AsyncGenerator[str]:
-        """Replace the processes of a group by those of another plan; if that fails, by those of its own plan.
+        """Replace a group's processes according to another plan; if that fails, restore the group's own plan.
 
         If there will be fewer, the surplus processes are stopped first.
         """

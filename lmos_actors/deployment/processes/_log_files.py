@@ -181,7 +181,7 @@ class Follower:
         return self._size >= WAITING
 
     async def put(self, process: str, lines: list[str], time: str = "") -> None:
-        """Take lines, waiting for room while this follower is patient; leave out the others."""
+        """Add lines, waiting for room while this follower is patient; leave out the others."""
         is_patient = self.patience > 0
         for line in lines:
             if self.is_full and is_patient:
@@ -191,7 +191,7 @@ class Follower:
             self.take(process, line, time)
 
     def take(self, process: str, text: str, time: str = "") -> None:
-        """Take one line, or leave it out."""
+        """Add one line, or leave it out if it does not fit."""
         if self.is_full:
             self._left_out += 1
             return

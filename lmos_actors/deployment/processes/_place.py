@@ -92,7 +92,7 @@ class Place(Protocol):
         ...
 
     async def wait_left(self, seconds: float) -> None:
-        """Wait until these processes have ended; after some seconds, kill those that have not."""
+        """Wait until these processes have ended; after some seconds, kill the others."""
         ...
 
     async def start(self, order: Order) -> Process:

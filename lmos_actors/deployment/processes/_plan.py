@@ -166,7 +166,7 @@ def changes_between(old: LaunchPlan, new: LaunchPlan, stopped: Collection[str] =
 
 
 def in_order(groups: Sequence[GroupPlan]) -> tuple[GroupPlan, ...]:
-    """Return groups: each after the groups it needs, but in the given order. There are no circles."""
+    """Return groups, each after the groups it needs, otherwise in the given order. There are no circles."""
     left, done = {group.name: group for group in groups}, dict[str, GroupPlan]()
     while left:
         free = next(

@@ -231,7 +231,7 @@ class RayPlace:
             raise self._no_ray(str(error) or f"no connection within {REACHED:g} s") from None
 
     def _named(self) -> str:
-        """Return the address to use: for "auto" the one that Ray finds. Raise ConfigError."""
+        """Return the address to use: for "auto" the address that Ray finds. Raise ConfigError."""
         if self._address == "auto":
             find = import_module("ray._private.services").get_ray_address_from_environment
             try:

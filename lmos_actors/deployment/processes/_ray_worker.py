@@ -178,7 +178,7 @@ class RayReplica:
     # ---- what the launcher asks
 
     def read(self, stream: int, taken: int) -> tuple[bytes, bool]:
-        """Return the bytes of a stream after those that the launcher has, and whether they are the last."""
+        """Return the bytes of a stream that the launcher does not have yet, and whether it ends there."""
         self._heard = time.monotonic()
         return self._streams[stream].after(taken, POLL)
 

@@ -71,7 +71,7 @@ class RecentLines:
     def last(self, count: int, of: str, sees: Callable[[str], bool]) -> list[RecentLine]:
         """Return the last lines of one process, of a group's processes, or of all, the oldest first.
 
-        Lines of processes for which `sees` is false are left out.
+        Lines of processes for which `sees` returns False are left out.
         """
 
         def is_wanted(line: RecentLine) -> bool:

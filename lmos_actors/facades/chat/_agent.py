@@ -162,8 +162,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         return True
 
     def identity_for(self, turn: ChatTurn | VoiceCall) -> str | None:
-        """Return the identity whose memories a turn uses: its principal, unless a subclass decides
-        otherwise."""
+        """Return the identity whose memories are used: the principal, unless a subclass decides otherwise."""
         return turn.principal
 
     def _memories_of(self, turn: ChatTurn | VoiceCall) -> Memories:

@@ -3,10 +3,10 @@
 A turn's record is put into the store before its first item, and is removed by the batch that keeps the turn
 (`persistence/_sessions.py`). Four things can end a turn:
 
-- it comes to its end, or fails: the record is removed, and then the caller learns of the end; - its caller
-  leaves: the record is removed at that instant (`on_caller_left`), and not when the turn has unwound, so an
-  end of the incarnation meanwhile changes nothing. But if the caller is itself a resumable turn that will
-  come back (`_asked_turns.py`), the record stays, and the turn is resumed at once;
+- it comes to its end, or fails: the record is removed, and then its caller learns of it;
+- its caller leaves: the record is removed at that instant (`on_caller_left`), and not when the turn has
+  unwound, so an end of the incarnation meanwhile changes nothing. But if the caller is itself a resumable
+  turn that will come back (`_asked_turns.py`), the record stays, and the turn is resumed at once;
 - the incarnation ends: the record stays, whatever is raised while the turn unwinds. The turn writes nothing
   then: the checkpoint before each write raises, as the task is cancelled;
 - the process is killed: the record stays, as nothing is there to remove it.

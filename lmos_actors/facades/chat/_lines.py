@@ -19,7 +19,7 @@ MAX_WAITING: Final = 8
 
 
 class _Line:
-    """One session's turns: first the one in progress, then those that wait; each with its event."""
+    """One session's turns: first the turn in progress, then the waiting turns; each with an event."""
 
     __slots__ = ("ended", "places")
 

@@ -1,6 +1,6 @@
 """One connection of an Omnia client: its messages become turns of a chat agent, their items become frames.
 
-Messages are taken one after the other, by one task. A turn is a stream of the agent's action `converse`, as
+Messages are handled one after the other, by one task. A turn is a stream of the agent's action `converse`, as
 any client may carry out tools. An item of a near agent becomes a frame in the step in which the agent puts it
 out (`pour`), and is sent in the same step if the connection is quiet. Leaving the connection leaves the
 stream, which cancels the turn at its await; a call by sound goes on for a while (`_calls.py`). A client that

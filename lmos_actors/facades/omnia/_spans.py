@@ -1,4 +1,4 @@
-"""The spans of turns, by OpenTelemetry's conventions for agents, and the agents that addresses name."""
+"""The spans of turns, by OpenTelemetry's conventions for agents, and the agents named by addresses."""
 
 from __future__ import annotations
 

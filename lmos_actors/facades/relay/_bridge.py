@@ -312,8 +312,7 @@ class Bridge:
                 watchers.remove(change)
 
     def _agent(self) -> Exposed | None:
-        """Return the agent, None while it is away. Raise ConfigError if no agent is named and it is not the
-        only one."""
+        """Return the agent, None while it is away. Raise ConfigError unless it is named or the only one."""
         if self.options.agent is not None:
             return self._exposure.named(self.options.agent)
         found = list(self._exposure)

@@ -152,7 +152,7 @@ class Flight:
 
 
 class RatePause:
-    """The pause after a relay has refused a message beyond a rate: one refusal may stand for many.
+    """The pause after a relay has refused a message beyond a rate: one refusal may concern several.
 
     While `is_on` is set nothing is sent. Messages sent before it that still wait at its end are given up.
     """

@@ -4,8 +4,8 @@ An agent that is asked on one relay may ask another on a second one, which then 
 question counts the hops before it, and one with too many is answered with an error.
 
 **The count is in `ref`**, as `hops-3-...`: all recorded relays pass it on, while the reference drops private
-members; and each gives a question a new id, so that ids show no loop. Only on the oldest relay has `ref`
-another use, as the text by which an answer is found: the count is in front of that text.
+members; and each gives a question a new id, so that ids show no loop. `ref` has another use only on the
+oldest relay, as the text by which an answer is found: the count is in front of that text.
 
 **Inside a node it is a member of `tracestate`**, `lmoshops=3`: near requests of a run, and those over LMOS or
 HTTP, are in its trace, so the count is known wherever an agent asks on a relay again.

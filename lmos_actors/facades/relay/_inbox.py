@@ -33,7 +33,7 @@ class Inbox:
         self._came = trio.Event()
 
     def put(self, event: RelayEvent, size: int) -> None:
-        """Add an event with its bytes; drop the oldest if there is no room."""
+        """Add an event with its bytes; drop the oldest event if there is no room."""
         self._events.append((event, size))
         self._bytes += size
         while len(self._events) > EVENTS or self._bytes > EVENT_BYTES:

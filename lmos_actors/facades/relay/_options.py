@@ -29,10 +29,10 @@ class RelayOptions:
     refused for as long again.
 
     A message has at most `max_message` bytes. Each of the `rates` is a number of messages that an agent may
-    send, and the seconds for it; () means no limit. Its unread messages are bounded: beyond `outbox_bytes`
-    broadcasts are dropped, beyond `outbox_most` it is cut off. With `broadcasts` "followed" an agent that
-    follows others hears only their broadcasts. An agent has `pong_seconds` to answer a ping, and is pinged as
-    often. `extensions` are names, such as "voting", or functions that make one.
+    send, and the seconds for it; () means no limit. An agent's unread messages are bounded: beyond
+    `outbox_bytes` broadcasts are dropped, beyond `outbox_most` it is cut off. With `broadcasts` "followed" an
+    agent that follows others hears only their broadcasts. An agent has `pong_seconds` to answer a ping, and
+    is pinged as often. `extensions` are names, such as "voting", or functions that make one.
 
     A message names at most `max_targets` receivers, as each is a copy. An agent follows at most
     `max_followed` others. Its follows are kept for `resume_seconds` after it has left, so that a short outage

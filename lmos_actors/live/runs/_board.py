@@ -1,4 +1,4 @@
-"""All runs of one command: those that wait, the one in progress, and the outcomes of the others.
+"""All runs of one command: the waiting runs, the run in progress, and the outcomes of earlier runs.
 
 The threads of the command write the board, and the thread of the server reads it, under `lock`: each holds it
 for the time of a few hundred records at most.
@@ -121,7 +121,7 @@ class RunsBoard:
     # ---- written by the command
 
     def plan(self, heads: Sequence[RunHead]) -> None:
-        """Note the runs that will come, after those that are known."""
+        """Add runs that will come, after the known runs."""
         with self.lock:
             self.runs.update((head.id, WatchedRun(head)) for head in heads)
 

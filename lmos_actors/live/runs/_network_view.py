@@ -165,7 +165,7 @@ Message = tuple[str, str, str, str, float, "float | None"]
 
 
 def _messages(model: RunModel, of_node: Callable[[str], str], speed: float | None) -> Iterator[Message]:
-    """Yield the messages on their way, the last first, and those that have arrived a moment ago."""
+    """Yield the messages on their way, the last first, and messages that have arrived a moment ago."""
     if model.links:
         since = model.time - (0.0 if speed is None else 0.5 * speed)
         for number, sent in reversed(model.on_way):

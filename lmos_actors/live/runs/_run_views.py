@@ -90,7 +90,7 @@ class RunView:
 
 
 def runs_state(board: RunsBoard, _run: str | None) -> State:
-    """Return all runs; if there are very many, those around the current one."""
+    """Return all runs; if there are very many, only the runs around the current one."""
     order = list(board.runs)
     at = 0 if board.current is None else order.index(board.current.head.id)
     first = max(0, min(at - SHOWN_RUNS // 2, len(order) - SHOWN_RUNS))

@@ -219,7 +219,7 @@ class McpEndpoint(NodeService):
     # ---- the end
 
     def on_drain(self) -> None:
-        """Accept no more calls; end the sessions once the node has stopped waiting for those who listen."""
+        """Accept no more calls; end the sessions once the node has stopped waiting for listeners."""
         if not self._context.draining:
             return
         self._offer.drain()
@@ -264,7 +264,7 @@ class _Answer:
         self.ended = trio.Event()
 
     async def __call__(self, message: Message) -> None:
-        """Send a message of an ASGI answer; drop those after its end, as the SDK sends some."""
+        """Send a message of an ASGI answer; drop messages after its end, as the SDK sends some."""
         if self.is_whole:
             return
         is_start = message["type"] == "http.response.start"

@@ -68,7 +68,7 @@ class Marked:
         }
 
     def uri_of(self, agent: str) -> str:
-        """Return its URI, or its template, below the name of an agent; as written if the name is empty."""
+        """Return the URI, or its template, below the name of an agent; as written if the name is empty."""
         uri = self.mark.uri
         return f"{OF_AGENTS}{quote(agent, safe='')}/{uri.partition('://')[2]}" if agent else uri
 
@@ -88,7 +88,7 @@ class Marked:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        """The pattern for the end of its URI, from the first part that is filled in.
+        """The pattern for the end of the URI, from the first part that is filled in.
 
         A part ends where the text behind it first occurs, without backtracking: a URI cannot make the search
         try all places where the parts could end.

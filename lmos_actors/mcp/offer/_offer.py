@@ -178,7 +178,7 @@ class McpOffer:
     # ---- sessions
 
     def has_room(self, exchange: Exchange, opening: int = 0) -> bool:
-        """Return whether a client may have one more session; `opening` counts those that are beginning."""
+        """Return whether a client may have one more session; `opening` counts sessions that are beginning."""
         return _has_room(self.sessions, exchange, self.options.sessions, opening)
 
     async def _in_session(self, ctx: Context, call_next: CallNext) -> Any:

@@ -23,7 +23,7 @@ class Results:
         self._bytes: Counter[str] = Counter()
 
     def opened(self, exchange: Exchange, key: str) -> HeldResult:
-        """Return an empty result for the request `key` of a client, held until its answer has been sent."""
+        """Return an empty result for a client's request `key`, held until the answer has been sent."""
         held = self.begun(exchange)
         exchange.holds(key, held.close)
         return held

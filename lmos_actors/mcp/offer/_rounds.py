@@ -84,7 +84,7 @@ class Round:
             del self._questions[key]
 
     def give(self, answers: dict[str, Any]) -> None:
-        """Accept the client's answers; ignore those without a question."""
+        """Accept the client's answers; ignore answers without a question."""
         self._answers |= {key: each for key, each in answers.items() if key in self._questions}
         self._answered.set()
         self._answered = trio.Event()

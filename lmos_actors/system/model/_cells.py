@@ -1,4 +1,4 @@
-"""The cells of a scenario: variables and matrix worked out, and the data of each cell filled in."""
+"""The cells of a scenario: computed from variables and matrix, with the data of each cell filled in."""
 
 from __future__ import annotations
 
