@@ -242,7 +242,7 @@ class Answer:
             self._tools.add([_piece(piece) for piece in delta.tool_calls])
 
     def last_items(self) -> Iterator[ModelItem]:
-        """Return the requested tools, and the end. Raises ValueError, ErrorEvent, BrokenOff."""
+        """Return the requested tools, and the end of the answer. Raises ValueError, ErrorEvent, BrokenOff."""
         tools = self._tools.requests()
         if self._finished is None:
             raise unfinished(self._beside, begun=bool(tools or self._model))

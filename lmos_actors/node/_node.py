@@ -309,10 +309,10 @@ class Node:
         await self._connections.wait_drained()
 
     def stop(self) -> None:
-        """End the node's block: its body is cancelled, and it ends without an error once the agents stopped.
+        """End the node's block: its body is cancelled; it ends without an error when the agents have stopped.
 
         This is the way to end a process from inside: an agent that raises `SystemExit` ends only itself.
-        Never blocks. For the node's own thread.
+        Never blocks. Call it in the node's own thread.
         """
         self._body.cancel("node.stop()")
 

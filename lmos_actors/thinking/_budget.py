@@ -36,8 +36,8 @@ Bound = Annotated[int, Meta(ge=1)] | None
 class Budget(Struct, frozen=True, omit_defaults=True):
     """The most that may be used; None means no bound.
 
-    `tokens` are those of all requests to models, `calls` the number of these requests, `tools` the number of
-    calls of tools, `seconds` the time that everything takes.
+    `tokens` counts the tokens of all requests to models, `calls` these requests, `tools` the tool calls, and
+    `seconds` the time that all of it takes.
     """
 
     tokens: Bound = 200_000

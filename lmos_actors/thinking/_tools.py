@@ -483,7 +483,7 @@ def _json_schema(schema: Any) -> Any:
 def _tool(
     name: str, description: str, schema: dict[str, Any], invoke: Callable[..., Any], checked: str = ""
 ) -> Tool:
-    """Return a tool; `checked`, if given, is a schema as JSON text for its arguments, checked before."""
+    """Return a tool; `checked`, if given, is the JSON text of an argument schema that was checked already."""
 
     async def call(given: Mapping[str, Any]) -> Any:
         wrong = schema_complaint(checked, dict(given))

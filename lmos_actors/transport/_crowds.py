@@ -43,7 +43,7 @@ class Line:
         self.waiting: deque[Task] = deque()
 
     async def turn(self) -> None:
-        """Wait for the caller's turn; without a checkpoint if few have come."""
+        """Wait for the caller's turn; make no checkpoint if only few callers have come."""
         if not self._is_led:
             now = trio.current_time()
             if now >= self._until:

@@ -109,7 +109,7 @@ class Connection:
         self._messages_in = self._messages_out = self._bytes_out = 0
 
     def statistics(self) -> ConnectionStatistics:
-        """Return what has passed so far."""
+        """Return the counts of messages and bytes in both directions so far."""
         codec = self._codec
         return ConnectionStatistics(self._messages_in, self._messages_out, codec.bytes_in, self._bytes_out)
 

@@ -1592,7 +1592,7 @@ class Slot:
                 self._push(extra.sinks, key, value)
 
     def _push(self, sinks: Sinks, key: str, value: Any, copy: Callable[[Any], Any] | None = None) -> None:
-        """Pass a value to the listeners, now or once its state is kept."""
+        """Pass a value to the listeners, now or once the agent's state has been saved."""
         if self.output_gate is None:
             sinks.push(key, value, copy)
         elif key in sinks.by_key:

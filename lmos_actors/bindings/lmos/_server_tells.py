@@ -1,4 +1,4 @@
-"""One-way messages received over one LMOS connection: in a mailbox, or parked until it has a seat.
+"""One-way messages received over one LMOS connection: each has a seat in a mailbox, or is parked for one.
 
 To an agent these messages are like those from a near sender. In a full mailbox whose policy is `wait` a
 message waits outside, not accepted yet. Only the first of a connection stands in the agent's line of parked

@@ -344,7 +344,7 @@ class _Up:
             self.console.draining()
 
     async def _wait_left(self) -> None:
-        """Wait for processes of an earlier launcher, unless a signal comes: they end by themselves, too."""
+        """Wait until the processes of an earlier launcher have ended by themselves, or a signal comes."""
         async with trio.open_nursery() as nursery:
 
             async def until_asked() -> None:

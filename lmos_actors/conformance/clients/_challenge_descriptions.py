@@ -1,4 +1,4 @@
-"""Descriptions of the things with challenges: the scripted server's, with challenges and `prove` added."""
+"""Descriptions of things: those of the scripted server, to which challenges and `prove` are added."""
 
 from __future__ import annotations
 

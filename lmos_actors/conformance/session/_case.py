@@ -165,7 +165,7 @@ class CaseContext(Probe):
         return await session.final(await session.begin(call, **members))
 
     async def trigger(self, event: str) -> Call:
-        """Return the call that makes an event happen: the hint's, or one found by trying once per run.
+        """Return the call that makes an event happen: that of the hint, or one found by trying actions.
 
         Raises NotRun if none is known, or it may not be invoked.
         """

@@ -73,7 +73,7 @@ class Hints:
         return cls(**msgspec.structs.asdict(loaded.value), document=loaded.document)
 
     def check(self, *, properties: Iterable[str], actions: Iterable[str], events: Iterable[str]) -> None:
-        """Compare the names with a description. Raises FileError with every name missing there."""
+        """Compare the names with a description. Raises FileError, with each name that it lacks."""
         known = {"properties": list(properties), "actions": list(actions), "events": list(events)}
         wrong = [
             self._mistake(place, f'no {_ONE[kind]} "{name}"{did_you_mean(name, known[kind])}', key=key)

@@ -194,7 +194,7 @@ class FaultProxy:
         return self.begin(LinkFault(selects=selects, cuts=True))
 
     def begin(self, fault: LinkFault) -> int:
-        """Put a fault of the links into force; return its number, for `heal`."""
+        """Begin a link fault; return its number, for `heal`."""
         number = self.links.begin(fault, trio.current_time())
         self._begun[number] = None
         self.look_at_lines()

@@ -172,7 +172,7 @@ class Calls:
         return call
 
     def move(self, call: Call) -> None:
-        """Move a call to a new session and announce it: the session that its client named does not exist."""
+        """Move a call to a new session and announce that: the session named by its client does not exist."""
         del self._calls[call.key]
         call.key = (*call.key[:2], self.context.rt.entropy.new_id())
         self._calls[call.key] = call

@@ -68,7 +68,7 @@ class HubBridge(Agent, private=True):
         """Connect to the relay, wait for its welcome, and stay there while the agent lives.
 
         Once the run has begun, wait for one attempt only, of `ATTEMPT` seconds at most: the hub may be away
-        until it is restarted by the supervisor that starts this agent, which does nothing else meanwhile.
+        until the supervisor restarts it, and that supervisor is busy with the start of this agent.
         """
         line: HubLine = self.line
         wires: Any = self._place().rt.wires

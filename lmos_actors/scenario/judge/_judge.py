@@ -188,7 +188,7 @@ def listing(paths: Sequence[str]) -> str:
 
 
 class Judge(ABC):
-    """The judge of one check. `records` has the kinds of records it gets; `met_at` is when it came true.
+    """The judge of one check. `records`: the kinds of records that it gets; `met_at`: when the check was met.
 
     `formula_names` has the names in the formula of the check, if there is one.
     """

@@ -49,7 +49,7 @@ _WRITE: Final = msgspec.json.Encoder()
 class Onlooker:
     """The watcher of a run: `send` passes on lines of its log and news, and may block.
 
-    `pace` holds up the run, None if its time is real.
+    `pace` slows the run down; it is None where the run takes real time.
     """
 
     def __init__(self, send: Callable[[bytes, bytes], None], pace: PaceKeeper | None) -> None:

@@ -31,7 +31,7 @@ async def understood(context: CaseContext, dialect: Dialect) -> str | None:
 async def _hold(context: CaseContext, dialect: Dialect, key: str, *, refusable: bool = False) -> None:
     """Note the deviation `key` unless a property can be read in a dialect.
 
-    `refusable`: the text has another spelling too, so that an error is right as well.
+    `refusable`: the text has another spelling too, and then an error is also accepted.
     """
     seen = await understood(context, dialect)
     if seen is None:

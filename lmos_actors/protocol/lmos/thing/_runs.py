@@ -207,7 +207,7 @@ def _no_run(message: QueryAction | CancelAction) -> NotFound:
 
 
 def cancel(connection: ThingConnection, message: CancelAction) -> tuple[RequestWithdrawn, ...]:
-    """End the run that a cancel is about: its final answer answers the cancel as well."""
+    """End the run that a cancel names; the run's final answer is also the answer to the cancel."""
     found = connection.runs.find(message, reversed(connection.open))
     if found is None:
         connection.refuse(message, _no_run(message))
