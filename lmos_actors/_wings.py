@@ -1,4 +1,4 @@
-"""What is installed: the wings of this package, which can be left out, and the versions of all packages."""
+"""The installed parts: wings of this package, which can be left out, and the versions of all packages."""
 
 from __future__ import annotations
 

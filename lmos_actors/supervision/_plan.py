@@ -142,7 +142,7 @@ class Plan(Generic[C]):
             self._supervisors += 1
 
     def become(self, child: C, status: Status) -> None:
-        """Give a child another status."""
+        """Set the status of a child, and count it."""
         if child in self.children:
             self._active += (status not in ENDED) - (child.status not in ENDED)
         child.status = status

@@ -80,7 +80,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         return max(taken, 0)
 
     def _carry(self, data: bytes | memoryview) -> None:
-        """Give bytes to the other end, which has room for them."""
+        """Pass bytes to the other end, which has room for them."""
         self._out.data += data
         if self._other is not None:
             self._other._reader.wake()

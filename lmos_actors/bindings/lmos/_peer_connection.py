@@ -314,7 +314,7 @@ class PeerConnection:
         return await question.wait(request, leave)
 
     def taken(self, request: PendingRequest) -> None:
-        """Give back the credit for an item of a run that its consumer has taken."""
+        """Return to the server the credit for an item of a run that its consumer has taken."""
         if isinstance(request.pending, lmos.PendingRun):
             self.session.consumed(request.pending)
 

@@ -479,7 +479,7 @@ class Launcher:
         self.plan = attrs.evolve(plan, strategy=self.plan.strategy, page=self.plan.page)  # as they run
 
     def _set_limits(self, plan: LaunchPlan) -> None:
-        """Give supervisors the limits in a plan. Raises NotFound for a supervisor that begins anew."""
+        """Set supervisors' limits to those in a plan. Raises NotFound for a supervisor that begins anew."""
         assert self._node is not None
         self._node.root.supervisor(GROUPS).set_limits(plan.max_restarts, plan.max_seconds)
         self.plan = attrs.evolve(self.plan, max_restarts=plan.max_restarts, max_seconds=plan.max_seconds)

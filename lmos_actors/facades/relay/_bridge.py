@@ -388,7 +388,7 @@ class Bridge:
             return ActionFailed({"code": FAILED, "message": "the question could not be answered"})
 
     def _tell_question(self, relay: Relay, asker: str, word: str, request: AgentRequest) -> None:
-        """Tell the asker which question to a person its answer waits for, if the relay can."""
+        """Report to the asker the question to a person that its answer waits for, if the relay can."""
         if request.question is None:
             if request not in self._telling:
                 return

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 USES: Final[ContextVar[list[Callable[[], None]] | None]] = ContextVar("lmos_actors_uses", default=None)
-"""What gives back the uses of this request, where somebody collects it."""
+"""The functions that undo the uses of this request, where somebody collects them."""
 
 
 def note_use(give_back: Callable[[], None]) -> None:

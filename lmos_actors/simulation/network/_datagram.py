@@ -135,7 +135,7 @@ class DatagramPeer(NodePeer):
         return True
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Tell the other node that the caller is gone; that message may get lost."""
+        """Report to the other node that the caller is gone; that message may get lost."""
         served = self._open.pop(request, None)
         if served is not None:
             self._go(served, HEAD, partial(self._withdraw_there, served))
@@ -149,14 +149,14 @@ class DatagramPeer(NodePeer):
         self._go(served, size, arrive, back=True)
 
     def answered(self, served: Served, text: bytes) -> None:
-        """Give the caller the value of an answer."""
+        """Answer the caller with a value."""
         request = served.host
         if self._open.pop(request, None) is not None:
             request.far.unwell = False
             request.answer(msgspec.json.decode(text) if text else UNSET)
 
     def refused(self, served: Served, error: Exception) -> None:
-        """Give the caller the error in place of an answer."""
+        """Answer the caller with an error."""
         request, path = served.host, served.target.path
         if self._open.pop(request, None) is not None:
             request.fail(as_near_error(error, path, path, request.seconds))

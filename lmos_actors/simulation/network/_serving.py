@@ -420,7 +420,7 @@ class Serving:
         self.back.go_back(HEAD + len(text), partial(self.back.value, served, text, trace), served)
 
     def gap(self, heard: Heard, reason: str, missed: int | None) -> None:
-        """Tell the listener that values are missing."""
+        """Report to the listener that values are missing."""
         self.back.go_back(HEAD, partial(self.back.gap, heard.served, reason, missed), heard.served)
 
     def end(self, heard: Heard, error: Exception) -> None:
@@ -448,7 +448,7 @@ class Serving:
         self.back.go_back(HEAD, partial(self.back.stream_credited, stream, 1))
 
     def stop(self, stream: StreamIn, reason: str) -> None:
-        """Tell the sender that no more items are wanted."""
+        """Report to the sender that no more items are wanted."""
         self.back.go_back(HEAD, partial(self.back.stopped, stream))
 
     def take_item(self, stream: StreamIn, text: bytes) -> None:

@@ -197,7 +197,7 @@ class ThingConnection:
         request.state = State.ANSWERED
 
     def give_credit(self) -> None:
-        """Give back all credit of one-way messages that have begun."""
+        """Return to the peer all credit of one-way messages that have begun."""
         if self.over or not self.owes_credit:
             return
         begun = self.tells.due()

@@ -240,7 +240,7 @@ class ThingSession:
         return self._connection.owes_credit
 
     def give_credit(self) -> None:
-        """Give back all credit of one-way messages that have begun; otherwise it goes back by halves."""
+        """Return all credit of one-way messages that have begun; otherwise it returns by halves."""
         self._connection.give_credit()
 
     def _check_ours(self, request: IncomingRequest) -> None:
@@ -344,7 +344,7 @@ class ThingSession:
         self._put(self._connection.streams.ready(stream))
 
     def consumed(self, stream: Incoming) -> None:
-        """Give back the credit of an input stream's oldest item; it goes out half a window at a time."""
+        """Return the credit of an input stream's oldest item to the peer, half a window at a time."""
         self._put(self._connection.streams.consumed(stream))
 
     def stop(self, stream: Incoming, reason: str) -> None:
