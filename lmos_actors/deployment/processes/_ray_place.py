@@ -51,6 +51,15 @@ LAUNCHER: Final = "launcher"
 REACHED: Final = 5.0
 """Seconds for a first connection to the cluster."""
 
+CLIENT_NOT_STARTED: Final = "Starting Ray client server failed"
+"""What Ray answers to `ray://` where the process that it has forked for this client has ended at once.
+
+Ray 2.60 forks it while threads of gRPC work, after which the process now and then ends by a bad descriptor.
+"""
+
+CLIENT_STARTS: Final = 3
+"""How often a client is started before that answer is final."""
+
 LEFT_OUT: Final = [".git", ".venv", "__pycache__", ".lmos", "*.db", "*.db-*", "*.log"]
 """Files of the project that do not travel."""
 
@@ -244,6 +253,13 @@ class RayPlace:
                 ) from None
         return self._address
 
+    def _refusal(self, error: Exception) -> ConfigError:
+        why = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, ConnectionError):
+            return self._no_ray(why)
+        hint = ": install the same version of both here and there" if "ersion" in str(error) else ""
+        return ConfigError(f"Ray at {self._address!r}: {why}{hint}", "--on")
+
     def _no_ray(self, why: str) -> ConfigError:
         return ConfigError(
             f"no Ray answers at {self._address!r} ({why}): start it by `ray start --head`, or name another "
@@ -256,20 +272,21 @@ class RayPlace:
         # Ray would report on its workers on standard output, which is ours, whatever `log_to_driver` is. The
         # supervisors of processes report ends in lines of their own.
         vars(import_module("ray._private.worker"))["_worker_logs_enabled"] = False
-        try:
-            self._ray.init(
-                address=self._address,
-                namespace=self._namespace,
-                runtime_env={"working_dir": str(self._root), "excludes": LEFT_OUT},
-                log_to_driver=False,
-                configure_logging=False,
-            )
-        except ConnectionError as error:
-            raise self._no_ray(str(error)) from None
-        except Exception as error:
-            hint = ": install the same version of both here and there" if "ersion" in str(error) else ""
-            why = " ".join(str(error).split())
-            raise ConfigError(f"Ray at {self._address!r}: {why}{hint}", "--on") from None
+        for left in reversed(range(CLIENT_STARTS)):
+            try:
+                self._ray.init(
+                    address=self._address,
+                    namespace=self._namespace,
+                    runtime_env={"working_dir": str(self._root), "excludes": LEFT_OUT},
+                    log_to_driver=False,
+                    configure_logging=False,
+                )
+            except Exception as error:
+                self._ray.shutdown()  # else Ray would go on sending all calls to the client that has failed
+                if not (left and CLIENT_NOT_STARTED in str(error)):
+                    raise self._refusal(error) from None
+            else:
+                return
 
     async def _mark(self) -> None:
         """Become the launcher of this namespace; wait for one that has just ended.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from contextlib import aclosing, asynccontextmanager
-from importlib import metadata
+from contextlib import aclosing, asynccontextmanager, nullcontext
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -253,15 +253,43 @@ def test_ray_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @needs_ray
 @pytest.mark.matrix
+@pytest.mark.parametrize("kind", ["ray", "ray://"])
 async def test_another_version_of_ray(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray's own check, as it comes out where this process says that it has another version."""
+    with monkeypatch.context() as patch:
+        place = made(kind, request, tmp_path)
+        patch.setattr("ray.__version__", "2.0.0")
+        with pytest.raises(ConfigError, match=r"ersion mismatch.* Ray: 2\.0\.0 .*: install the same version"):
+            async with place.opened():
+                pass
+    # a client of `ray://` that could not connect does not take the calls of the next place
+    async with made("ray", request, tmp_path).opened():
+        pass
+
+
+@needs_ray
+@pytest.mark.matrix
+@pytest.mark.parametrize("failures", [2, 3])
+async def test_a_client_that_ray_could_not_start_is_started_again(
+    failures: int, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray, left = import_module("ray"), [ConnectionError("Starting Ray client server failed.")] * failures
+    init = ray.init
+
+    def init_at_last(**options: Any) -> None:
+        if left:
+            raise left.pop()
+        init(**options)
+
+    monkeypatch.setattr(ray, "init", init_at_last)
     place = made("ray", request, tmp_path)
-    monkeypatch.setattr("ray.__version__", "2.0.0")
-    with pytest.raises(ConfigError, match=r"Version mismatch: .* Ray: 2\.0\.0 .*: install the same version"):
+    refused = pytest.raises(ConfigError, match=r"no Ray answers at .*server failed")
+    with refused if failures == 3 else nullcontext():
         async with place.opened():
-            pass
+            assert list(await place.left()) == []
+    assert not left
 
 
 @needs_ray
