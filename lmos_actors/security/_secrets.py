@@ -39,7 +39,7 @@ class KeyedDigest:
         self._key = os.urandom(_SIZE)
 
     def __repr__(self) -> str:
-        return "Blind()"
+        return f"{type(self).__name__}()"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a key cannot be pickled")
