@@ -4,10 +4,10 @@ Each agent is a structured-concurrency actor with its own nursery, mailbox and s
 them running. `Agent`, `action`, `prop` and `event` define agents, `open_node` runs them, a `Ref` addresses
 one of them.
 
-Each public name is imported when it is used. The command starts without them: `lmos-actors --version` needs
-none, a file of agents needs no node, and Ctrl-C during imports is handled by the command itself. Further
-names are in `lmos_actors.errors`, `lmos_actors.types` and `lmos_actors.facades`: whoever looks for one of
-them here gets an error that names its module.
+Each public name is imported on first use, so that the command starts quickly: `lmos-actors --version` needs
+none of them, a file of agents needs no node, and the command itself handles Ctrl-C during imports. Further
+names are in `lmos_actors.errors`, `lmos_actors.types` and `lmos_actors.facades`. Looking up one of those here
+raises an error that names its module.
 """
 
 from lmos_actors._late import late

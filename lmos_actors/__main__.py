@@ -1,4 +1,4 @@
-"""`python -m lmos_actors` is the command `lmos-actors`."""
+"""The command `lmos-actors`, as run by `python -m lmos_actors`."""
 
 import sys
 

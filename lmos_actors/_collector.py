@@ -19,7 +19,7 @@ OLDEST: Final = 250
 
 
 class Collector:
-    """The collector's threshold, and the number of nodes that it is raised for."""
+    """The garbage collector's threshold, and the number of open nodes for which it is raised."""
 
     def __init__(self) -> None:
         self._nodes = 0
@@ -29,14 +29,17 @@ class Collector:
         self._is_settled = False  # gc.get_freeze_count() does not tell: 3.12 starts with some frozen
 
     def take_process(self) -> None:
-        """Collect less often from here on. For the command, which owns its process and imports much."""
+        """Raise the threshold from now on.
+
+        Only for the command, which owns its process and imports many modules.
+        """
         self._is_ours = True
         _raise(gc.get_threshold())
 
     def settle(self) -> None:
         """Exclude all objects that exist now, such as modules, from collection, even at exit.
 
-        Does nothing before `take_process`, nor a second time.
+        Does nothing before `take_process` has been called, or when called again.
         """
         if self._is_ours and not self._is_settled:
             self._is_settled = True
@@ -60,7 +63,7 @@ class Collector:
 
 
 def _raise(usual: tuple[int, int, int]) -> None:
-    """Collect less often than a process's usual thresholds would, and few objects at a time."""
+    """Raise the thresholds, so that collections are rarer and each one covers few objects."""
     if usual[2]:
         gc.set_threshold(GC_THRESHOLD, MIDDLE, OLDEST)
     else:  # the first releases of 3.14 collect the old in parts, and the second number is how many

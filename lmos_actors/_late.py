@@ -1,4 +1,4 @@
-"""Names of faces, imported when one of them is used.
+"""Names in the faces of packages, imported on first use.
 
 The face of a package lists what others may use of it. If it imported all of that at once, a program that
 wants one name would load the whole package. In the block of `late` the import statements of a face are noted
@@ -7,11 +7,11 @@ and not executed:
     with late(__name__):
         from ._writer import Writer as Writer
 
-The first use of `Writer` then imports `_writer.py`. Linters, type checkers and packagers read the statements
-as they read any others. Python 3.15 has `lazy from ._writer import Writer` for this.
+The first use of `Writer` then imports `_writer.py`. Linters, type checkers and packagers read these import
+statements like any others. Python 3.15 has `lazy from ._writer import Writer` for this.
 
 What this file keeps true: a name is bound in the face once it has been looked up, so that a second use costs
-nothing; other modules are imported as always, also by other threads meanwhile.
+nothing. All other imports work as usual, also in other threads meanwhile.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ A signal handler may import a face amid the block of another one.
 
 
 class late:
-    """Note the imports of a block at the top of a face; import each name when it is used.
+    """Note the imports of a block at the top of a face; import each name on its first use.
 
-    `others` are modules that may have a name which the face lacks; the error then names the module.
+    `others` are modules to search for a name that the face lacks; the error then names the module.
     """
 
     def __init__(self, face: str, *, others: Sequence[str] = ()) -> None:
@@ -71,7 +71,7 @@ class late:
         fromlist: Sequence[str] = (),
         level: int = 0,
     ) -> object:
-        """Note which module has the names, if it is the face that imports them."""
+        """Note which module has the imported names if the face is the importer; otherwise import as usual."""
         if globals is not self._names:
             return self._import(name, globals, locals, fromlist, level)
         self._modules.update(dict.fromkeys(fromlist, (name, level)))

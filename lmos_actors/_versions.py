@@ -1,4 +1,7 @@
-"""The versions of Python that the package is tested with. Older ones import this, too: see `__main__.py`."""
+"""The versions of Python that the package is tested with.
+
+Older versions import this file, too; see `__main__.py`.
+"""
 
 OLDEST = (3, 11)
 NEWEST = (3, 15)

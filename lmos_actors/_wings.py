@@ -1,4 +1,4 @@
-"""The installed parts: wings of this package, which can be left out, and the versions of all packages."""
+"""The wings of this package, each of which need not be installed, and the versions of all packages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WINGS: dict[str, tuple[str, ...]] = {
 
 
 def wing_of(module: str) -> str:
-    """Return the wing of a module by its full name; a module in no wing belongs to the runtime."""
+    """Return the wing of a module, given by its full name; "runtime" for a module in no wing."""
     package, _, inside = module.partition(".")
     room = inside.partition(".")[0] if package == "lmos_actors" else ""
     return next((wing for wing, rooms in WINGS.items() if room in rooms), "runtime")
@@ -32,11 +32,11 @@ def is_away(error: ImportError) -> bool:
 
 
 class WingFinder:
-    """The last finder of modules that Python asks: its error names the wing of a missing package."""
+    """The last module finder that Python tries; its error names the wing of a missing package."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Return None. Raise ModuleNotFoundError for a wing's package, which no other finder has found."""
+        """Raise ModuleNotFoundError for a wing's package that no other finder has found; else return None."""
         if name.count(".") == 1 and (wing := wing_of(name)) != "runtime":
             raise ModuleNotFoundError(f"{name} is not installed: it is part of the wing {wing}", name=name)
 
@@ -44,7 +44,8 @@ class WingFinder:
 def installed_versions(path: list[str]) -> dict[str, str]:
     """Return the versions of the packages installed in folders, by name; the first folder wins.
 
-    `importlib.metadata` finds the same versions, but reads the files, which takes longer than many a run.
+    `importlib.metadata` finds the same versions, but it reads the files, which takes longer than many runs
+    do.
     """
     import os
 

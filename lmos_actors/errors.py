@@ -1,10 +1,10 @@
-"""Every exception of the package, in one tree under `LmosActorsError`, and its one warning.
+"""Every exception of the package, in one tree under `LmosActorsError`, and its warnings.
 
-The class says where the fault is: `AgentError` and its subclasses are answers of an agent, or of the
-runtime in its place, to a request; `SupervisionError` is a tree that could not start or go on;
-`ConfigError` is a file or an argument that a person wrote. Those that most programs catch are also names of
-`lmos_actors`. This module imports no other module of the package, and is one file, however long: whoever
-catches an exception looks for its relatives beside it.
+The class shows where the fault is. `AgentError` and its subclasses are answers of an agent, or of the runtime
+in its place, to a request. `SupervisionError` means that a tree could not start or continue. `ConfigError`
+means a mistake in a file or an argument that a person wrote. The classes that most programs catch are also
+names of `lmos_actors`. This module imports no other module of the package. It is one file despite its length,
+so that related exceptions can be found side by side.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def group_of(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
-    """Return the error if it is a group, else None."""
+    """Return the error if it is an exception group, or else None."""
     if isinstance(error, BaseExceptionGroup):
         return error  # pyright: ignore[reportUnknownVariableType] # of what, isinstance cannot tell
     return None
@@ -29,15 +29,15 @@ def group_of(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
 def is_interrupt(error: BaseException) -> bool:
     """Return whether an error is Ctrl-C, alone or in a group.
 
-    Ctrl-C ends the node, whatever code it hits. Anything else that an agent's code raises ends that agent
-    alone: `SystemExit`, a panic of an extension, a cancellation of asyncio.
+    Ctrl-C ends the node, even if it interrupts an agent's code. Any other error of an agent's code ends only
+    that agent, even `SystemExit`, a panic of an extension, or a cancellation of asyncio.
     """
     group = group_of(error)
     return isinstance(error, KeyboardInterrupt) if group is None else any(map(is_interrupt, group.exceptions))
 
 
 def raise_interrupt(error: BaseException) -> None:
-    """If an error that an agent's code has raised is Ctrl-C, raise it again."""
+    """Raise an error from an agent's code again if it is Ctrl-C."""
     if is_interrupt(error):
         raise error
 
@@ -74,10 +74,10 @@ def _remade(cls: type[LmosActorsError], args: tuple[Any, ...]) -> LmosActorsErro
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word most like `word`, or None when nothing is near.
+    """Return the known word most like `word`, or None if no word is similar.
 
-    A path or public name, such as `cellar/bell` or `cellar.bell`, is nearest to `bell` if it ends in that.
-    Where nothing else is near, `base_url` is nearest to `url`, and `port_number` to `port`.
+    A path or public name, such as `cellar/bell` or `cellar.bell`, is most like `bell` if it ends with that
+    word. If no other word is similar, `base_url` is most like `url`, and `port_number` most like `port`.
     """
     if len(word) > LONGEST_WORD:
         return None
@@ -88,9 +88,9 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def hint_at(word: str, known: Iterable[str], quote: str = "") -> str:
-    """Return ", did you mean ...?" with the known word most like `word`, or "" when nothing is near.
+    """Return ", did you mean ...?" with the known word most like `word`, or "" if no word is similar.
 
-    The word is quoted as in Python, or by `quote`.
+    The word is quoted as in Python, or with `quote`.
     """
     near = nearest(word, known)
     if near is None:
@@ -99,7 +99,7 @@ def hint_at(word: str, known: Iterable[str], quote: str = "") -> str:
 
 
 class AgentError(LmosActorsError):
-    """A request was answered with something other than its value."""
+    """A request failed: its answer is an error instead of a value."""
 
 
 class NotFound(AgentError):
@@ -134,7 +134,7 @@ class NotFound(AgentError):
 
 
 class InvalidInput(AgentError):
-    """A value does not fit its declared type. `path`: where in the input, as in `$.city`."""
+    """A value does not fit its declared type; `path` is its place in the input, such as `$.city`."""
 
     def __init__(self, message: str, path: str = "$") -> None:
         self.message = message
@@ -143,10 +143,10 @@ class InvalidInput(AgentError):
 
 
 class SourceFailed(InvalidInput):
-    """An input stream broke off: its source raised or gave an item of another type, or its caller is gone.
+    """An input stream broke off: its source raised or sent an item of another type, or its caller is gone.
 
-    Raised in the handler that iterates the stream. `stream` is the name of the parameter, `reason` a text of
-    1,000 characters at most. A handler that does not catch it ends its run, but not its agent.
+    Raised in the handler that iterates the stream. `stream` is the name of the parameter; `reason` is a text
+    of at most 1,000 characters. If a handler does not catch the error, its run ends, but not its agent.
     """
 
     def __init__(self, stream: str, reason: str) -> None:
@@ -169,7 +169,7 @@ class ToolFailed(LmosActorsError):
 
 
 class NotAllowed(AgentError):
-    """The affordance exists but does not allow this, such as writing a read-only property."""
+    """The affordance exists, but does not allow the request, such as a write to a read-only property."""
 
 
 class ActionFailed(AgentError):
@@ -205,7 +205,7 @@ class ActionFailed(AgentError):
     def status(self) -> int:
         """The status over HTTP: the member `status` of the output from 400 to 599, else 409.
 
-        401 and 407 are about credentials, which an action knows nothing about: they are replaced by 409.
+        401 and 407 are replaced by 409, as they concern credentials, which an action does not handle.
         """
         status: int | None = _member(self.output, "status", int)
         known = status is not None and 400 <= status <= 599 and status not in (401, 407)
@@ -228,7 +228,7 @@ def _member(output: object, name: str, kind: type[Any]) -> Any:
 
 
 def _failure_text(output: object) -> str:
-    """Return the text of a failure: its code and its words, or else its data as JSON."""
+    """Return the text of a failure: its code and its description, or else its data as JSON."""
     if output is None or isinstance(output, str):
         return "action failed" if output is None else output
     code: str | None = _member(output, "code", str)
@@ -273,11 +273,11 @@ class MailboxFull(AgentError):
 
 
 class WouldDeadlock(AgentError):
-    """Waiting for this answer would close a circle of requests, which nothing in it would end.
+    """Waiting for this answer would close a circle of requests that wait for each other, a deadlock.
 
-    Raised on a node with `circles="fail"`, where the request that closes the circle is made; the others go
-    on. `circle` has the waits in the words of `node.waiting_graph()`, each with its line, at most 50. As with
-    a cancelled call, the run of the request may have begun, but mostly it has not.
+    Raised on a node with `circles="fail"`, at the request that would close the circle; the other requests
+    continue. `circle` contains the waits in the words of `node.waiting_graph()`, each with its line, at most
+    50. As with a cancelled call, the run of the request may have begun, but usually it has not.
     """
 
     def __init__(self, agent: str, affordance: str, circle: tuple[str, ...]) -> None:
@@ -290,7 +290,7 @@ class WouldDeadlock(AgentError):
 
 
 class AgentUnavailable(AgentError):
-    """The agent is between two lives, stopping, or gone; the request has not begun to run.
+    """The agent is restarting, stopping, or gone; the request has not begun to run.
 
     `retry_in` is a hint in seconds when one is known.
     """
@@ -303,7 +303,7 @@ class AgentUnavailable(AgentError):
 
 
 class _Located(Protocol):
-    """Anything that has a path in a tree."""
+    """An object with a path in a tree."""
 
     @property
     def path(self) -> str: ...
@@ -367,7 +367,7 @@ class DeadlineExceeded(AgentError, TimeoutError):
 
 
 class OutcomeUnknown(AgentError):
-    """The connection ended after the request was sent and before it was answered: it may have run or not."""
+    """The connection ended after the request was sent and before its answer: it may have run or not."""
 
     def __init__(self, agent: str, why: str = "the connection ended before the answer") -> None:
         self.agent = agent
@@ -395,7 +395,7 @@ class Unauthorized(AgentError):
 
 
 class Forbidden(AgentError):
-    """The client is known and may not do this; the request has not begun to run."""
+    """The client is known, but may not do this; the request has not begun to run."""
 
 
 class RateLimited(AgentError):
@@ -413,7 +413,7 @@ class RateLimited(AgentError):
 
 
 class ProtocolError(LmosActorsError):
-    """A message was received, or was to be sent, that breaks the protocol."""
+    """A received message, or a message to be sent, breaks the protocol."""
 
 
 class LocalProtocolError(ProtocolError):
@@ -449,15 +449,15 @@ class StateMismatch(LmosActorsError):
 
 
 class SupervisionError(LmosActorsError):
-    """A supervision tree could not start, could not go on, or lacks what was asked of it."""
+    """A supervision tree could not start or continue, or it lacks a requested part."""
 
     is_permanent: bool = False
 
 
 class NameTaken(SupervisionError):
-    """The supervisor already has a child of that name, or a running agent keeps its state at that key.
+    """The supervisor already has a child with that name, or a running agent keeps its state at that key.
 
-    `name` is the name or the key, `holder` the path of the supervisor or of the agent that has the key.
+    `name` is the name or the key; `holder` is the path of the supervisor, or of the agent that has the key.
     """
 
     def __init__(self, name: str, holder: str, *, wanted_by: str = "") -> None:
@@ -483,7 +483,7 @@ class IdTaken(SupervisionError):
 
 
 class WrongState(SupervisionError):
-    """The child is not in the state that the call needs; `state` is its present state."""
+    """The child is not in the state that the call needs; `state` is its current state."""
 
     def __init__(self, path: str, state: str, needs: str) -> None:
         self.path = path
@@ -492,10 +492,10 @@ class WrongState(SupervisionError):
 
 
 class StartFailed(SupervisionError):
-    """A child could not be started; what it raised is the `__cause__`. `path` names it in the tree.
+    """A child could not be started; the original error is the `__cause__`. `path` is its path in the tree.
 
-    `is_permanent`: another try fails, too, until somebody corrects something: the configuration is wrong, the
-    stored state does not fit, or the class cannot be called with its arguments.
+    `is_permanent` means that another try fails, too, until a person corrects the cause: the configuration is
+    wrong, the stored state does not fit, or the class cannot be called with its arguments.
     """
 
     def __init__(self, path: str, message: str = "", *, is_permanent: bool = False) -> None:
@@ -515,8 +515,8 @@ class StopFailed(SupervisionError):
 class RestartIntensityExceeded(SupervisionError):
     """Children ended more often than `max_restarts` in `max_seconds` allows.
 
-    `path` is the supervisor's path in the tree; `causes` are the exceptions within the window, oldest first,
-    the last 100 of them, also grouped as the `__cause__`.
+    `path` is the supervisor's path in the tree. `causes` are the last 100 exceptions within the window,
+    oldest first; they are also grouped as the `__cause__`.
     """
 
     def __init__(
@@ -530,16 +530,16 @@ class RestartIntensityExceeded(SupervisionError):
 
 
 class TransportError(LmosActorsError):
-    """A connection to another process could not be made, or could not go on."""
+    """A connection to another process could not be made, or could not continue."""
 
 
 class ConnectFailed(TransportError):
-    """Nothing could be reached at `url`, or what was there refused; `why` is what went wrong.
+    """No connection to `url` could be made, or the server refused it; `why` is what went wrong.
 
-    `status` is the HTTP status if something answered. `certificate` is "server" if the server's was refused
-    here, "client" if the server refused or missed the client's. `leads_here`: another host named a URL that
-    leads to this machine (`local=True` of `node.consume` allows that). `retry_in` is the seconds after which
-    the server asks to try again, None where it does not.
+    `status` is the HTTP status if something answered. `certificate` is "server" if the server's certificate
+    was refused here, and "client" if the server refused or missed the client's certificate. `leads_here`
+    means that another host named a URL that leads to this machine (`local=True` of `node.consume` allows
+    that). `retry_in` is the number of seconds after which the server asks to try again, or None.
     """
 
     def __init__(
@@ -570,7 +570,7 @@ class ConnectFailed(TransportError):
 
 
 class ConnectionLost(TransportError):
-    """The other side went away, or broke the protocol, before the connection was usable."""
+    """The other side ended the connection, or broke the protocol, before the connection was usable."""
 
     def __init__(self, why: str) -> None:
         self.why = why
@@ -580,8 +580,8 @@ class ConnectionLost(TransportError):
 class StoreFailed(LmosActorsError):
     """A store of kept state could not be opened, read or written.
 
-    `store` names it, by the path of its file if it has one; `why` is what went wrong, `way_out` what to do.
-    After a failed commit nothing that it wrote can be read; only a crash at that moment may bring it back.
+    `store` names the store, by the path of its file if it has one. `why` is what went wrong, and `way_out` is
+    what to do. Data of a failed commit cannot be read; it can reappear only after a crash at that moment.
     """
 
     WAY_OUT = "look at the disk and at the log of the system"
@@ -599,13 +599,13 @@ class StoreInUse(StoreFailed):
 
 
 class StoreForeign(StoreFailed):
-    """The file is not a store: it belongs to another program, or is not a database. It is left as it is."""
+    """The file is not a store: it belongs to another program, or is not a database. It is not changed."""
 
     WAY_OUT = "name another file"
 
 
 class StoreNewer(StoreFailed):
-    """The store was written by a newer version of this package. It is left as it is."""
+    """The store was written by a newer version of this package. It is not changed."""
 
     WAY_OUT = "use that version, or name another file"
 
@@ -629,7 +629,7 @@ class StoreInaccessible(StoreFailed):
 
 
 class StoreReplaced(StoreFailed):
-    """The file was removed or replaced while it was open: what is written to it would be lost at the end."""
+    """The file was removed or replaced while it was open: data written to it would be lost at the end."""
 
     WAY_OUT = "put it back, or open the store again"
 
@@ -645,7 +645,7 @@ class StoreLost(StoreFailed):
 
 
 class StoreFenced(StoreFailed):
-    """Another writer has opened the store since: this one may not write to it any more."""
+    """Another writer has opened the store since, so this writer may no longer write to it."""
 
     WAY_OUT = "end one of the two writers"
 
@@ -662,8 +662,8 @@ class WriteConflict(LmosActorsError):
 class LeaseHeld(LmosActorsError):
     """Another node holds the lease of an agent's key, so the agent does not start here.
 
-    `holder` is that node, by its URL if it has one, `epoch` the number of its lease; `until` is when the
-    lease ends unless it is renewed, in UTC by the holder's clock.
+    `holder` is that node, by its URL if it has one, and `epoch` is the number of its lease. `until` is when
+    the lease ends unless it is renewed, in UTC by the holder's clock.
     """
 
     def __init__(self, key: str, holder: str, epoch: int, until: datetime) -> None:
@@ -679,10 +679,10 @@ class LeaseHeld(LmosActorsError):
 
 
 class LeaseLost(LmosActorsError):
-    """The node has lost the lease of an agent's key, so the agent has ended here; another node may run it.
+    """The node has lost the lease of an agent's key, so the agent has ended here.
 
-    `epoch` is the number of the lease. Nothing that the agent had not committed before is kept. No restart is
-    counted for it: the agent waits until the node can have the lease again.
+    Another node may run it. `epoch` is the number of the lease. Uncommitted work of the agent is lost. The
+    end does not count as a restart: the agent waits until the node can have the lease again.
     """
 
     def __init__(self, key: str, epoch: int, why: str) -> None:
@@ -700,28 +700,28 @@ class Deadlocked(LmosActorsError):
 
 
 class ForbiddenCall(LmosActorsError):
-    """In a simulated world something was called that reaches outside of it.
+    """Code in a simulated world called something outside of that world.
 
-    The text names the line of the user's code, not of a library that it calls, and the solution.
+    The text names the line of the user's code, not the line of a library that it calls, and the solution.
     """
 
 
 class WrongEventLoop(LmosActorsError):
-    """Code of an agent needed the event loop of asyncio, and agents run on trio.
+    """Code of an agent needed the event loop of asyncio, but agents run on trio.
 
-    The text names the line of the user's code, and the solutions; what was raised there is the `__cause__`.
+    The text names the line of the user's code, and the solutions; the original error is the `__cause__`.
     """
 
 
 class WorkerDied(LmosActorsError):
-    """The process that carried out a `self.to_process` ended, or could not start, before it answered.
+    """The process that ran a `self.to_process` function ended before it answered, or could not start.
 
     It is not known how far the function got. If anything is known about the cause, it is the `__cause__`.
     """
 
 
 class ConfigError(LmosActorsError):
-    """A file or an argument is wrong; `path` is where, as in `weather.yaml:12:5`."""
+    """A file or an argument is wrong; `path` is the place of the mistake, such as `weather.yaml:12:5`."""
 
     def __init__(self, message: str, path: str = "") -> None:
         self.message = message
@@ -738,7 +738,7 @@ class DeadlockWarning(RuntimeWarning):
 
 
 class SlowTurnWarning(RuntimeWarning):
-    """A `def` turn or a tool took longer than 100 ms, or any code has held up the loop for 0.6 s."""
+    """A `def` turn or a tool took longer than 100 ms, or other code has blocked the event loop for 0.6 s."""
 
 
 class UnkeptRunWarning(RuntimeWarning):

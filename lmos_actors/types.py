@@ -1,4 +1,4 @@
-"""Types of values that the verbs of refs and nodes return, for annotations."""
+"""The types of values that the methods of refs and nodes return, for annotations."""
 
 from lmos_actors._late import late
 

@@ -1,19 +1,19 @@
-"""The types that classes and functions declare, read alike on every Python that the package runs on.
+"""The types that classes and functions declare, read the same way on every supported Python.
 
-An annotation may be a value, made as the body ran (below Python 3.14); a text, in quotes or through
-`from __future__ import annotations`; or not made yet, as newer versions make annotations when they are asked
-for. And a name in it may have no meaning yet: it is defined further down in the file, in a later cell of a
+An annotation may be a value that was computed with the class body (below Python 3.14), or a text, in quotes
+or through `from __future__ import annotations`. Newer versions compute annotations only on demand. A name in
+an annotation may have no meaning yet, because it is defined further down in the file, in a later cell of a
 notebook, or under `if TYPE_CHECKING` for type checkers alone.
 
 What this file keeps true:
 
-- Reading raises nothing. `Unknown` replaces a name that means nothing now, as deep in a type as the name is:
-  `Ref[Teller]` is a `Ref`, whatever `Teller` is. Asked again, it may be known.
-- A name is looked for where Python looks: among type parameters, in the class body, in the function around,
-  in the module, among builtins. A field of the body does not hide a type: in `date: date | None = None` the
-  annotation means the class.
-- Of a function around a class, only the names that the annotations of the class mention are kept, as they are
-  when the class is made; the function's frame is never kept.
+- Reading raises nothing. `Unknown` replaces a name that has no meaning now, however deep it is in a type:
+  `Ref[Teller]` is a `Ref`, whatever `Teller` is. The name may be known when the type is read again.
+- Names are looked up where Python looks: among type parameters, in the class body, in the enclosing
+  function, in the module, among builtins. A field of the body does not hide a type: in
+  `date: date | None = None` the annotation means the class.
+- Of the function that encloses a class, only the names that the annotations of the class mention are kept,
+  with the values that they have when the class is made. The function's frame is never kept.
 """
 
 from __future__ import annotations
@@ -100,14 +100,14 @@ _CALLABLE: Final[Any] = Callable
 
 
 def declared(thing: Any) -> dict[str, Any]:
-    """Return a class's or function's own annotations as they are: types, texts, forward references."""
+    """Return the annotations of a class or function itself, unresolved: types, texts, forward references."""
     if sys.version_info >= (3, 14):
         return get_annotations(thing, format=Format.FORWARDREF)
     return inspect.get_annotations(thing)
 
 
 def types_of_class(cls: type, without: Container[str] = ()) -> dict[str, Any]:
-    """Return the annotations of a class and its bases as types, `Unknown` where a name means nothing now.
+    """Return the annotations of a class and its bases as types, `Unknown` for a name without a meaning.
 
     Attributes whose names are in `without` are left out.
     """
@@ -121,7 +121,7 @@ def types_of_class(cls: type, without: Container[str] = ()) -> dict[str, Any]:
 
 
 def type_of_field(cls: type, name: str) -> Any:
-    """Return the type of an attribute as the class or its nearest base declares it; None if none does."""
+    """Return the type of an attribute as the class or its nearest base declares it, or None."""
     for part in cls.__mro__:
         own = declared(part)
         if name in own:
@@ -130,7 +130,7 @@ def type_of_field(cls: type, name: str) -> Any:
 
 
 def types_of_function(fn: Any, owner: type | None = None) -> dict[str, Any]:
-    """Return the types of the parameters of a function, and of its result as `return`.
+    """Return the types of a function's parameters, and that of its result under the key `return`.
 
     `owner` is the class whose names a method's annotations see.
     """
@@ -166,7 +166,7 @@ def _parts(hint: Any) -> Iterable[Any]:
 
 
 def remember_names(cls: type, frame: FrameType | None) -> None:
-    """Keep the names that a class's annotations mention, as the frame in which it is made has them."""
+    """Store the names that a class's annotations mention, with their values in the defining frame."""
     while frame is not None and frame.f_code.co_name == "__init_subclass__":
         frame = frame.f_back
     local: dict[str, Any] = {}
@@ -187,7 +187,7 @@ def remember_names(cls: type, frame: FrameType | None) -> None:
 
 
 def _module(thing: Any) -> dict[str, Any]:
-    """Return the names of the module of a class, as it is imported now."""
+    """Return the namespace of the module in which a class is defined; empty if it is not imported."""
     found = sys.modules.get(thing.__module__)
     return vars(found) if found is not None else {}
 
@@ -196,7 +196,7 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def _texts_in(cls: type) -> Iterator[str]:
-    """Iterate over the annotations of a class and its methods that are texts, or have texts inside."""
+    """Yield the texts among, and inside, the annotations of a class and its methods."""
     for thing in (cls, *vars(cls).values()):
         inner = getattr(thing, "__wrapped__", thing)
         if inner is cls or isinstance(inner, FunctionType):
@@ -248,7 +248,7 @@ def _cells(thing: Any) -> Mapping[str, Any]:
 
 
 class _Names(dict[str, Any]):
-    """The names that one annotation sees. A name that has no meaning becomes `Unknown`, and is noted."""
+    """The names that one annotation sees; a name without a meaning becomes `Unknown` and is recorded."""
 
     def __init__(self, spaces: list[Mapping[str, Any]]) -> None:
         self._spaces = spaces
@@ -267,9 +267,9 @@ def _undefined(name: str) -> str:
 
 
 def _read(hint: Any, spaces: list[Mapping[str, Any]], inside: tuple[str, ...] = ()) -> Any:
-    """Return a type without texts in it; the very same type where there is nothing to read in it.
+    """Return a type with all texts in it evaluated, or the type itself if it contains none.
 
-    `inside` are the texts around it: a type may name itself.
+    `inside` holds the enclosing texts, as a type may name itself.
     """
     if isinstance(hint, ForwardRef | str):
         text = hint if isinstance(hint, str) else hint.__forward_arg__
@@ -306,7 +306,7 @@ def _evaluated(text: str, spaces: list[Mapping[str, Any]]) -> Any:
 
 
 def _with_parts(hint: Any, origin: Any, parts: tuple[Any, ...]) -> Any:
-    """Return a type with other parts."""
+    """Return a copy of a type with other arguments, or the type itself if it does not take them."""
     if origin is Union or type(hint).__name__ == "UnionType":
         return _UNION[parts]
     try:

@@ -1,4 +1,4 @@
-"""Context managers whose errors say how to use them, where they are not used with `async with`."""
+"""Context managers that explain their usage in the error for a missing `async with`."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class _Opened(AbstractAsyncContextManager[T_co]):
         raise TypeError(self._usage())
 
     def __exit__(self, *_: object) -> None:
-        """Do nothing: it exists so that `with` calls `__enter__`, which raises."""
+        """Do nothing; this method exists only so that `with` calls `__enter__`, which raises."""
 
 
 def for_async_with(
     function: Callable[P, AbstractAsyncContextManager[T_co]],
 ) -> Callable[P, AbstractAsyncContextManager[T_co]]:
-    """Wrap an `@asynccontextmanager`: an error says what to write where it is used without `async with`."""
+    """Wrap an `@asynccontextmanager`, so that use without `async with` raises an error with the usage."""
 
     @wraps(function)
     def open_block(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T_co]:

@@ -28,7 +28,7 @@ class Bounded(OrderedDict[K, V]):
             self.popitem(last=False)
 
     def use(self, key: K, make: Callable[[], V]) -> V:
-        """Return the value of a key, made if there is none, and make its entry the newest."""
+        """Return the value of a key, creating it if it is missing, and make its entry the newest."""
         if key not in self:
             self[key] = make()
         self.move_to_end(key)

@@ -83,7 +83,7 @@ class BudgetStatistics:
 
 
 class Budget:
-    """The bytes that peers hold, up to a limit over all of them; `now` is the time in seconds."""
+    """The bytes that all peers together hold, up to a limit; `now` returns the time in seconds."""
 
     __slots__ = (
         "_asked_at",
@@ -147,7 +147,7 @@ class Budget:
                 self._is_evicting = False
 
     def may_grant(self, account: Account, size: int) -> bool:
-        """Return whether an account's grant may become `size`; if not, ask others to give back some."""
+        """Return whether an account's grant may become `size`; if not, ask another account to return part."""
         granted = self._granted - account.granted + size
         taken = self._taken - account.taken + max(account.bytes, size)
         if granted <= self.limit // 2 and taken <= self.limit - self.limit // 4:
@@ -196,9 +196,9 @@ class Budget:
 class _Holders:
     """The accounts that hold more than their grants, in classes of about the same size.
 
-    The accounts of a class differ by a quarter at most, so the one that has held something longest is about
-    the greediest. Each class is a heap by that time. Entries of accounts that have left it stay until
-    they come up, or until they outnumber the others.
+    The accounts of a class differ by a quarter at most, so the account that has held something longest is
+    about the greediest. Each class is a heap ordered by that time. Entries of accounts that have left the
+    class stay until they reach the top, or until they outnumber the others.
     """
 
     __slots__ = ("_classes", "_numbers")
@@ -208,7 +208,7 @@ class _Holders:
         self._numbers = count(1)
 
     def place(self, account: Account) -> None:
-        """Put an account into the class of what it holds now."""
+        """Put an account into the class for the size that it holds now."""
         held = account.taken - account.granted
         rank = 0
         if held:  # as `_rank` does, in this step: most of what is charged and released comes here
@@ -351,7 +351,7 @@ class LooseAccount:
         (account.charge if more > 0 else account.release)(abs(more))
 
     def close(self) -> None:
-        """Count nothing more."""
+        """Close the account, if one is open, and drop the eviction callback."""
         self._give_way = bool  # no reference cycle through its owner
         if self._account is not None:
             self._account.close()

@@ -184,7 +184,7 @@ class RandomStream:
         return -math.log(1.0 - self.random()) / lambd
 
     def gauss(self, mu: float = 0.0, sigma: float = 1.0) -> float:
-        """Return a float of the normal distribution; always two draws, none kept for the next call."""
+        """Return a float of the normal distribution; each call draws twice and keeps nothing for the next."""
         state = self._state
         self._state = state + 2 * _NEXT
         # random, written out twice: its calls would cost more than the logarithm and the rest
@@ -200,7 +200,7 @@ class RandomStream:
         return mu + sigma * radius * math.cos(math.tau * (((z ^ (z >> 31)) >> 11) * _UNIT))
 
     def normalvariate(self, mu: float = 0.0, sigma: float = 1.0) -> float:
-        """Do the same as `gauss`."""
+        """Return a float of the normal distribution, as `gauss` does."""
         return self.gauss(mu, sigma)
 
     def lognormvariate(self, mu: float, sigma: float) -> float:
@@ -297,22 +297,22 @@ class Entropy:
             return last
 
     def now(self) -> datetime:
-        """Return the time of day, in UTC."""
+        """Return the wall-clock time, in UTC."""
         return self._time_of(self._stamp())
 
     def stamp(self) -> float:
-        """Return the time of day as a number for `time_of`: cheaper than `now`, for frequent use."""
+        """Return the wall-clock time as a number for `time_of`; cheaper than `now`, for frequent use."""
         return self._stamp()
 
     def time_of(self, stamp: float) -> datetime:
-        """Return the time of day of a stamp, in UTC."""
+        """Return the wall-clock time of a stamp, in UTC."""
         return self._time_of(stamp)
 
     def stream(self, name: str) -> RandomStream:
         """Make a stream of random numbers.
 
-        With a seed, equal names make equal streams from their beginning, so the caller keeps the stream;
-        different names make unrelated ones. Without a seed every stream is new.
+        With a seed, each call with the same name makes the same stream from its beginning, so the caller has
+        to keep the stream. Different names make unrelated streams. Without a seed every stream is new.
         """
         return RandomStream(int.from_bytes(self._key_bytes(name), "little"))
 
@@ -324,8 +324,8 @@ def _real_key_bytes(_name: str) -> bytes:
 def seeded_entropy(seed: int, clock: trio.abc.Clock) -> Entropy:
     """Return a source whose values all follow from `seed` and the virtual time of `clock`.
 
-    Time is `EPOCH`, 2030-01-01T00:00:00Z, plus virtual time, to the microsecond. Ids and every stream are
-    derived apart, so that using more of one changes nothing in the others.
+    Time is `EPOCH`, 2030-01-01T00:00:00Z, plus virtual time, to the microsecond. Ids and all streams are
+    derived independently, so that using more of one changes nothing in the others.
     """
     derived = SeededBytes(seed)
     return Entropy(
@@ -342,7 +342,7 @@ def _virtual_time_of(stamp: float) -> datetime:
 
 
 class SeededBytes:
-    """Bytes that follow from a seed: for ids, batch by batch, and for streams, by name."""
+    """Bytes that are derived from a seed: for ids in batches, and for streams by name."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

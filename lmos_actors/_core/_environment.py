@@ -47,7 +47,7 @@ def set_environment(environment: Environment | None) -> None:
 def time_jumps() -> bool:
     """Return whether time in this trio run is virtual.
 
-    Then no work may be left to a thread: virtual time would pass while the thread runs.
+    If it is, no work may be given to a thread, as virtual time would pass while the thread runs.
     """
     environment = current_environment()
     if environment is not None and environment.timers is not None:

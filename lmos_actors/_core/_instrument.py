@@ -39,7 +39,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class Instrument(Protocol):
-    """A receiver of every record, in order, in the step in which it happened."""
+    """A receiver of every record, in order, in the step in which the recorded event happened."""
 
     def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
         """Receive one record about `agent` (its path in the tree). Must not block and must not raise."""
@@ -89,7 +89,7 @@ def _encode_one(value: object) -> msgspec.Raw:
 
 
 def plain(value: object) -> object:
-    """Turn a value into plain data: what has a JSON form stays, anything else becomes its description."""
+    """Convert a value to plain data, replacing whatever has no JSON form by its description."""
     decoded: object = msgspec.json.decode(encode_plain({"value": value}))["value"]
     return decoded
 

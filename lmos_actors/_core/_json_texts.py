@@ -1,9 +1,9 @@
 """JSON texts with one meaning: a text that two readers could take for different values is refused.
 
-The decoder refuses most of them: NaN, numbers beyond 64 bits of floating point, halves of surrogate pairs.
-But if an object has a member twice, it keeps the last, where other readers keep the first. So a
-value that was read is compared with its text: a text that the encoder makes of the value has no member twice.
-In any other text the colons outside of strings are counted: each belongs to a member.
+The decoder refuses most such texts: NaN, numbers beyond 64 bits of floating point, halves of surrogate pairs.
+But if an object has a member twice, the decoder keeps the last one, while other readers keep the first. So
+the decoded value is encoded again: if the result is the same text, no member occurs twice. In any other text
+the colons outside of strings are counted, as each belongs to one member.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _name_repeated(pairs: list[tuple[str, Any]]) -> None:
 
 
 def outside_strings(data: bytes | bytearray) -> bytes:
-    """Return the parts of a JSON text outside of strings, in time that grows with its length."""
+    """Return the parts of a JSON text that are outside of strings, in linear time."""
     for escape in _ESCAPES:
         data = data.replace(escape, b"")
     return b"".join(data.split(b'"')[::2])

@@ -1,4 +1,4 @@
-"""Lines out of the pieces of a stream of bytes: sans I/O, and bounded."""
+"""Splitting a stream of bytes into lines: sans I/O, and bounded."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from __future__ import annotations
 class LineReader:
     """An incremental reader of lines.
 
-    `waiting` is the number of bytes of a line that has not ended yet. Once a line is longer than it may be,
-    `is_beyond` is set, and nothing more is read: the lines after it cannot be told apart.
+    `waiting` is the number of bytes of a line that has not ended yet. Once a line exceeds the limit,
+    `is_beyond` is set and nothing more is read, as the boundaries of later lines are unknown.
     """
 
     def __init__(self, longest: int) -> None:

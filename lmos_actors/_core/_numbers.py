@@ -1,7 +1,7 @@
-"""Numbers that people and peers write as text, and numbers that are limits in records of options.
+"""Numbers that people and peers write as text, and limits in records of options.
 
-A text has decimal digits of ASCII. `int`, `float` and `Decimal` take more: `1_0`, spaces, digits of other
-scripts. Other tools read such texts differently, or not at all.
+Such a text consists of ASCII decimal digits. `int`, `float` and `Decimal` accept more: `1_0`, spaces, digits
+of other scripts. Other tools read those texts differently, or not at all.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ def number_of(text: str) -> float:
 
 
 def whole_number_of(text: str) -> int:
-    """Return the whole number in a text. Raise ValueError for another text."""
+    """Return the whole number that a text contains. Raises ValueError if the text is not one."""
     if not _WHOLE.fullmatch(text):
         raise ValueError(f'"{text[:_SHOWN]}" is not a whole number such as 10')
     return int(text)
 
 
 def check_limits(record: object, optional: Container[str] = (), endless: Container[str] = ()) -> None:
-    """Raise ConfigError, with the name of the field, for a number of an attrs record that is no limit.
+    """Raise ConfigError, with the name of the field, if a number in an attrs record is not a valid limit.
 
-    Fields whose default is a whole number take whole numbers of at least 1, those whose default is a float
-    take finite numbers above 0, those whose default is a truth value take one. `optional` fields take None,
-    too, `endless` ones infinity. Other fields are not checked.
+    Fields whose default is a whole number accept whole numbers of at least 1, those whose default is a float
+    accept finite numbers above 0, those whose default is a truth value accept truth values. `optional` fields
+    also accept None, and `endless` fields also accept infinity. Other fields are not checked.
     """
     cls = type(record)
     for field in cast("tuple[attrs.Attribute[Any], ...]", attrs.fields(cast("Any", cls))):

@@ -72,9 +72,9 @@ def end_left(pid: int, mark: str) -> None:
 
 
 def end_strangers(known: Container[int]) -> None:
-    """Kill the children of this process that are not known, with all below them, and wait for their end.
+    """Kill all children of this process that are not in `known`, with their descendants, and reap them.
 
-    For a process that has adopted them, and starts no others. Waits for `ROUNDS` milliseconds at most.
+    Only for a process that has adopted them and starts no others. Waits for `ROUNDS` milliseconds at most.
     """
     own = os.getpid()
     for _ in range(ROUNDS):
@@ -97,7 +97,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _end(find: Callable[[], Iterable[int]]) -> None:
-    """Kill the processes that `find` returns, until it returns none."""
+    """Kill the processes that `find` returns, until it returns none or has been called `ROUNDS` times."""
     for _ in range(ROUNDS):
         found = [pid for pid in find() if pid != os.getpid()]
         if not found:
@@ -121,7 +121,7 @@ def _below(pid: int) -> list[int]:
 
 
 def _entries(*, ended: bool = False) -> list[_Entry]:
-    """Return the processes of this machine; none where it has no /proc."""
+    """Return the processes of this machine, or none if there is no /proc."""
     found: list[_Entry] = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):
@@ -148,7 +148,7 @@ class Adopted:
         self._since: dict[int, float] = {}
 
     def reap(self) -> None:
-        """Reap the orphans that have ended and that nobody has waited for within a minute. Never blocks."""
+        """Reap the adopted orphans that have ended and have not been reaped for a minute. Never blocks."""
         try:
             if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 return

@@ -17,7 +17,7 @@ _DOT: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\.", re.DOTALL)
 
 @lru_cache(maxsize=64)
 def i_regexp(pattern: str, *, whole: bool) -> Any:
-    """Return a linear-time matcher of a regular expression, None for an invalid or too large one."""
+    """Return a linear-time matcher of a regular expression, or None if it is invalid or too large."""
     from jsonschema_rs import Draft202012Validator, RegexOptions
 
     if len(pattern) > MAX_PATTERN:
@@ -35,7 +35,7 @@ def i_regexp(pattern: str, *, whole: bool) -> Any:
 def use_i_regexps(environment: Any) -> None:
     """Set the functions `match` and `search` of an environment of the JSONPath library.
 
-    Both are false for anything but a text and a valid pattern. The library's own functions depend on which
+    Both return false unless they get a text and a valid pattern. The library's own functions depend on which
     packages are installed.
     """
     from jsonpath.function_extensions import ExpressionType, FilterFunction

@@ -1,4 +1,4 @@
-"""Texts of errors that Python itself raises: only this file knows how its versions word them."""
+"""Messages of errors that Python itself raises: only this file depends on how each version words them."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _AFTER_A_COMMA: Final = {
 
 
 def unknown_argument(error: BaseException) -> tuple[str, str] | None:
-    """Return the function and the name of an argument that it does not take, if a TypeError is about that.
+    """Return the function and the unexpected argument that a TypeError names; None for another error.
 
-    The guess that Python 3.13 and later add is left out.
+    The suggestion that Python 3.13 and later append is left out.
     """
     found = _UNKNOWN_ARGUMENT.fullmatch(str(error)) if type(error) is TypeError else None
     return None if found is None else (found[1], found[2])
 
 
 def unhashable(error: TypeError) -> str:
-    """Return why a value cannot be an item of a set, without the words that Python 3.14 and later add."""
+    """Return why a value is not hashable, without the words that Python 3.14 and later add."""
     found = _UNHASHABLE.search(str(error))
     return str(error) if found is None else found[0]
 
 
 def json_error(error: json.JSONDecodeError) -> json.JSONDecodeError:
-    """Return the error as Python 3.13 and later word it: they name a comma that nothing follows."""
+    """Return a JSON error as Python 3.13 and later word it: they report a trailing comma as such."""
     before = error.doc[: error.pos].rstrip()
     kind = _AFTER_A_COMMA.get((error.msg, error.doc[error.pos : error.pos + 1]))
     if kind is None or not before.endswith(","):

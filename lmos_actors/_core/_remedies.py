@@ -1,4 +1,4 @@
-"""Remedies where a remote agent refused or could not be reached, in the words of options or of keys."""
+"""Advice for a user when a remote agent refuses or cannot be reached, in terms of options or of keys."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from lmos_actors.errors import (
 
 @attrs.frozen
 class Spelling:
-    """The words in which a user is told about `credentials`, a `certificate` and an `authority`.
+    """The words used in advice about `credentials`, a `certificate` and an `authority`.
 
     Each field is a part of a sentence that says what to do. `other_credentials` is for a client that is known
-    but not allowed, "" to say nothing. `presence` is for a server other than the one looked for.
+    but not allowed; "" omits that advice. `presence` is for a server other than the expected one.
     """
 
     credentials: str
@@ -57,7 +57,7 @@ _ELSEWHERE: Final = (0, 200, 404, 405, 426)
 
 
 def remedy(error: BaseException, spelling: Spelling) -> str:
-    """Return what helps against an error, in a few words; "" where nothing is known."""
+    """Return brief advice on an error, or "" if there is none."""
     found = refusal_remedy(error, spelling)
     if "it speaks" in str(error):  # trying again would not help
         return found
@@ -65,7 +65,7 @@ def remedy(error: BaseException, spelling: Spelling) -> str:
 
 
 def refusal_remedy(error: BaseException, spelling: Spelling) -> str:
-    """Return what helps where credentials, a certificate or an authority are the reason, else ""."""
+    """Return advice if credentials, a certificate or an authority caused the error, else ""."""
     if isinstance(error, AgentUnavailable) and isinstance(error.__cause__, ConnectFailed):
         cause = error.__cause__
         return _for_connecting(cause, spelling) if cause.certificate or cause.status in (401, 403) else ""

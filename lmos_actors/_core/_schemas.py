@@ -22,7 +22,7 @@ SHOWN: Final = 300
 
 
 def schema_problem(schema: str) -> str | None:
-    """Return why a text is not a JSON Schema, or None if it is a schema. An empty text counts as a schema."""
+    """Return why a text is not a JSON Schema, or None if it is one. An empty text counts as a schema."""
     try:
         _compiled(schema)
     except (ValueError, RecursionError) as error:
@@ -31,7 +31,7 @@ def schema_problem(schema: str) -> str | None:
 
 
 def schema_complaint(schema: str, value: Any, *, formats: bool = False) -> str | None:
-    """Return what a schema, given as JSON text, finds wrong with a value; None if nothing.
+    """Return why a value does not match a schema, which is given as JSON text, or None if it matches.
 
     With `formats`, formats of texts such as `date` are checked too.
     """
@@ -93,7 +93,7 @@ def _places_of(schema: dict[str, Any]) -> int:
 
 
 def _at(schema: Any, reference: str) -> Any:
-    """Return the part of a schema that a reference within it leads to, None where it leads nowhere."""
+    """Return the part of a schema to which an internal reference leads, or None if there is none."""
     if not reference.startswith("#/"):
         return None
     for word in reference[2:].split("/"):

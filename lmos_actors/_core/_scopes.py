@@ -1,8 +1,8 @@
-"""The cancel scopes around a task that is parked: whether anything but an answer may end its wait.
+"""The cancel scopes around a parked task: whether anything but an answer may end its wait.
 
-trio tells this of the running task (`trio.current_effective_deadline`) and of no other. So this file uses
-two private names of trio, `Task._cancel_status` and `CancelStatus._scope`, and the name of the function in
-which a task waits for the others in its nursery, `_nested_child_finished`.
+trio reports this only for the running task (`trio.current_effective_deadline`). So this file uses two private
+names of trio, `Task._cancel_status` and `CancelStatus._scope`, and the name of the function in which a task
+waits for the others in its nursery, `_nested_child_finished`.
 """
 
 from __future__ import annotations

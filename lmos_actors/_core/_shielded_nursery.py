@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ShieldedNursery:
-    """The tasks of one stage of a node, in a nursery around a body that ends first."""
+    """The tasks of one stage of a node, in a nursery that encloses a body and ends after it."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
@@ -27,7 +27,7 @@ class ShieldedNursery:
         """Called when the stage ends, before its tasks are cancelled; must not raise."""
 
     def start_soon(self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str) -> None:
-        """Start a task; a cancellation of the body does not reach it."""
+        """Start a task that is not cancelled with the body."""
         self._nursery.start_soon(self._shielded, async_fn, args, name=name)
 
     @enable_ki_protection

@@ -1,7 +1,6 @@
 """The line of user code that runs now, as opposed to lines of libraries and of the runtime.
 
-An error inside a library that user code called names the line that called the library: that line can be
-changed.
+An error inside a library that user code called names the line of the call, as the user can change that line.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ WAY_OUT: Final = (
 def uncollected() -> Generator[None]:
     """Disable garbage collection in a block, unless the block itself asks for one.
 
-    Code that looks at the frames of another thread needs it. In CPython 3.11 each step from a frame to its
-    caller makes an object, which may collect garbage. As it destroys objects, the other thread may run in
-    the middle of the step and its frames go away: the process ends with a segmentation fault, or hangs
-    (python/cpython issues 99110 and 106883).
+    Code that looks at the frames of another thread needs this. In CPython 3.11 each step from a frame to its
+    caller creates an object, which may trigger a collection. While the collection destroys objects, the other
+    thread may run and free its frames in the middle of the step. Then the process ends with a segmentation
+    fault, or hangs (python/cpython issues 99110 and 106883).
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -54,7 +53,7 @@ def uncollected() -> Generator[None]:
 
 
 def is_users(file: str) -> bool:
-    """Return whether a source file is neither this package's nor a library's."""
+    """Return whether a source file belongs to the user: neither to this package nor to a library."""
     return not file.startswith((PACKAGE, *LIBRARIES))
 
 
@@ -76,7 +75,7 @@ def line_of_user() -> str:
 def line_of(task: trio.lowlevel.Task) -> tuple[str, int] | None:
     """Return the file and line at which a parked task waits: the user's line, else a library's, else None.
 
-    A task that runs a function of this package has no such line: the line that waits for the task counts.
+    If the task runs a function of this package, the user's line that waits for the task is returned.
     """
     calls = _awaits(task)[::-1]
     own = next((place for place in calls if is_users(place[0])), None) or _waiting_for(task)
@@ -96,14 +95,14 @@ def _is_basic(file: str) -> bool:
 
 
 def _calls(frame: FrameType | None) -> Iterator[tuple[str, int]]:
-    """Yield file and line of the open calls, the innermost first."""
+    """Yield the file and line of each active call, the innermost first."""
     while frame is not None:
         yield frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
 
 
 def _waiting_for(task: trio.lowlevel.Task) -> tuple[str, int] | None:
-    """Return the user's line that waits for a task; None if the runtime has started it."""
+    """Return the user's line that waits for a task, or None if the runtime has started the task."""
     while task.parent_nursery is not None:
         task = task.parent_nursery.parent_task
         frames = _awaits(task)

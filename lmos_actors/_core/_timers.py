@@ -24,9 +24,9 @@ BUDGET = 256
 class Timer(msgspec.Struct, eq=False):  # made in C: there are very many
     """A callback due at the instant `when` (seconds of the run's clock).
 
-    It may be in the chain of an owner's pending timers, between `before` and `after`, and leaves that when it
-    is cancelled; the callback of a timer that fires calls `leave`. A chain takes less memory than a
-    set, and there are very many owners.
+    A timer may be in the chain of its owner's pending timers, between `before` and `after`. It leaves the
+    chain when it is cancelled; the callback of a timer that fires has to call `leave`. A chain takes less
+    memory than a set, and there are very many owners.
     """
 
     when: float
@@ -47,7 +47,7 @@ class Timer(msgspec.Struct, eq=False):  # made in C: there are very many
             self.heap.forget()
 
     def join(self, owner: TimerOwner) -> None:
-        """Become the first in the chain of an owner."""
+        """Put this timer at the front of an owner's chain."""
         first = owner.timers
         if first is not None:
             first.before = self
@@ -55,7 +55,7 @@ class Timer(msgspec.Struct, eq=False):  # made in C: there are very many
         owner.timers = self
 
     def leave(self) -> None:
-        """Leave the chain of the owner, if there is one."""
+        """Remove this timer from its owner's chain, if it is in one."""
         owner = self.owner
         if owner is None:
             return
@@ -70,7 +70,7 @@ class Timer(msgspec.Struct, eq=False):  # made in C: there are very many
 
 
 class TimerOwner(Protocol):
-    """The owner of pending timers, which end with it: an agent, for instance."""
+    """The owner of pending timers, which end with their owner: an agent, for instance."""
 
     timers: Timer | None
     """The first of the chain."""
@@ -98,7 +98,7 @@ class Timers(Protocol):
         ...
 
     def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Call `callback` after that many seconds from now, as `call_at` does."""
+        """Call `callback` `seconds` from now, as `call_at` does."""
         ...
 
     def go_on(self, ready: Sized, /) -> bool:
@@ -125,7 +125,7 @@ class TimerHeap:
         return len(self._heap) - self._cancelled
 
     def __bool__(self) -> bool:
-        """Return True even without a timer: `clock or …` asks whether there is a clock."""
+        """Return True even without a timer, as `clock or …` tests whether there is a clock."""
         return True
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
@@ -138,11 +138,11 @@ class TimerHeap:
         return timer
 
     def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Call `callback` after that many seconds from now."""
+        """Call `callback` `seconds` from now."""
         return self.call_at(trio.current_time() + seconds, callback)
 
     def go_on(self, ready: Sized, /) -> bool:
-        """See `Timers`. Real time goes on by itself."""
+        """Return False, as real time passes by itself; see `Timers.go_on`."""
         return False
 
     def forget(self) -> None:

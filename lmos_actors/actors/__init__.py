@@ -1,4 +1,4 @@
-"""Agents, mailboxes and refs: what runs, what waits for it, and what points to it."""
+"""Agents, their mailboxes, and the refs that address them."""
 
 from lmos_actors._late import late
 

@@ -83,22 +83,21 @@ _OPTIONS: Final = frozenset(field.name for field in attrs.fields(ClassOptions))
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(prop, event, attrs.field, ephemeral))
 class Agent:
-    """Subclass it, give it state as fields, and mark what consumers may use with `prop`, `event`, `@action`.
+    """The base class of agents; fields are state, and `prop`, `event`, `@action` mark the public interface.
 
-    `class X(Agent, serial=True)`: one run at a time over all actions, turns wait too (OTP's gen_server).
-    `rename="camel"`: wire names in camel case. `mailbox=MailboxOptions(...)`: its own bound and policy.
-    `behaviours=("new", "paid")`: the names for `@action(when=...)` and `become`; agents begin with the first.
-    `trap_exits=True`: exit signals of linked agents become turns of `on_exit`. `history=16`: its crash
-    reports show the last 16 messages, and the state before the one that failed. `about=About(...)`: vendor,
-    model and the like, for the description. `tool=True`: the description says that it is a tool.
-    `private=True`: it is for this node alone, and no peer finds or reaches it. A subclass inherits the
-    options that it does not set, except `rename`.
+    `class X(Agent, serial=True)`: one run at a time over all actions, and turns wait too (OTP's gen_server).
+    `rename="camel"`: wire names in camel case. `mailbox=MailboxOptions(...)`: the bound and policy of its
+    mailbox. `behaviours=("new", "paid")`: the names for `@action(when=...)` and `become`; agents begin with
+    the first. `trap_exits=True`: exit signals of linked agents become turns of `on_exit`. `history=16`: its
+    crash reports show the last 16 messages, and the state before the one that failed. `about=About(...)`:
+    vendor, model and the like, for the description. `tool=True`: it is described as a tool. `private=True`:
+    no peer finds or reaches it. A subclass inherits the options that it does not set, except `rename`.
 
     `durable=True`: its fields and properties are kept in the node's store after each turn and given back to
-    the next incarnation; its output leaves once they are kept. Fields declared by `ephemeral` are not
-    kept. `durability="process"` (the default) survives the end of the process, `"power"` a power failure
-    too. `state_version = 2` in the body is the version of its fields, `state_migrations` a dict of functions
-    from the state of one version to the next, `formerly=("shop:Ledger",)` the names the class once had.
+    the next incarnation; its output leaves once they are kept. Fields declared by `ephemeral` are not kept.
+    `durability="process"` (the default) survives the end of the process, `"power"` a power failure too.
+    `state_version = 2` in the body is the version of its fields, `state_migrations` a dict of functions from
+    the state of one version to the next, `formerly=("shop:Ledger",)` the former names of the class.
     `durable="journal"`: the facts of `self.record(...)` are kept instead, with a snapshot of the fields after
     every `snapshot_every` facts (100); `fact_migrations` migrate facts as `state_migrations` do state.
     """
@@ -149,12 +148,12 @@ class Agent:
     # ---- to override
 
     def started(self) -> None:
-        """The first turn of an incarnation, before its mailbox opens; if it raises, the start fails."""
+        """Run as an incarnation's first turn, before its mailbox opens; if this raises, the start fails."""
 
     def on_exit(self, down: Down) -> None:
-        """The turn for the end of a linked agent or task; for classes with `trap_exits=True`.
+        """Handle the end of a linked agent or task, in a class with `trap_exits=True`.
 
-        The turn has a seat of its own. `down.agent` is the path of the agent; for a task it is `task ...` or
+        This turn has a seat of its own. `down.agent` is the path of the agent; for a task it is `task ...` or
         `run ... of ...`, and `down.incarnation` is 0.
         """
 
@@ -225,7 +224,7 @@ class Agent:
         key: str | None = None,
         id: str | None = None,
     ) -> Ref[A]:
-        """Return a ref to an agent of that class, by name or the first started; see `node.find`."""
+        """Return a ref to an agent of a class, by name or else the first started; see `node.find`."""
         place = self._place()
         node = place.rt.node_of(place)
         wanted = AgentQuery(cls, name, title, type, capability, affordance, node=node, id=id)
@@ -307,11 +306,11 @@ class Agent:
         on_gap: Callable[[Gap], None] | None = None,
     ) -> Following: ...
     def follow(self, source: Any, /, *rest: Any, size: int = 64, on_gap: Any = None) -> Following:
-        """Have another agent's events, or a topic's values, arrive as turns of this incarnation.
+        """Receive another agent's events, or a topic's values, as turns of this incarnation.
 
-        Needs no task. If more than `size` wait, the oldest is dropped and counted in `missed`; `on_gap` is a
-        turn that is called where values are missing. An agent that `find` does not know yet is followed from
-        its start on. The following does not end when that agent is restarted.
+        This needs no task. If more than `size` values wait, the oldest is dropped and counted in `missed`;
+        `on_gap` is a turn that is called where values are missing. An agent that `find` does not know yet is
+        followed from its start on. The following continues when that agent is restarted.
         """
         return follow(self._place(), source, rest, size, on_gap)
 
@@ -320,11 +319,11 @@ class Agent:
     @overload
     def topic(self, name: str, tp: UnionType, /) -> Topic[Any]: ...
     def topic(self, name: str, tp: Any, /) -> Topic[Any]:
-        """Return the node's topic of that name and type. Raises TypeError if the topic has another type."""
+        """Return the node's topic with a name and type. Raises TypeError if the topic has another type."""
         return topic_for(self._place(), name, tp)
 
     def group(self, name: str, cls: type[A], /) -> Group[A]:
-        """Return the members of a group that have that class."""
+        """Return the members of a group that are of class `cls`."""
         return group_for(self._place(), name, cls)
 
     def join_group(self, name: str, /) -> None:
@@ -335,7 +334,7 @@ class Agent:
         join(self._place(), name)
 
     def leave_group(self, name: str, /) -> bool:
-        """Undo one joining; return False if this agent was no member."""
+        """Undo one `join_group`; return False if this agent was no member."""
         return leave(self._place(), name)
 
     @overload
@@ -384,11 +383,11 @@ class Agent:
     # ---- ending together
 
     def link(self, ref: Ref[Any]) -> None:
-        """Tie this incarnation's end to another agent's.
+        """Link this incarnation to another agent, so that they end together.
 
         If one ends for a reason other than `normal`, the other ends at once with the same reason, unless its
-        class has `trap_exits=True`. A second link, or one to itself, does nothing. Raises AgentUnavailable or
-        NotFound if that agent does not run, NotAllowed if it is no agent of this process.
+        class has `trap_exits=True`. A second link to an agent, or a link to itself, does nothing. Raises
+        AgentUnavailable or NotFound if that agent does not run, NotAllowed if it is no agent of this process.
         """
         place = self._place()
         link_agents(place, neighbour_of(place, ref))
@@ -408,10 +407,10 @@ class Agent:
     def monitor(self, ref: Ref[Any], turn: Callable[[Down], None], /) -> Monitor:
         """Run a turn with a `Down` for every incarnation of another agent that ends.
 
-        Lasts for this incarnation's life, needs no task and affects neither side. If that agent does not run
-        now, a `Down` comes at once, with the reason `shutdown` and the detail `not running`. Ends when the
-        agent is gone for good, or by `cancel()` of the returned monitor. Raises NotFound for a name that was
-        never found.
+        The monitor lasts for this incarnation's life, needs no task and affects neither side. If the other
+        agent does not run now, a `Down` comes at once, with the reason `shutdown` and the detail `not
+        running`. The monitor ends when that agent has ended permanently, or by its own `cancel()`. Raises
+        NotFound for a name that was never found.
         """
         if iscoroutinefunction(turn):
             raise TypeError(f"monitor() takes a def, as it becomes a turn, not {turn!r}")
@@ -456,7 +455,7 @@ class Agent:
         raise Stashed
 
     def unstash_all(self) -> None:
-        """Take all stashed and postponed messages next, in order, before all that came later."""
+        """Take all stashed and postponed messages next, in order, before all later ones."""
         unstash(self._place())
 
     @property
@@ -469,20 +468,20 @@ class Agent:
     def to_thread(
         self, fn: Callable[[*Ts], V], /, *args: *Ts, abandon: bool = False
     ) -> Coroutine[Any, Any, V]:
-        """Call a function that blocks in a thread; return its result, or raise its exception.
+        """Call a blocking function in a thread; return its result, or raise its exception.
 
         At most 16 calls run at a time in a node (`open_node(threads=...)`). A run that is cancelled waits for
-        the thread; with `abandon` the run ends, and the result of the thread is discarded. Context variables
-        are carried. Raises RuntimeError in a `def` turn, ForbiddenCall on virtual time.
+        the thread; with `abandon` the run ends, and the result of the thread is discarded. The function sees
+        the caller's context variables. Raises RuntimeError in a `def` turn, ForbiddenCall on virtual time.
         """
         return outside_of(self._place(), "to_thread").to_thread(fn, args, abandon)
 
     def to_process(self, fn: Callable[[*Ts], V], /, *args: *Ts) -> Coroutine[Any, Any, V]:
-        """Call a function that computes in a worker process; return its result, or raise its exception.
+        """Call a compute-bound function in a worker process; return its result, or raise its exception.
 
         As many calls run at a time as there are processors (`open_node(processes=...)`). The function has to
-        be at the top level of a module, arguments and result must be picklable, else TypeError. A cancel
-        kills the worker. Raises WorkerDied if the worker ends by itself; RuntimeError in a `def` turn,
+        be at the top level of a module, and arguments and result must be picklable, else TypeError. A cancel
+        kills the worker. Raises WorkerDied if the worker ends by itself, RuntimeError in a `def` turn, and
         ForbiddenCall on virtual time.
         """
         return outside_of(self._place(), "to_process").to_process(fn, args)
@@ -502,16 +501,16 @@ class Agent:
     ) -> Coroutine[Any, Any, bool]:
         """Wait until a person has approved or refused something; return whether it is approved.
 
-        `text` is the question, `data` plain data beside it. `key` names the question within this agent: asked
-        again, as after a crash, it goes on waiting. The question is kept in the store, or else in memory, and
-        is refused `expires` seconds after it was first asked. A cancel leaves it waiting. The answer is for
-        one run, and is kept before this returns. That run gets it again, and so does the next life of a
-        request with a key; other runs wait until that run has ended, and ask anew. With `reuse` the answer is
-        for all runs, unless the question expired.
+        `text` is the question, `data` plain data shown with it. `key` names the question within this agent:
+        if it is asked again, as after a crash, the same question goes on waiting. The question is kept in the
+        store, or else in memory, and is refused `expires` seconds after it was first asked. A cancel leaves
+        it waiting. The answer is for one run, and is kept before this method returns. That run gets the same
+        answer again, and so does the next life of a request with a key. Other runs wait until that run has
+        ended, and then ask anew. With `reuse` the answer is for all runs, unless the question expired.
 
-        Raises ActionFailed: `QUESTION_CHANGED` for other words under a key that waits or whose run goes on
-        (`reworded="new"`: they replace a question that waits), `QUESTION_INVALID`, `TOO_MANY`. Raises
-        ValueError, TypeError, ConfigError; RuntimeError in a `def` turn, and in the lifespan.
+        Raises ActionFailed: `QUESTION_INVALID`, `TOO_MANY`, or `QUESTION_CHANGED` for other words under a key
+        that waits or whose run goes on. With `reworded="new"` the new words replace a question that waits.
+        Raises ValueError, TypeError, ConfigError; RuntimeError in a `def` turn, and in the lifespan.
         """
         place = self._place_to_wait("approve")
         return place.rt.approver().ask(place, text, data, key, expires, reuse=reuse, reworded=reworded)
@@ -519,9 +518,9 @@ class Agent:
     def ask_client(
         self, name: str, arguments: Mapping[str, Any] | None = None, /
     ) -> Coroutine[Any, Any, Any]:
-        """Have the client that waits for this request carry out something itself; return the result.
+        """Ask the client that waits for this request to carry out something itself; return the result.
 
-        Clients of MCP have `elicitation/create`, a form, and `sampling/createMessage`, a model, as in the
+        Clients of MCP offer `elicitation/create`, a form, and `sampling/createMessage`, a model, as in the
         protocol. Raises ActionFailed (CLIENT_FAILED) if that fails; RuntimeError in a `def` turn.
         """
         self._place_to_wait("ask_client")
@@ -538,26 +537,26 @@ class Agent:
     def start(
         self, factory: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, Ref[A]]:
-        """Start a permanent child named after its class: `worker`, then `worker-2`. It ends with this agent.
+        """Start a permanent child named after its class: `worker`, then `worker-2`.
 
-        Raises StartFailed; WrongState when this agent is ending; RuntimeError, at once, in a `def` turn.
-        A cancel undoes the start.
+        The child ends with this agent. A cancel undoes the start. Raises StartFailed; WrongState when this
+        agent is ending; RuntimeError, at once, in a `def` turn.
         """
         made = partial(factory, *args, **kwargs) if args or kwargs else factory
         return child_supervisor(self._place_to_wait("start")).start_class(made)
 
     def start_child(self, spec: Startable[A], /) -> Coroutine[Any, Any, Ref[A]]:
-        """Start a child from a ChildSpec. Raises NameTaken, ConfigError, and what `start` raises."""
+        """Start a child from a ChildSpec. Raises NameTaken, ConfigError, and the same errors as `start`."""
         own = child_supervisor(self._place_to_wait("start_child"))
         return own.supervisor.start_child(spec)  # type: ignore[no-any-return]
 
     def start_supervisor(self, spec: Any, /) -> Coroutine[Any, Any, Any]:
-        """Start the Supervisor of a SupervisorSpec, and return it. Raises what `start_child` does."""
+        """Start the Supervisor of a SupervisorSpec and return it. Raises the same errors as `start_child`."""
         own = child_supervisor(self._place_to_wait("start_supervisor"))
         return own.supervisor.start_supervisor(spec)  # type: ignore[no-any-return]
 
     def start_pool(self, spec: Any, /) -> Coroutine[Any, Any, Any]:
-        """Start a Pool of children, and return its PoolRef. Raises what `start_child` does."""
+        """Start a Pool of children, and return its PoolRef. Raises the same errors as `start_child`."""
         own = child_supervisor(self._place_to_wait("start_pool"))
         return own.supervisor.start_pool(spec)  # type: ignore[no-any-return]
 
@@ -578,11 +577,11 @@ class Agent:
         return more.random
 
     def now(self) -> datetime:
-        """The wall clock of this world, in UTC."""
+        """Return the wall-clock time of this world, in UTC."""
         return date_of(self._slot or self._place())
 
     def new_id(self) -> str:
-        """A new UUID, version 4, as text."""
+        """Return a new UUID of version 4, as text."""
         return (self._slot or self._place()).rt.entropy.new_id()
 
     @property

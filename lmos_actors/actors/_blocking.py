@@ -3,35 +3,35 @@
 There are two kinds. One search (`_circles.py`) looks for both whenever something begins to wait for something
 else. A request that is taken at once closes none: its run is newer than all that could wait for it.
 
-**A message waits for a seat.** It has been accepted by nobody, so it can be refused where other messages of a
+**A message waits for a seat.** No agent has accepted it yet, so it can be refused where other messages of a
 deadlock cannot. It is refused when every way in which its seat could come free waits, in the end, for its own
 sender. Cancels and deadlines do not count as ways. So no wait for a seat stays part of a deadlock among the
 agents of one node. Such a circle closes at one of two moments:
 
 - A message begins to wait for a seat. The circle is looked for there and then (`closed_by`), as if the
   message waited already, and the error is raised at the line that sends.
-- A message waits, and then something else changes: somebody waits for an answer, or a message is in line for
-  its action's concurrency or is put aside, so that it frees its seat in another way than before. The search
-  looks at such a change once the running code has let go (`look_again`), and only while any message waits for
-  a seat (`Runtime.full_slots`). The line that sent a message refused then has run already: a task that waits
-  for its seat gets the error, a message of `self.send` becomes a dead letter. If there is a choice, a message
-  whose error a task gets is refused. A change that leads into a deadlock without a seat in it also stops all
-  who counted on what is stuck now. The search does not reach them from there, so it then looks at all seats
-  for which messages wait. That is much work, and rare.
+- A message waits, and then something else changes: a task begins to wait for an answer, or a message is in
+  line for its action's concurrency or is put aside, so that its seat comes free in another way than before.
+  The search looks at such a change once the running code has yielded (`look_again`), and only while any
+  message waits for a seat (`Runtime.full_slots`). The line that sent a message refused then has run already:
+  a task that waits for its seat gets the error, a message of `self.send` becomes a dead letter. If there is
+  a choice, a message whose error a task gets is refused. A change that leads into a deadlock without a seat
+  in it also stops all who counted on what is stuck now. The search does not reach them from there, so it
+  then looks at all seats for which messages wait. That is much work, and rare.
 
 **Requests alone.** All of them have been accepted, and a circle of them may be intended: code may count on a
 deadline. So a circle must be certain before it is reported:
 
-- A deadline, or a scope that code has made, around a wait of the circle or of its request may end it. Then it
-  is a note in the trace and no more. Callers outside the circle do not count: when they lose patience, the
-  runs end, but not the mistake.
+- A deadline, or a scope that code has made, around a wait of the circle or of its request may end the
+  circle. Then the circle is only noted in the trace. Callers outside the circle do not count: when they lose
+  patience, the runs end, but the mistake remains.
 - A run with several tasks is held up by the request of one of them, as a nursery waits for all. But another
-  of its tasks may cancel that request. So as long as one can go on, the circle is not certain; it is looked
-  at again after 1 s, 2 s, 4 s and so on, TIMES times, and then reported in real time all the same.
+  of its tasks may cancel that request. So as long as one task can go on, the circle is not certain. It is
+  looked at again after 1 s, 2 s, 4 s and so on, TIMES times, and then reported in real time all the same.
 - An action that allows several runs is held up if all its runs are.
 
-Then a circle is a warning, once for the same lines; on virtual time it ends the node with Deadlocked; with
-`circles="fail"` the request that has closed it fails.
+A certain circle causes a warning, once for the same lines. On virtual time it ends the node with Deadlocked.
+With `circles="fail"` the request that has closed the circle fails.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class CircleSearch:
     # ---- messages that wait for seats
 
     def closed_by(self, envelope: Envelope) -> tuple[str, ...]:
-        """Return the waits of the deadlock that a message would close by waiting for a seat, () if none."""
+        """Return the waits of the deadlock that a message would close by waiting for a seat, or ()."""
         if not envelope.holds_sender or frees_seats(envelope.slot):
             return ()
         if isinstance(envelope, OutgoingTell) and envelope.sender.state >= ENDING:
@@ -109,7 +109,7 @@ class CircleSearch:
         return _texts(circle)
 
     def look_again(self, changed: Any) -> None:
-        """Check, once the code that runs now has let go, whether a change has closed a circle."""
+        """Check whether a change has closed a circle, once the code that runs now has yielded."""
         if not isinstance(changed, Slot | Envelope):  # who stands in line for the run of this task
             run = CURRENT.get()
             changed = next(iter(_line_at(run.slot, run.op)), None) if isinstance(run, Run) else None
@@ -144,7 +144,7 @@ class CircleSearch:
         return True
 
     def closed_since(self, changed: Any) -> tuple[Envelope, tuple[str, ...]] | None:
-        """Return a message that a change has put into a deadlock, with the deadlock's waits; None if none."""
+        """Return a message that a change has deadlocked, with the waits of the deadlock, or None."""
         found: list[Wait] = []
         stuck = {} if changed is _ALL else Search(None).stuck_from(starts_of(changed))
         if stuck:
@@ -175,7 +175,7 @@ class CircleSearch:
             self._may_end(request, _told(circle), {wait.end for wait in circle}, times)
 
     def _may_end(self, request: Any, steps: list[Step], ends: set[EndOfWait | None], times: int) -> None:
-        """Note a circle that may still end; look again if only another task can end it."""
+        """Note a circle that may still end, and look again later if only another task can end it."""
         known = sorted(filter(None, ends))
         if not times:
             self._note(request, steps, known[0] if known else "task")
@@ -191,7 +191,7 @@ class CircleSearch:
         self._rt.record("circle", request.slot, affordance=request.op.name, waits=texts, ends=ends)
 
     def deadlocked(self, request: Any, steps: list[Step], own: Any = None) -> None:
-        """Report a circle that nothing in it ends: by a warning or an error, whichever this node uses.
+        """Report a circle that cannot end by itself, by a warning or an error as the node is configured.
 
         `own` is the request of the task that closed the circle, if another represents it in the mailbox.
         """
@@ -213,7 +213,7 @@ class CircleSearch:
             self._rt.fatal(error)
 
     def _warn(self, steps: list[Step]) -> None:
-        """Warn of a circle, once for the same lines."""
+        """Warn of a circle, unless the same lines have been warned of before."""
         texts = [step.text for step in steps]
         places = [step.place for step in steps if step.place]
         key = frozenset(places or texts)
@@ -287,7 +287,7 @@ class CircleSearch:
             self._may_end(request, steps, set(), times + 1)
 
     def _closing(self, request: Any, label: list[str]) -> Any:
-        """Return the request that closes a circle by waiting for `request`; None if it was closed before."""
+        """Return the request that closed a circle by waiting for `request`, or None if it closed earlier."""
         for each in (request, *_line_at(request.slot, request.op)):
             for caller in requests_of(each):
                 if (
@@ -302,7 +302,7 @@ class CircleSearch:
 
 
 def _is_request_of_agent(changed: Any) -> bool:
-    """Return whether a change is a wait for an answer by an agent's code, of this or perhaps another node."""
+    """Return whether a change is a wait for an answer by the code of an agent, here or in another node."""
     if not isinstance(changed, Envelope) or not changed.waits_for_answer:
         return False
     return changed.sender is not None or changed.peer is not None
@@ -326,7 +326,7 @@ def _may_end(node: Node) -> bool:
 
 
 def _circle_through(envelope: Envelope, stuck: dict[Node, list[Link]]) -> list[Wait]:
-    """Return the waits of a circle through the wait for a request, beginning with it; none without one."""
+    """Return the waits of a circle through a request's wait, which comes first; empty without a circle."""
     for node, links in stuck.items():
         for other, wait in links:
             if wait is not None and wait.envelope is envelope:
@@ -337,7 +337,7 @@ def _circle_through(envelope: Envelope, stuck: dict[Node, list[Link]]) -> list[W
 
 
 def _told(circle: list[Wait]) -> list[Step]:
-    """Return the waits of a circle in words, beginning with the agent that started first."""
+    """Return the waits of a circle as text, beginning with the agent that was started first."""
 
     def started(place: int) -> float:
         waiter = circle[place].waiter
@@ -375,7 +375,7 @@ def _circle_among(stuck: dict[Node, list[Link]], changed: Any) -> list[Wait]:
 
 
 def _texts(circle: list[Wait]) -> tuple[str, ...]:
-    """Return the waits of a circle in words."""
+    """Return the waits of a circle as text."""
     return _shown([str(each.shown()) for each in circle])
 
 

@@ -1,13 +1,13 @@
 """Threads and processes beside the node, for blocking calls of an agent's runs.
 
-Each node has limits of its own for both, so that neither another node nor a library that uses threads
-can take them away. A worker process belongs to the whole trio run, as anyio keeps it, and serves one
-call at a time; the workers end with the last node of the run that used them.
+Each node has its own limits for both, so that neither another node nor a library that uses threads can use
+them up. Worker processes belong to the whole trio run, as anyio keeps them, and each serves one call at a
+time. They end with the last node of the run that used them.
 
-Three things are done here that anyio leaves open. A worker is asked to answer before it is given work,
-under a shield: so no process is left half-started by a cancel. Workers ignore Ctrl-C, which belongs to
-the process that started them. And every answer carries the number of its question, as a worker that
-was interrupted may still owe one.
+Three things are done here that anyio leaves open. Before a worker gets work, it has to answer a greeting;
+this is shielded, so that a cancel leaves no process half-started. Workers ignore Ctrl-C, which belongs to the
+process that started them. Every answer to a greeting carries the number of the greeting, as a worker that was
+interrupted may still send an earlier answer.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _limiter(name: str, number: int | None, usual: int) -> trio.CapacityLimiter:
 
 
 def outside_of(slot: Slot, verb: str) -> Outside:
-    """Return the node's threads and processes, for a run that asks for them.
+    """Return the node's threads and processes for a run that wants to use them.
 
     Raises RuntimeError in a `def` turn, which cannot await them, and ForbiddenCall on virtual time.
     """
@@ -157,7 +157,7 @@ class Pool:
         self._numbers = count(1)
 
     async def call(self, job: bytes) -> tuple[int, Any]:
-        """Carry out a job; return the kind of the answer, and the answer. Raises WorkerDied."""
+        """Run a job in a worker; return the kind of the answer, and the answer. Raises WorkerDied."""
         from anyio import BrokenWorkerProcess, to_process
 
         worker = await self._worker()
@@ -175,7 +175,7 @@ class Pool:
             return UNFIT, f"to_process cannot load what the worker process sent: {exc!r}; return plain data"
 
     async def _worker(self) -> int:
-        """Make sure that the next worker to be taken answers, and return its number."""
+        """Make sure that the worker to be used next answers, and return its process id. Raises WorkerDied."""
         from anyio import BrokenWorkerProcess, to_process
 
         cause: BaseException | None = None
@@ -198,7 +198,7 @@ class Pool:
         raise WorkerDied(f"no worker process could be started: {why}; {_GUARD}") from cause
 
     async def stop_children(self) -> None:
-        """End the workers that have nothing to do."""
+        """End the idle workers."""
         with trio.move_on_after(PATIENCE, shield=True):
             async with trio.open_nursery() as nursery:
                 for _ in self._idle:
@@ -220,7 +220,7 @@ _pool: RunVar[Pool] = RunVar("lmos_actors.workers")
 
 
 class _Unlimited:
-    """A stand-in for anyio's limiter: the node's own has let the call pass, and nothing may wait here."""
+    """A replacement for anyio's limiter that never waits, as the node's limiter has admitted the call."""
 
     async def __aenter__(self) -> None:
         pass
@@ -246,7 +246,7 @@ def _leave() -> None:
 
 @contextmanager
 def _apart() -> Generator[None]:
-    """Keep a function, and the processes it starts, off the pipes on which the worker talks."""
+    """Keep a function, and the processes it starts, from using the worker's own pipes."""
     own = [os.dup(place) for place in (0, 1)]
     nothing = os.open(os.devnull, os.O_RDWR)
     for place in (0, 1):
@@ -261,7 +261,7 @@ def _apart() -> Generator[None]:
 
 
 def _work(job: bytes) -> tuple[int, bytes]:
-    """Do a job, and answer in a form that the other side can always read."""
+    """Run a job, and return an answer in a form that the other side can always read."""
     try:
         fn, args = pickle.loads(job)
     except Exception as exc:

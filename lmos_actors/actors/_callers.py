@@ -1,7 +1,6 @@
-"""The runs and the requests from afar that wait for a run, through calls among the agents of a node.
+"""The runs, and the requests from other nodes, that wait for a run, directly or through further runs.
 
-Waiters are looked up on demand, as in the waiting graph (`_waiting.py`): nothing is kept while agents
-work.
+Waiters are looked up on demand, as in the waiting graph (`_waiting.py`): nothing is stored while agents work.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def runs_awaiting(request: Awaited) -> Iterator[Run | OwnTask]:
 
 
 def is_cut_off(request: Any) -> bool:
-    """Return whether a caller that leaves its request will make it again."""
+    """Return whether a caller that abandons its request will make the request again."""
     return request.is_cut_off if isinstance(request, Far) else any(map(comes_back, runs_awaiting(request)))
 
 
@@ -68,5 +67,5 @@ def callers_of(
 
 
 def requests_of(envelope: Any) -> Iterable[Any]:
-    """Return the requests that wait for the answer to an envelope: that envelope, or all with its key."""
+    """Return the requests that wait for an envelope's answer: the envelope itself, or all with its key."""
     return envelope.callers if isinstance(envelope, KeyedRequest) else (envelope,)

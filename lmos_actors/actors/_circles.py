@@ -2,11 +2,11 @@
 
 The rule and the nodes are the waiting graph's (`_waiting.py`). This search does not go through all mailboxes,
 as that graph does: a node may have very many agents, and under load runs begin to wait all the time. The wait
-of a task is in its `custom_sleep_data`, which trio empties when the task is woken; a task with nothing there
-waits for something of its own, such as a socket, and can go on.
+of a task is in its `custom_sleep_data`, which trio empties when the task is woken. A task with nothing there
+waits for something else, such as a socket, and can go on.
 
-A turn that runs now leaves its seat when it has ended, and the seats of turns before it in the batch in hand
-become free with it. The messages that get these seats wait for nobody. Those behind them wait for the next
+A turn that runs now leaves its seat when it has ended, and the seats of turns before it in the current batch
+become free with it. The messages that get these seats wait for no agent. Those behind them wait for the next
 turn, which does not come if this one is held back. So two agents that flood each other get the error at the
 line that would close the circle, and not when the turn has ended.
 
@@ -75,7 +75,7 @@ _WAITS: Final = (Envelope, Gathering, InputStream)
 
 
 class FarRequest(Protocol):
-    """A request to another node; that node knows what the request waits for in the end."""
+    """A request to another node; only that node can find out what the request waits for in the end."""
 
     @property
     def path(self) -> str:
@@ -94,7 +94,7 @@ class FarRequest(Protocol):
 
     @property
     def number_there(self) -> str | None:
-        """The request's id on the wire, None before it is sent and where it can have none."""
+        """The request's id on the wire; None before it is sent, or if it can have none."""
         ...
 
     @property
@@ -103,7 +103,7 @@ class FarRequest(Protocol):
         ...
 
     def here(self) -> Envelope | None:
-        """Return the request as its agent has it, if that agent is on a simulated node of this one."""
+        """Return the request in its agent's mailbox if that agent is on a simulated node, else None."""
         ...
 
     def follow(self, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]) -> None:
@@ -127,7 +127,7 @@ class Wait:
     """What may end the wait besides an answer, if that was looked for."""
 
     def shown(self, *, placed: bool = False) -> Waiting:
-        """Return the wait as the waiting graph shows it; `placed`: with the line of the waiting task."""
+        """Return the wait as the waiting graph shows it, with the line of the waiting task if `placed`."""
         path, name, _ = named(self)
         edge = Waiting(None, path, self.kind, name, why=self.why)
         if self.task is None:
@@ -138,7 +138,7 @@ class Wait:
 
 
 def named(wait: Wait) -> tuple[str, str, int]:
-    """Return the path of the agent that is waited for, the affordance, and a number to order by."""
+    """Return the path of the awaited agent, the affordance, and a number for sorting."""
     request = wait.envelope
     if isinstance(request, Envelope):
         return (wait.target or request.slot).path, request.op.name, request.slot.number
@@ -152,7 +152,7 @@ Link: TypeAlias = "tuple[Node, Wait | None]"
 
 
 def frees_seats(slot: Slot) -> bool:
-    """Return whether a glance shows that a seat of the agent will come free."""
+    """Return whether a quick check shows that a seat of the agent will come free."""
     extra = slot.extra
     if slot.queue and _takes_turns(slot) and slot.turns.slot is not slot and holds_seat(slot.queue[0]):
         return True
@@ -161,24 +161,24 @@ def frees_seats(slot: Slot) -> bool:
 
 
 def _takes_turns(slot: Slot) -> bool:
-    """Return whether nothing of the agent's own holds its turns back."""
+    """Return whether neither a serial run nor unsent messages of the agent hold back its turns."""
     return slot.gate != SERIAL and (slot.extra is None or not slot.extra.out)
 
 
 def _ends_serially(slot: Slot) -> bool:
-    """Return whether a glance shows that the run of a serial agent goes on, which is all it needs."""
+    """Return whether a quick check shows that all runs of a serial agent go on, so that it can go on."""
     extra = slot.extra
     return extra is not None and not extra.out and slot.gate == SERIAL and all(map(_goes_on, extra.runs))
 
 
 def _ends_a_run(slot: Slot, op: Operation) -> bool:
-    """Return whether a glance shows that a run of an action goes on."""
+    """Return whether a quick check shows that a run of an action goes on."""
     runs = runs_before(slot, op)
     return not runs or _goes_on(runs[0])
 
 
 def _goes_on(run: Run) -> bool:
-    """Return whether a run waits for no agent. A run whose code runs now may be about to wait."""
+    """Return whether a run is known to wait for no agent; false if its code runs now, as it may soon wait."""
     task = None if run.runner is None else run.runner.home
     if task is None:
         return True
@@ -187,7 +187,7 @@ def _goes_on(run: Run) -> bool:
 
 
 def seems_open(changed: Any) -> bool:
-    """Return whether a glance shows that a change has closed no circle."""
+    """Return whether a quick check shows that a change has closed no circle."""
     if isinstance(changed, Slot):
         aside = changed.extra is not None and changed.extra.stash is not None
         return frees_seats(changed) and (not aside or _takes_turns(changed))
@@ -202,7 +202,7 @@ def seems_open(changed: Any) -> bool:
 
 
 def starts_of(changed: Any) -> list[Node]:
-    """Return the nodes that lead to every wait that a change may have closed into a circle."""
+    """Return the nodes from which every circle that a change may have closed can be reached."""
     if isinstance(changed, Slot):
         return [(changed,), (changed, STASHED)]
     envelope = in_mailbox(changed)
@@ -214,7 +214,7 @@ def starts_of(changed: Any) -> list[Node]:
 
 
 def in_mailbox(envelope: Envelope) -> Envelope:
-    """Return the envelope in the mailbox; with a key, the one that represents all callers of the key."""
+    """Return the envelope in the mailbox: with a key, the one that represents all callers of the key."""
     if envelope.phase != ATTACHED:
         return envelope
     found: Envelope = envelope.slot.output_gate.state.requests.request_of(envelope)
@@ -222,7 +222,7 @@ def in_mailbox(envelope: Envelope) -> Envelope:
 
 
 class Search:
-    """The waits that are reached from some nodes; all links are of one instant."""
+    """The waits that are reachable from some nodes, all as of the same instant."""
 
     def __init__(self, new: Envelope | None, *, looks_on: bool = False) -> None:
         self._new = new  # it waits for a seat as soon as nothing speaks against it
@@ -244,7 +244,7 @@ class Search:
         return stuck_among(self.reach(starts))
 
     def reach(self, starts: Iterable[Node]) -> dict[Node, list[Link]]:
-        """Return the nodes that are reached, with their links; no links for a choice that has an open way."""
+        """Return the reachable nodes with their links; a choice that has an open way gets no links."""
         found: dict[Node, list[Link]] = {}
         left = list(starts)
         while left:
@@ -259,7 +259,7 @@ class Search:
         return found
 
     def has_seat_soon(self, envelope: Envelope) -> bool:
-        """Return whether the seat of a message that waits for one becomes free by the turn that runs now."""
+        """Return whether a message that waits for a seat gets one through the turn that runs now."""
         slot = envelope.slot
         soon = self._seats_soon(slot)
         if not soon:
@@ -268,7 +268,7 @@ class Search:
         return (envelope is self._new and len(line) < soon) or envelope in islice(line, soon)
 
     def _seats_soon(self, slot: Slot) -> int:
-        """Return how many seats are free once the turns that have begun are counted."""
+        """Return how many seats of an agent are free, counting those of turns that have begun as free."""
         soon = self._soon.get(slot)
         if soon is None:
             free = max(0, slot.size - (slot.accepted - slot.begun)) if slot.size > 0 else 0
@@ -308,7 +308,7 @@ class Search:
         return iter([(other, None) for other in others])
 
     def _of_turns(self, slot: Slot) -> Iterator[Link]:
-        """Yield what an agent's turns wait for: seats for all of its messages, the end of a `serial` run."""
+        """Yield what an agent's turns wait for: seats for its messages, and the end of a `serial` run."""
         new = self._new
         if new is not None and self._by_turn and new.sender is slot:
             yield (new.slot,), Wait(slot, new, "seat")
@@ -325,7 +325,7 @@ class Search:
             yield from ((run, None) for run in extra.runs)
 
     def _of_tasks(self, node: Node, task: trio.lowlevel.Task | None) -> Iterator[Link]:
-        """Return, in a fixed order, the waits of a task and of all tasks in nurseries that it has opened."""
+        """Return, in a fixed order, the waits of a task and of all tasks in its open nurseries."""
         found: dict[Node, Wait] = {}
         tasks = [] if task is None else [task]
         while tasks:
@@ -395,7 +395,7 @@ class Search:
 
 
 def _is_before(wait: Wait, other: Wait) -> bool:
-    """Return whether `wait`, and not another wait for the same thing, is to be shown or refused."""
+    """Return whether `wait` is to be shown or refused rather than another wait for the same thing."""
     one, two = wait.envelope, other.envelope
     if wait.kind == other.kind == "seat" and one.slot is two.slot and one.phase == two.phase == PARKED:
         return next(each for each in one.slot.extra.parked if each is one or each is two) is one
@@ -412,13 +412,13 @@ def _order(link: tuple[Node, Wait]) -> tuple[int, str, str, int, str]:
 
 
 def far_request_of(task: trio.lowlevel.Task) -> FarRequest | None:
-    """Return the request to another node that a parked task waits for, None if it is another wait."""
+    """Return the request to another node for which a parked task waits, or None."""
     awaits = task.custom_sleep_data
     return awaits if hasattr(awaits, "number_there") else None
 
 
 def _of_item(node: Node, task: trio.lowlevel.Task, stream: InputStream) -> Iterator[tuple[Node, Wait]]:
-    """Return what a handler waits for when it takes an item from a caller in this node."""
+    """Yield what a handler waits for when it takes an item from a caller in this node."""
     call = stream.call
     if call is None or call.sources is None:
         return
@@ -430,7 +430,7 @@ def _of_item(node: Node, task: trio.lowlevel.Task, stream: InputStream) -> Itera
 
 
 def _line(slot: Slot) -> Collection[Envelope]:
-    """Return the messages that wait for a seat with an agent."""
+    """Return the messages that wait for a seat in an agent's mailbox."""
     extra = slot.extra
     return () if extra is None or extra.parked is None else extra.parked
 

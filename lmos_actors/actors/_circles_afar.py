@@ -1,22 +1,22 @@
-"""Circles of waits over several nodes: each reports what a request waits for there, and asks other nodes.
+"""Circles of waits over several nodes: each node reports what a request waits for and asks other nodes.
 
-A run may wait for an agent of another node, whose run waits for one of this node. No node sees such a circle
-alone. So where the search for a circle (`_circles.py`) ends at a request to another node of ours, that node
-is asked what the request waits for. It searches from there, asks on where its own search ends at requests to
-further nodes, and answers with all that it has found as plain data: nodes of the graph, by labels that are
-the same each time. Here the answers are put together, and looked at as if the graph were of one node.
+A run may wait for an agent of another node, whose run waits for an agent of this node. No node sees such a
+circle alone. So where the search for a circle (`_circles.py`) ends at a request to another lmos_actors node,
+that node is asked what the request waits for. It continues the search from there, asks further nodes where
+its own search ends, and answers with all that it has found as plain data: nodes of the graph, by labels that
+stay the same. This file joins the answers, and searches them as if the graph belonged to one node.
 
 What this file keeps true:
 
-- No request is asked about twice on one path: the ids go along, HOPS of them at most. A request without an
-  intelligible answer after PATIENCE seconds counts as able to go on: then there is no circle.
-- The parts of a graph are not of one instant. So what has been found is looked for a second time. A wait that
-  was there both times, under the same label, was there all the while; so there was an instant at which all
-  waits of the circle were. A node that is seen in two states can go on.
+- No request is asked about twice on one path: the ids are passed on, HOPS of them at most. A request without
+  an intelligible answer after PATIENCE seconds counts as able to go on, so there is no circle.
+- The parts of a graph are not from the same instant. So the search is repeated for what has been found. A
+  wait that was there both times, under the same label, was there all the while. So there was an instant at
+  which all waits of the circle existed. A node that is seen in two states counts as able to go on.
 - A node is asked once in PAUSE seconds about the waits behind one run, however many requests wait for it.
 
 Only peers that offer `waits` are asked, over LMOS. Their answers come from strangers: they are bounded, and
-shown like any text from others. A guarded node tells names and lines to no other node.
+shown like any text from others. A guarded node reveals names and lines to no other node.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ LENGTH: Final = 500
 
 @attrs.frozen
 class Step:
-    """One wait of a circle as it is reported: who waits, the whole wait in words, and its line."""
+    """One wait of a circle, as it is reported: the waiter, a text of the whole wait, and its line."""
 
     waiter: str
     text: str
@@ -65,7 +65,7 @@ class Step:
 
 
 class FarLink(Struct, array_like=True, frozen=True):
-    """A link to another node of the graph; with the wait in words, if the link is a wait."""
+    """A link to another node of the graph, with a text if the link is a wait."""
 
     to: str
     waiter: str = ""
@@ -85,7 +85,7 @@ class FarNode(Struct, array_like=True, frozen=True):
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """Facts about the node that stay the same as long as nothing happens to the node."""
+        """The facts about the node that stay the same as long as nothing happens to it."""
         return self.kind, self.is_loose, [link.to for link in self.links]
 
 
@@ -93,7 +93,7 @@ LOOSE: Final = FarNode(kind="ways", is_loose=True, links=[])
 
 
 class Labels:
-    """Labels by which others know the nodes of this node's graph; each keeps its label while it exists."""
+    """The labels of this node's graph for other nodes; a label stays the same while its object exists."""
 
     def __init__(self, rt: Runtime) -> None:
         self._rt = rt
@@ -122,7 +122,7 @@ class Labels:
 def graph_of(
     search: Search, reached: dict[Node, list[Link]], labels: Labels, *, shows: bool
 ) -> dict[str, FarNode]:
-    """Return the nodes that a search has reached as plain data; `shows`: with waiters, texts and lines."""
+    """Return the graph that a search has reached as plain data, with waiters, texts and lines if `shows`."""
     graph: dict[str, FarNode] = {}
     for node, links in reached.items():
         if node in search.far:
@@ -188,7 +188,7 @@ class Walk:
 
 
 def _read(answer: dict[str, Any], place: str) -> dict[str, FarNode]:
-    """Return the graph that the node at an address answered with; empty if it cannot be read."""
+    """Return the graph in the answer of the node at an address, or {} if the answer cannot be read."""
     try:
         graph = msgspec.convert(answer, dict[str, FarNode])
     except msgspec.ValidationError:
@@ -209,22 +209,22 @@ def _bounded(place: str, link: FarLink) -> FarLink:
 
 
 def plain_of(graph: dict[str, FarNode]) -> dict[str, Any]:
-    """Return a graph in its form for another node: empty if it is too large, as if nothing were known."""
+    """Return a graph in the form for another node; {}, as if nothing were known, if it is too large."""
     plain: dict[str, Any] = msgspec.to_builtins(graph if len(graph) <= MOST else {})
     return plain
 
 
 def step_of(link: FarLink) -> Step:
-    """Return a wait for the report; a wait of another node is shown with that node's name."""
+    """Return a wait for the report; the wait of another node is shown with the name of that node."""
     if not link.node:
         return Step(link.waiter, link.text, link.place)
     return Step(f"{link.waiter} of {link.node}", f"{link.node}: {link.text}", link.place)
 
 
 def circle_at(start: str, graph: dict[str, FarNode], *, certain: bool) -> list[FarLink]:
-    """Return the links of a circle through a node, beginning there; none if there is no circle.
+    """Return the links of a shortest circle through a node, starting there, or [] if there is none.
 
-    `certain`: only a circle that no deadline, scope or other task may end.
+    `certain`: accept only a circle that no deadline, scope or other task may end.
     """
     links = {name: [(link.to, link) for link in node.links] for name, node in graph.items()}
     kinds = ("ways", "run") if certain else ("ways",)

@@ -1,4 +1,4 @@
-"""The contract that the class statement of an agent gives to its class."""
+"""The contract that a class receives when its class statement runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def contract_of_class(
     options: ClassOptions,
     frame: FrameType,
 ) -> Contract:
-    """Set the `__contract__` of a class; return the contract, or its outline while some types are unknown.
+    """Set the `__contract__` of a class and return it, or an outline of it while some types are unknown.
 
     `frame` runs the class statement, whose names the annotations see. Raises as `compile_contract` does.
     """

@@ -1,4 +1,4 @@
-"""The request on behalf of which the code that runs now works."""
+"""The request that the running code is working on."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def is_agents_code() -> bool:
-    """Return whether the code that runs now is an agent's: a turn, a run, or a task of its own."""
+    """Return whether the running code is an agent's: a turn, a run, or one of the agent's own tasks."""
     rt = RUNTIME.get()
     return CURRENT.get() is not None or (rt is not None and rt.turns.slot is not None)
 
 
 def paths_of_request() -> tuple[str | None, str | None]:
-    """Return the paths of the agent whose run this code belongs to, and of the agent that asked for it.
+    """Return the paths of the agent that runs this code, and of the agent that requested the run.
 
-    None stands for anything but an agent of this node: no run, code outside agents, a client.
+    The first is None outside a run. The second is None unless an agent of this node made the request.
     """
     run = CURRENT.get()
     if run is None:
@@ -40,9 +40,9 @@ def paths_of_request() -> tuple[str | None, str | None]:
 def on_caller_left(callback: Callable[[], object]) -> None:
     """Call a function at the instant at which the caller of the current run leaves.
 
-    That is when the run is cancelled for its caller, who is gone or waits no longer; never by the end of its
-    incarnation, nor by a caller who leaves after that. A later function replaces this one. It must not block
-    or raise. Outside runs, do nothing.
+    That is when the run is cancelled for its caller, who has ended or waits no longer. The end of the agent's
+    incarnation, or a caller who leaves after that end, does not count. A later function replaces this one.
+    The function must not block or raise. Outside runs, do nothing.
     """
     run = CURRENT.get()
     if run is not None and not isinstance(run, OwnTask):
@@ -50,26 +50,26 @@ def on_caller_left(callback: Callable[[], object]) -> None:
 
 
 def current_run() -> Run | OwnTask | None:
-    """Return the run, or the own task of an agent, whose code runs now; None in a turn and outside agents."""
+    """Return the current run or own task of an agent; None in a turn and outside agents."""
     return CURRENT.get()
 
 
 def on_run_ended(run: Run | OwnTask, callback: Callable[[], object]) -> None:
     """Call a function when a run, or an agent's own task, has ended in any way.
 
-    A later function replaces this one. It must not block or raise.
+    A later function replaces this one. The function must not block or raise.
     """
     run.at_end = callback
 
 
 def key_of_request(run: Run | OwnTask) -> str | None:
-    """Return the name of a run's request key, the same in the agent's next life; None without a key."""
+    """Return the name of a run's request key, or None; it is the same in the agent's next life."""
     envelope = run.envelope
     return envelope.key.name if isinstance(envelope, KeyedRequest) else None
 
 
 def current_request() -> Request:
-    """Return the request that the current code carries out: what was asked, and by whom.
+    """Return the request that the current code carries out: its content and its consumer.
 
     Raises LookupError outside an agent's turns and runs.
     """

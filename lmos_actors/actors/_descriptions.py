@@ -1,6 +1,6 @@
 """The Agent or Tool Description of an agent class, made from its hints and docstrings.
 
-A description made here has what the agent offers, but no forms: the server adds them.
+A description made here lists what the agent offers, but no forms; the server adds the forms.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ NO_SECURITY: Final = "nosec_sc"
 
 
 def check_id(id: object) -> str | None:
-    """Return why a text cannot be the id of an agent, which has to be a URI; None if it can."""
+    """Return why a text cannot be an agent's id, which has to be a URI, or None if it can."""
     if isinstance(id, str) and is_uri(id):
         return None
     return f"must be a URI, such as urn:uuid:1f0c2f3e-6f0c-4b06-8d5b-2d5f3c1c9d10, not {id!r}"
 
 
 def describe(cls: type[Agent], *, id: str | None = None) -> Description:
-    """Return the Agent Description of a class, or its Tool Description with `tool=True`. It has no forms.
+    """Return the Agent Description of a class, or its Tool Description with `tool=True`, without forms.
 
     The title is the name of the class; descriptions come from docstrings, `doc=` and `Meta`. Types are TD
-    data schemas, names are the wire names. `id` is the URI of the thing, if it is known. Security is
-    `nosec`: a server that asks for credentials says so in what it serves. Defaults that are secret are left
-    out. (LMOS Agent Description Format; Thing Description 1.1.)
+    data schemas, names are the wire names. `id` is the URI of the thing, if it is known. Security is `nosec`;
+    a server that requires credentials declares that in what it serves. Secret defaults are left out. (LMOS
+    Agent Description Format; Thing Description 1.1.)
 
     Raises:
         TypeError: the class is no agent class.
@@ -148,7 +148,7 @@ def _action(cls: type[Agent], contract: Contract, name: str) -> dict[str, Any]:
 
 
 def _action_doc(cls: type[Agent], handle: Any) -> str | None:
-    """Return the docstring of an action, or else of the nearest function that it overrides."""
+    """Return the docstring of an action, or else that of the nearest function that the action overrides."""
     name = handle.__wrapped__.__name__
     overridden = (vars(part).get(name) for part in cls.__mro__)
     # any other value, `None` among them, answers `__doc__` with the docstring of its class
@@ -162,7 +162,7 @@ def _action_doc(cls: type[Agent], handle: Any) -> str | None:
 
 
 def _input(op: Operation) -> dict[str, Any] | None:
-    """Return the schema of the input: one object keyed by the names of the parameters."""
+    """Return the schema of the input, an object keyed by parameter names; None without parameters."""
     if op.whole:
         return _parameter(op.params[0])
     params = [p for p in op.params if not p.is_stream]
@@ -197,7 +197,7 @@ def _flows(op: Operation) -> dict[str, Any]:
 
 
 def _stream(shape: Shape[Any]) -> dict[str, Any]:
-    """Describe what flows: bytes as they are, everything else as JSON of a schema."""
+    """Describe the items of a stream: raw bytes, or else JSON with a schema."""
     if shape.schema.get("contentEncoding") == "base64":
         return {"contentType": shape.schema.get("contentMediaType", BYTES)}
     return {"contentType": JSON, "schema": shape.schema}

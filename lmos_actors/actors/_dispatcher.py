@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 @enable_ki_protection
 async def dispatch(rt: Runtime) -> None:
-    """Run turns for ever; the node's own task."""
+    """Run turns forever, as the node's own task."""
     ready, turns = rt.ready, rt.turns
     rt.token = current_trio_token()
 
@@ -129,11 +129,11 @@ def run_now(slot: Slot, envelope: Envelope) -> bool:
 
 
 class _LivelockGuard:
-    """Advances virtual time where turns without end would stop it, as real time goes on during them.
+    """A guard that advances virtual time if endless turns would stop it; real time passes by itself.
 
-    An agent that sends itself a message in every turn leaves nothing for a clock to jump over. Once half a
-    million messages have been handled twice at one instant, turns wait for time, longer each time, until
-    none are left: so timers fire, and a stop whose time is up ends the agent.
+    An agent that sends itself a message in every turn never lets the clock jump ahead. Once half a million
+    messages have been handled twice at one instant, turns wait for time to pass, longer each time, until no
+    turns are left. So timers fire, and a stop whose time is up ends the agent.
     """
 
     __slots__ = ("_since", "_step", "passes")
@@ -144,13 +144,13 @@ class _LivelockGuard:
         self._step = 0.0
 
     def reset(self) -> None:
-        """Start over: no turns are left."""
+        """Start over, as no turns are left."""
         self.passes = 0
         self._since = None
         self._step = 0.0
 
     async def check(self, rt: Runtime, abort: Callable[[object], Abort]) -> None:
-        """Check whether time goes on; if not, let time pass until another agent has a turn to take."""
+        """Check whether time has passed; if not, let time pass until another agent has a turn to take."""
         now = trio.current_time()
         if not self._step and now != self._since:
             self._since = now
@@ -215,7 +215,7 @@ def run_batch(rt: Runtime, slot: Slot, batch: list[Any]) -> None:
 
 
 def run_next(rt: Runtime, slot: Slot, take: Callable[[], list[Any]]) -> None:
-    """Run the item that `take` returns: a durable agent's turn. Its outputs leave once its state is kept."""
+    """Run a durable agent's turn, for the item that `take` returns; outputs leave once state is kept."""
     gate = slot.output_gate
     if gate is None:
         run_batch(rt, slot, take())
@@ -229,9 +229,9 @@ def run_next(rt: Runtime, slot: Slot, take: Callable[[], list[Any]]) -> None:
 
 
 def run_worked(rt: Runtime, slot: Slot, pace: Pacing) -> None:
-    """Run the turn of the message that an agent has worked on.
+    """Run the turn of the message on which an agent has spent its service time.
 
-    It does for one message what `run_batch` and `_take` do, without the calls that a batch takes: in a
+    This does for one message what `run_batch` and `_take` do, without the calls that a batch takes: in a
     simulation with service times this is the hot path.
     """
     item: Any = pace.item
@@ -274,7 +274,7 @@ def run_worked(rt: Runtime, slot: Slot, pace: Pacing) -> None:
 
 
 def _take_worked(rt: Runtime, slot: Slot, tell: Tell, run: Any) -> None:
-    """Carry out a plain one-way message that has a trace, as `_take` does, and make its two records."""
+    """Carry out a plain one-way message that has a trace, as `_take` does, and write its two records."""
     tell.phase = DONE
     op, mark, instrument = tell.op, tell.trace, rt.instrument
     number = None if mark is None else mark[0]
@@ -293,7 +293,7 @@ def _take_worked(rt: Runtime, slot: Slot, tell: Tell, run: Any) -> None:
 
 
 def _leave(rt: Runtime, slot: Slot, batch: list[Any], done: int) -> None:
-    """Put back what was not taken, and go on as the state of the agent requires."""
+    """Put back the messages that were not taken, and go on as the agent's state requires."""
     turns = rt.turns
     left = turns.leave
     turns.leave = False
@@ -322,7 +322,7 @@ def _leave(rt: Runtime, slot: Slot, batch: list[Any], done: int) -> None:
 
 
 def _take(slot: Slot, item: Any, run: Any) -> None:
-    """Carry out one item that is no plain tell."""
+    """Carry out one item that is not a plain one-way message."""
     if isinstance(item, InternalTurn):
         fn, args = item.take()
         given = run(fn, *args)
@@ -368,7 +368,7 @@ def _take(slot: Slot, item: Any, run: Any) -> None:
 
 
 def _carry_out(slot: Slot, envelope: Envelope, run: Any) -> Any:
-    """Run a turn that has a trace, in its span."""
+    """Run a turn that has a trace, inside its span."""
     edge = slot.rt.edge
     assert edge is not None
     token = run(edge.enter, envelope)
@@ -379,7 +379,7 @@ def _carry_out(slot: Slot, envelope: Envelope, run: Any) -> Any:
 
 
 def _refuse_coroutine(given: Any, fn: Any) -> None:
-    """Raise TypeError for a coroutine: the turn of a timer or follower cannot await it."""
+    """Raise TypeError for a coroutine, as the turn of a timer or follower cannot await it."""
     if isinstance(given, Coroutine):
         given.close()
         raise TypeError(
@@ -389,7 +389,7 @@ def _refuse_coroutine(given: Any, fn: Any) -> None:
 
 
 def _take_own(slot: Slot, item: SelfMessage, run: Any) -> None:
-    """Carry out a message of the agent to itself."""
+    """Carry out a message that the agent has sent to itself."""
     op, args, sender = item
     if op.kind and not slot.enabled(op):
         slot.postpone_or_refuse(item)
@@ -407,17 +407,17 @@ def _take_own(slot: Slot, item: SelfMessage, run: Any) -> None:
 
 
 def _begin(slot: Slot, envelope: Envelope) -> None:
-    """Hand a run over; the turns after it wait for its first step."""
+    """Begin the run of a message; the agent's next turns wait until the run has made its first step."""
     slot.begin_run(envelope, hold=True)
     if slot.gate != BUSY:
         slot.turns.leave = True
 
 
 def batch_in_hand(slot: Slot) -> tuple[list[Any], list[Any]]:
-    """Return the messages of the batch in hand: those whose turns have begun, and the rest.
+    """Return the messages of the current batch: those whose turns have begun, and the others.
 
-    Both are empty where no batch of that agent runs now. Only the frame of `run_batch` knows it: to keep it
-    anywhere else would cost each batch something.
+    Both lists are empty if no batch of that agent runs now. The batch is read from the frame of `run_batch`,
+    as storing it anywhere else would slow down every batch.
     """
     frame: FrameType | None = sys._getframe()  # pyright: ignore[reportPrivateUsage] # documented by CPython
     while frame is not None and frame.f_code is not run_batch.__code__:
@@ -430,9 +430,9 @@ def batch_in_hand(slot: Slot) -> tuple[list[Any], list[Any]]:
 
 
 def _fired(item: InternalTurn, exc: BaseException) -> InternalTurn:
-    """Return a timer's turn with the arguments it had.
+    """Return a timer's turn with its original arguments.
 
-    A following has dropped them by now; they are still in the frame of `_take` or `run_worked`.
+    A following has dropped them by now, but they are still in the frame of `_take` or `run_worked`.
     """
     traceback = exc.__traceback__
     taking = (_take.__code__, run_worked.__code__)
@@ -445,9 +445,9 @@ def _fired(item: InternalTurn, exc: BaseException) -> InternalTurn:
 
 
 def _failed(rt: Runtime, slot: Slot, exc: BaseException, batch: list[Any], done: int) -> None:
-    """Handle an exception of a turn: answer its asker; end the agent unless it is a declared failure.
+    """Handle an exception of a turn: answer the asker; end the agent unless it is a declared failure.
 
-    A foreign exception never reaches the asker as itself: near and far askers see the same `AgentDied`.
+    A foreign exception never reaches the asker unchanged: near and far askers get the same `AgentDied`.
     """
     item = batch[done - 1]
     if isinstance(exc, Stashed):

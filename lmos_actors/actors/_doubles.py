@@ -1,13 +1,13 @@
-"""Doubles: agents that take the place of a class without being it, with prepared answers.
+"""Doubles: agents with prepared answers that stand in for agents of a class.
 
 Fakes and probes of tests, and the mocks and replays of scenarios, are all made here, in three steps:
 
-- `double_of` makes a subclass of the agent class, so that `find`, refs and handles take it for one. Nothing
-  of the original's own life runs: no constructor, no `started`, no lifespan, no periodic turn. Its
-  properties and events are the real ones.
-- Its table of operations is altered key by key: an `altered` one carries out another function.
+- `double_of` makes a subclass of the agent class, so that `find`, refs and handles accept it as one. None of
+  the original's own code runs: no constructor, no `started`, no lifespan, no periodic turn. Its properties
+  and events are the real ones.
+- Its table of operations is changed key by key: `altered` gives an operation another function.
 - `answered` makes such an operation out of one function that is given each request as a `DoubleRequest`:
-  what was asked, by which agent, and how to report progress.
+  the operation, its arguments, the sender, and a way to report progress.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def altered(
     bare: bool = False,
     concurrency: int | None = None,
 ) -> Operation:
-    """Return an operation with another function in the place of its own.
+    """Return a copy of an operation with another function.
 
     `bare`: the function gets no `Progress`, and its result is not checked.
     """
@@ -67,7 +67,7 @@ def _unchecked(value: Any, /) -> Any:
 
 
 class DoubleRequest:
-    """One request that a double answers: its agent, the operation as the class has it, the arguments."""
+    """One request that a double answers: its agent, the operation of the original class, the arguments."""
 
     __slots__ = ("agent", "args", "op")
 
@@ -78,13 +78,13 @@ class DoubleRequest:
 
     @property
     def run(self) -> Run | None:
-        """The run that answers the request, None in a turn."""
+        """The run that answers the request, or None in a turn."""
         run = CURRENT.get()
         return run if isinstance(run, Run) else None
 
     @property
     def message(self) -> Any:
-        """The envelope that the run or the turn carries out, or its substitute in a turn."""
+        """The envelope of the run, or the current message of the turn."""
         run = self.run
         return self.agent._slot.rt.turns.current if run is None else run.envelope
 
@@ -95,7 +95,7 @@ class DoubleRequest:
 
     @property
     def sender(self) -> str | None:
-        """The path of the agent that sent the request, None for code outside any agent."""
+        """The path of the agent that sent the request, or None if code outside any agent sent it."""
         sender = getattr(self.message, "sender", None)
         return None if sender is None else sender.path
 
@@ -105,7 +105,7 @@ class DoubleRequest:
         return conceal_all(self.args, self.op.secrecies)
 
     def input(self, args: tuple[Any, ...]) -> Any:
-        """Return arguments, whole or without secrets, as the plain data that a caller would write."""
+        """Return arguments, with or without their secrets, as the plain data that a caller would write."""
         if not args:
             return {}
         if self.op.whole or self.op.internal:
@@ -116,7 +116,7 @@ class DoubleRequest:
         return plain({} if data is None else data)
 
     def report(self, value: Any) -> None:
-        """Report progress of the run. Raises TypeError for a value of another type."""
+        """Report progress of the run; do nothing in a turn. Raises TypeError for a value of another type."""
         run = self.run
         if run is not None:
             run.report(value)
@@ -128,9 +128,9 @@ def answered(
     *,
     concurrency: int | None = None,
 ) -> Operation:
-    """Return an action of a double: `respond` returns its output, checked already.
+    """Return an action of a double whose output `respond` returns, already checked.
 
-    For an action with many outputs it returns an asynchronous generator of them.
+    For an action with many outputs `respond` returns an asynchronous generator of them.
     """
 
     async def run(agent: Any, *args: Any) -> Any:
@@ -149,7 +149,7 @@ def answered(
 def answered_in_turn(
     op: Operation, respond: Callable[[DoubleRequest], Any], *, bare: bool = False
 ) -> Operation:
-    """Return an operation of a double that `respond` carries out in one step."""
+    """Return an operation of a double that calls `respond` in a turn."""
 
     def turn(agent: Any, *args: Any) -> Any:
         return respond(DoubleRequest(agent, op, args))
@@ -158,21 +158,21 @@ def answered_in_turn(
 
 
 class NoValue(NotAllowed, AttributeError):
-    """Raised for a read of a double's property that has no value."""
+    """Raised when a double's property that has no value is read."""
 
 
 class _Double:
-    """The base class placed before the agent class: it keeps the original's own life from running."""
+    """The base class placed before the agent class, so that none of the original's own code runs."""
 
     __contract__: ClassVar[Contract]
     double_values: ClassVar[dict[str, Any]]
     """Values of properties by attribute; they go before constructor arguments and defaults."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Compile nothing: the contract is the original's but for its table."""
+        """Compile no contract, as the double uses the original's with another table."""
 
     def __init__(self, *_: object, **given: object) -> None:
-        """Accept the original's arguments, and use the values of properties among them."""
+        """Accept the original's arguments, but use only those that are values of properties."""
         for made in self.__contract__.properties.values():
             name = made.attribute
             value = self.double_values.get(name, given.get(name, NOTHING))
@@ -182,7 +182,7 @@ class _Double:
                 setattr(self, name, value)
 
     def on_exit(self, down: Down) -> None:
-        """Do nothing: links leave a double as it is."""
+        """Do nothing, as links do not affect a double."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_prop_"):
@@ -194,10 +194,10 @@ class _Double:
 def double_of(
     cls: type[A], alter: Callable[[str, Operation], Operation], values: Mapping[str, Any]
 ) -> type[A]:
-    """Make a class that takes the place of an agent class.
+    """Make a class that stands in for an agent class.
 
-    `alter` takes each key of the table with its operation, and returns the operation to be used there.
-    `values` are the values of properties, by attribute.
+    `alter` gets each key of the table with its operation, and returns the operation to use instead. `values`
+    are the values of properties, by attribute.
     """
     contract = copy(cls.__contract__)
     contract.table = {key: alter(key, _ungated(op)) for key, op in contract.table.items()}
@@ -215,7 +215,7 @@ def double_of(
 
 
 def _ungated(op: Operation) -> Operation:
-    """Return an operation that every behaviour allows: a double has none of its own."""
+    """Return an operation that is allowed in every behaviour, as a double has no behaviours."""
     if op.when is None:
         return op
     open_op = altered(op, op.fn, kind=TURN if op.kind == GATED else None)
@@ -224,26 +224,26 @@ def _ungated(op: Operation) -> Operation:
 
 
 class _EndSink:
-    """A sink that passes every end of an incarnation on at once."""
+    """A sink that reports every end of an incarnation at once."""
 
     def __init__(self, on_end: Callable[[Down], None]) -> None:
         self._on_end = on_end
 
     def push(self, value: Down) -> None:
-        """Pass on the end of an incarnation."""
+        """Report the end of an incarnation."""
         self._on_end(value)
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """Do nothing: ends are passed on at once, so none is missing."""
+        """Do nothing, as ends are reported at once and none can be missing."""
 
     def close(self) -> None:
-        """Do nothing: the slot is empty for good."""
+        """Do nothing when the slot is permanently empty."""
 
 
 def on_each_end(ref: Ref[Any], on_end: Callable[[Down], None]) -> None:
     """Call a function for every incarnation of an agent that ends, in the step in which it ends.
 
-    Raises NotFound when there is no such agent.
+    Raises NotFound if there is no such agent.
     """
     slot = slot_of(ref)
     if slot.state == GONE:

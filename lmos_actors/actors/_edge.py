@@ -1,6 +1,6 @@
 """The edge of a node, where requests come in and go out: hooks for measuring and tracing them.
 
-It costs nothing in a node that neither measures nor traces: `Runtime.edge` is None there.
+The hooks cost nothing in a node that neither measures nor traces, where `Runtime.edge` is None.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ RequestKind: TypeAlias = tuple[str, str, str, str]
 
 
 class TraceMembers(TypedDict, total=False):
-    """The members of an LMOS message that carry a trace; empty where there is none."""
+    """The members of an LMOS message that carry a trace; empty without a trace."""
 
     traceparent: str
     tracestate: str
 
 
 class Watch(Protocol):
-    """One request that has come in, until it is answered."""
+    """One incoming request, observed until it is answered."""
 
     def ended(self, error: BaseException | None, /) -> None:
         """Note the answer to the request: this error, or a value. Only the first call counts."""
@@ -39,9 +39,9 @@ class Watch(Protocol):
 
 
 class Going(Protocol):
-    """One request that goes out, or that is passed on.
+    """One request that is sent or passed on.
 
-    As a context manager it ends with the block, and returns `trace`.
+    Used as a context manager, it returns `trace`, and the request ends with the block.
     """
 
     @property
@@ -65,13 +65,13 @@ class Inquiry(Protocol):
 
     @property
     def records(self) -> bool:
-        """Whether the inquiry is recorded as a span, so that attributes are of use."""
+        """Whether the inquiry is recorded as a span, so that attributes are needed."""
         ...
 
     def ended(
         self, outcome: str, amounts: Mapping[str, int], attributes: Mapping[str, Any], *, failed: bool
     ) -> None:
-        """Note, once, how it ended: the outcome in a word, amounts used by kind, the span's attributes."""
+        """Note once the end of the inquiry: the outcome as a word, amounts by kind, the span's attributes."""
         ...
 
 
@@ -80,7 +80,7 @@ class Edge(Protocol):
 
     @property
     def hands_on(self) -> bool:
-        """Whether spans are recorded: then agents know the span in which they work."""
+        """Whether spans are recorded, so that agents carry the span in which they work."""
         ...
 
     def came(
@@ -107,7 +107,7 @@ class Edge(Protocol):
         tracestate: str | None,
         /,
     ) -> Going:
-        """Observe a message that this node passes on for others, with the trace that it came with.
+        """Observe a message that this node forwards for others, with the trace that it arrived with.
 
         The other arguments are as in `calls`.
         """
@@ -122,7 +122,7 @@ class Edge(Protocol):
         ...
 
     def calls(self, kind: RequestKind, name: str, attributes: Mapping[str, Any], /) -> Going:
-        """Observe a request that the current code sends to something that is no agent known here.
+        """Observe a request that the current code sends to a receiver that is not an agent known here.
 
         `kind` is the request's kind for counts; `name` and `attributes` are for its span.
         """
@@ -140,13 +140,13 @@ class Edge(Protocol):
         ...
 
     def gone(self, slot: Any, /) -> None:
-        """Note that a slot is empty for good."""
+        """Note that a slot is permanently empty."""
         ...
 
     def enter(self, envelope: Envelope, /) -> Any:
-        """Run the calls from here on, in the present context, in the span of a request."""
+        """Run all following calls of the present context in the span of a request, until `leave`."""
         ...
 
     def leave(self, token: Any, /) -> None:
-        """Undo `enter`."""
+        """Undo the call of `enter` that returned `token`."""
         ...

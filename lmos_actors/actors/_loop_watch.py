@@ -1,22 +1,22 @@
-"""The loop watch: a thread looks on while the loop works, and names code that does not let go of it.
+"""The loop watch: a thread that watches the trio loop and names code that blocks it.
 
-Everything of a process's nodes runs in one thread, between two awaits of one task at a time. Code that blocks
-there (`time.sleep` in an `async def`, a library's own wait, a loop over a million rows) stops them all, and
-nothing in the loop can say so. Hence a thread:
+All nodes of a process run in one thread, and each task runs alone between two awaits. Code that blocks there
+(`time.sleep` in an `async def`, a library's own wait, a loop over a million rows) stops them all, and nothing
+in the loop can report that. Hence a thread:
 
 - While nothing happens the thread sleeps, and an idle process costs nothing. A hook of trio wakes it when the
-  loop begins to work, and is taken away then: a loop that works pays for no hook.
-- Awake, the thread asks the loop five times a second to say that it goes on. Once the loop has been
+  loop begins to work, and is then removed: a loop that works pays for no hook.
+- Awake, the thread asks the loop five times a second for a sign that it goes on. Once the loop has been
   idle for a while, the thread has the hook put back, and sleeps.
-- Where the loop does not say so three times, and is found in the same call of the same code, that code holds
-  it up. A loop that has much to do is in other code each time; it is slow, but nobody holds it.
-- What the loop's thread is doing is looked at only where it does not say that it goes on: in CPython 3.11
-  such a look is not safe from a garbage collection in its midst (`uncollected`).
-- The warning comes at once, from the thread, as the code may never end; it names the agent and the line. The
-  agent is the first `self` in the calls that is an agent.
+- If the loop misses three of these signs and is found in the same call of the same code, that code blocks it.
+  A loop that has much to do is in other code each time; it is slow, but no code blocks it.
+- The frames of the loop's thread are inspected only if the sign is missing: in CPython 3.11 such an
+  inspection is not safe if a garbage collection happens during it (`uncollected`).
+- The warning is issued at once, from the thread, as the code may never end. It names the agent and the line.
+  The agent is the first `self` in the calls that is an agent.
 
-One watch serves all nodes of a process. Real time only: a simulated world has no threads. Shorter `def`
-turns are named by `_watchdog.py`, after they have ended.
+One watch serves all nodes of a process. Real time only: a simulated world has no threads. Shorter `def` turns
+are named by `_watchdog.py`, after they have ended.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _RUN: Final[trio.lowlevel.RunVar[LoopWatch | None]] = trio.lowlevel.RunVar("lmos
 
 
 class LoopWatch(trio.abc.Instrument):
-    """The thread that looks on, for all nodes of one run of trio."""
+    """The thread that watches the loop for all nodes of one trio run."""
 
     def __init__(self) -> None:
         self._nodes = 0
@@ -69,7 +69,7 @@ class LoopWatch(trio.abc.Instrument):
 
     @staticmethod
     def join() -> LoopWatch:
-        """Return the watch of this run for one more node, which calls `leave` at its end."""
+        """Return the watch of this trio run, for one more node. The node calls `leave` when it ends."""
         found = _RUN.get()
         if found is None:
             found = LoopWatch()
@@ -79,7 +79,7 @@ class LoopWatch(trio.abc.Instrument):
         return found
 
     def leave(self) -> None:
-        """Count one node less; the last ends the thread."""
+        """Count one node less; when the last node leaves, end the thread."""
         self._nodes -= 1
         if not self._nodes:
             _RUN.set(None)
@@ -90,7 +90,7 @@ class LoopWatch(trio.abc.Instrument):
     # ---- in the loop
 
     def after_io_wait(self, timeout: float) -> None:
-        """Wake the thread: the loop begins to work."""
+        """Wake the thread, as the loop begins to work."""
         self._unhook()
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="lmos loop watch", daemon=True)
@@ -142,7 +142,7 @@ class LoopWatch(trio.abc.Instrument):
 
 
 def _step_of(ident: int) -> FrameType | None:
-    """Return the running task's outermost frame, which no other task has; None while none runs."""
+    """Return the outermost frame of the running task, which no other task shares; None if no task runs."""
     found = None
     with uncollected():
         frame = sys._current_frames().get(ident)  # pyright: ignore[reportPrivateUsage] # documented by CPython
@@ -181,7 +181,7 @@ def _imports(frame: FrameType | None) -> bool:
 
 
 def _agent_in(frame: FrameType | None) -> str | None:
-    """Return the path of the agent whose code was called first, None if no agent's code was."""
+    """Return the path of the agent whose code was called first, or None if no agent's code was called."""
     found = None
     while frame is not None:
         code = frame.f_code

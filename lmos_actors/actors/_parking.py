@@ -1,8 +1,8 @@
-"""Waiting tasks: lists whose tasks are woken all at once, and waits for an agent to be ready.
+"""Waiting tasks: lists whose tasks are all woken at once, and waits for an agent to be ready.
 
 `ref.ready()` may wait for as long as a directory or a peer cannot be reached, so it must not be silent: each
-wait is kept here with a text of what it waits for. It is shown in the log after a second, in the waiting
-graph, and in the error when the wait is given up.
+wait is kept here with a text that describes what it waits for. That text appears in the log after a second,
+in the waiting graph, and in the error when the wait is given up.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LINES: Final = 10
 async def park_among(waiting: list[trio.lowlevel.Task], call: Any = None) -> None:
     """Wait in a list until the task is rescheduled; a cancelled task leaves the list.
 
-    `call` is the near call that it waits for, if it is one.
+    `call` is the near call that the task waits for, if any.
     """
     me = current_task()
     waiting.append(me)
@@ -48,7 +48,7 @@ async def park_among(waiting: list[trio.lowlevel.Task], call: Any = None) -> Non
 
 
 def note_wait(task: trio.lowlevel.Task, call: Any) -> None:
-    """Note which near call a task that is about to park waits for; see `_circles.py`."""
+    """Record the near call that a task, about to park, is going to wait for; see `_circles.py`."""
     task.custom_sleep_data = call  # trio empties it when it wakes the task
     rt = call.slot.rt
     if rt.full_slots or rt.is_in_line:
@@ -66,7 +66,7 @@ def wake_all(timers: Timers, waiting: list[trio.lowlevel.Task]) -> None:
 
 
 class Awaited(Protocol):
-    """The link of a ref, as `ready()` waits for it."""
+    """The link of a ref, as seen by `ready()`."""
 
     @property
     def path(self) -> str:
@@ -74,12 +74,12 @@ class Awaited(Protocol):
         ...
 
     def unready(self) -> str:
-        """Return why the agent takes no messages now, "" if it is known to take them. Never raises."""
+        """Return why the agent takes no messages now, or "" if it is known to take them. Never raises."""
         ...
 
 
 class ReadyWait:
-    """One `ref.ready()` that has not returned; a context manager around the waiting."""
+    """One `ref.ready()` that has not returned; the context manager around its wait."""
 
     __slots__ = ("_waits", "link", "since", "task")
 
@@ -101,7 +101,7 @@ class ReadyWait:
 
 
 class ReadyWaits:
-    """All waits of one node for agents to be ready, near or far."""
+    """All waits in one node for agents to be ready, near or far."""
 
     __slots__ = ("_log", "_timer", "_timers", "_unsaid", "open")
 
@@ -113,7 +113,7 @@ class ReadyWaits:
         self._log = log
 
     def add(self, wait: ReadyWait) -> None:
-        """Register a wait; if it lasts a second, the log names what it is for."""
+        """Register a wait; if it lasts a second, the log shows what it waits for."""
         self.open[wait] = None
         if self._log:
             self._unsaid[wait] = None

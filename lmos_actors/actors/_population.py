@@ -17,7 +17,7 @@ SPREADS: Final[tuple[str, ...]] = get_args(Spread)
 
 @attrs.frozen
 class AgentQuery:
-    """A query for agents: it finds those that match everything given here."""
+    """A query for agents, which finds those that match all of its fields."""
 
     cls: type | None = None
     name: str | None = None
@@ -40,7 +40,7 @@ class AgentQuery:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the query names only a class and a name."""
+        """Whether the query asks for no title, type, capability or affordance."""
         return self.title is self.type is self.capability is self.affordance is None
 
     @property
@@ -49,18 +49,18 @@ class AgentQuery:
         return ", ".join(filter(None, (self._first, self._criteria))) or "any"
 
     def missing(self, where: str) -> NotFound:
-        """Return the error which says that there is no such agent on `where`."""
+        """Return the error for a query that finds no agent on `where`."""
         criteria = self._criteria
         return NotFound("agent", self._first or ("" if criteria else "any"), where=where, criteria=criteria)
 
     @property
     def _first(self) -> str:
-        """The name, or else the name of the class; empty if the query has neither."""
+        """The name, or else the name of the class; "" if the query has neither."""
         return self.name or (self.cls.__name__ if self.cls is not None else "")
 
     @property
     def _criteria(self) -> str:
-        """The criteria besides the name, in words; the class is among them if there are others."""
+        """The criteria besides the name, as text; they include the class if there are others."""
         said = {"title": self.title, "type": self.type, "capability": self.capability}
         said |= {"affordance": self.affordance, "id": self.id}
         words = [f"{word} {each!r}" for word, each in said.items() if each is not None]
@@ -71,7 +71,7 @@ class AgentQuery:
     def is_met(
         self, title: str | None, types: Sequence[str], capabilities: Sequence[str], affordances: Sequence[str]
     ) -> bool:
-        """Return whether a description matches the query; class and name are not looked at."""
+        """Return whether a description matches the query, apart from class and name."""
         return (
             (self.title is None or self.title == title)
             and (self.type is None or self.type in types)
@@ -84,15 +84,15 @@ class Resolver(Protocol):
     """The lookup of near agents; set by the node."""
 
     def resolve(self, cls: type | None, name: str | None) -> Any:
-        """Return the link to an agent of that class, by name or the first started; None if there is none."""
+        """Return the link to an agent of a class, by name or the first started; None if there is none."""
         ...
 
     def at(self, path: str) -> Any:
-        """Return the link to the agent or pool at a path from the root; None if there is none."""
+        """Return the link to the agent or pool at a path from the root, or None."""
         ...
 
     def every(self, cls: type | None, name: str | None) -> Iterator[tuple[Any, type | None]]:
-        """Return all matching agents in start order, with their classes; a pool without its members."""
+        """Yield all matching agents in start order, with their classes; a pool counts without its members."""
         ...
 
 
@@ -105,23 +105,23 @@ class RemoteLookup(Protocol):
 
 
 class RelayLookup(Protocol):
-    """The lookup of agents on a relay that an agent of the node is connected to."""
+    """The lookup of agents on a relay to which an agent of the node is connected."""
 
     def on_relay(self, sought: AgentQuery, /) -> Any:
-        """Return the link to a wanted agent on the relay; None if none is known."""
+        """Return the link to a wanted agent on the relay, or None if the agent is unknown."""
         ...
 
 
 class Spreading(Protocol):
-    """Makes the link to all agents that a query finds; the link chooses one for each request."""
+    """A function that makes a link to all agents found by a query; each request goes to one of them."""
 
     def __call__(self, wanted: AgentQuery, by: Spread, key: str | None, /) -> Any:
-        """Make the link."""
+        """Make the link to all agents that the query finds."""
         ...
 
 
 class Population:
-    """The agents of a node's tree: a number that changes with them, and the listeners to each change."""
+    """The agents of a node's tree: a version number that grows with each change, and its listeners."""
 
     __slots__ = ("version", "watchers")
 
@@ -131,7 +131,7 @@ class Population:
         """Called with the path of what has started or is gone for good; must not raise."""
 
     def changed(self, children: Iterable[Any]) -> None:
-        """Note that these children have started or restarted, or that their slots are empty for good."""
+        """Note that these children have started or restarted, or that their slots are permanently empty."""
         self.version += 1
         for callback in self.watchers:
             for child in children:

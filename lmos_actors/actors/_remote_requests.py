@@ -1,4 +1,4 @@
-"""Requests that come over a wire: envelopes whose answers go to the connection that has asked."""
+"""Requests that arrive over a wire: envelopes whose answers go back over the same connection."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ REFUSING: Final = ("wait", "reject")
 
 
 class RequestClient(Protocol):
-    """The client of one request that can be asked back; see `_request_clients.py`."""
+    """The client of one request, which can be asked in return; see `_request_clients.py`."""
 
     @property
     def offer(self) -> Any:
-        """The `Offer` of approvals that puts a question to the client's user; None if there is no offer."""
+        """The `Offer` of approvals that puts a question to the client's user, or None."""
         ...
 
     async def carry_out(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """Have the client carry out something itself; return the result. Raises ToolFailed."""
+        """Ask the client to carry out something itself; return the result. Raises ToolFailed."""
         ...
 
     def logged(self, level: str, event: Any, fields: Mapping[str, Any]) -> None:
@@ -60,7 +60,7 @@ class RequestClient(Protocol):
 
 
 class Asker(Protocol):
-    """The connection that a request came over, as the request uses it. Nothing here blocks or raises."""
+    """The connection over which a request came, as the request uses it. Nothing here blocks or raises."""
 
     @property
     def label(self) -> str:
@@ -69,11 +69,11 @@ class Asker(Protocol):
 
     @property
     def principal(self) -> str | None:
-        """The name of the authenticated client, None without authentication."""
+        """The name of the authenticated client, or None without authentication."""
         ...
 
     def allows(self, agent: str, verb: Any, /) -> bool:
-        """Return whether the client may do a certain thing with an agent; see `Request`."""
+        """Return whether the client may use a verb on an agent; see `Request`."""
         ...
 
     def answered(self, far: Far, value: Any) -> None:
@@ -81,11 +81,11 @@ class Asker(Protocol):
         ...
 
     def failed(self, far: Far, error: Exception) -> None:
-        """Send the error that the request has failed with."""
+        """Send the error with which the request has failed."""
         ...
 
     def waits(self, far: Far) -> None:
-        """Report that the run waits, as its action has reached its concurrency."""
+        """Report that the run has to wait, as its action has reached its concurrency."""
         ...
 
     def began(self, far: Far) -> None:
@@ -93,7 +93,7 @@ class Asker(Protocol):
         ...
 
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
-        """Report the question to a person that the run waits for: id, key, expiry; None once that is over."""
+        """Report the question to a person for which the run waits: id, key, expiry; None after the wait."""
         ...
 
     def reported(self, far: Far, value: Any) -> None:
@@ -105,12 +105,12 @@ class Asker(Protocol):
         ...
 
     def send_item(self, far: Far, item: Any) -> bool:
-        """Send an item of the run; return whether it was wanted."""
+        """Send an item of the run; return whether the consumer still wanted it."""
         ...
 
 
 class Teller(Asker, Protocol):
-    """The connection that a one-way message came over."""
+    """The connection over which a one-way message came."""
 
     @property
     def peer(self) -> Peer:
@@ -123,12 +123,12 @@ class Teller(Asker, Protocol):
         ...
 
     def admitted(self, tell: Any) -> None:
-        """Note that the message has left the line of parked senders for a seat in the mailbox."""
+        """Note that the message has moved from the line of parked senders to a seat in the mailbox."""
         ...
 
 
 class _SlotSeats:
-    """The requests from afar that wait for one agent, in order: by group, and within a group by peer."""
+    """The requests from afar that wait for one agent, by group, then by peer, in order of arrival."""
 
     __slots__ = ("count", "groups", "totals")
 
@@ -138,7 +138,7 @@ class _SlotSeats:
         self.totals: Counter[Hashable] = Counter()
 
     def take(self, far: Far, peer: Peer) -> None:
-        """Count a request that waits from now on."""
+        """Count a request that has begun to wait."""
         self.groups.setdefault(peer[0], {}).setdefault(peer, Line())[far] = None
         self.totals[peer[0]] += 1
         self.count += 1
@@ -158,16 +158,16 @@ class _SlotSeats:
                 del self.groups[peer[0]], self.totals[peer[0]]
 
     def requests(self) -> Iterator[Any]:
-        """Return all counted requests."""
+        """Yield all counted requests."""
         return (far for group in self.groups.values() for line in group.values() for far in line)
 
     def hold(self) -> None:
-        """Mark all counted requests as seated, so that they give up their seats when they leave."""
+        """Mark all counted requests as seated, so that each gives up its seat when it leaves."""
         for far in self.requests():
             far.is_seated = True
 
     def let_go(self) -> None:
-        """Mark all counted requests as not seated: none is counted any more."""
+        """Mark all counted requests as not seated, as they are no longer counted."""
         for far in self.requests():
             far.is_seated = False
 
@@ -200,11 +200,11 @@ class Seats:
     """The seats in the mailboxes of agents that peers hold.
 
     Shares are not fixed, as there may be one peer or a thousand. A peer that is alone may take all seats.
-    When a mailbox is full, a peer with fewer seats than others takes one from the peer that has most: the
+    When a mailbox is full, a peer with fewer seats than others takes one from the peer that has most. The
     newest request of that peer, which has not begun, is refused ("longest queue drop", as in the shared
     buffers of network switches). So a new peer finds a seat at once, as long as there are more seats than
-    peers. Addresses are weighed first, then the connections from one: more connections do not get more seats,
-    if others want them too. A principal counts as an address with one connection.
+    peers. Addresses are compared first, then the connections from one address: more connections do not get
+    more seats, if others want them too. A principal counts as an address with one connection.
 
     Messages from this node, and one-way messages, take seats without regard to shares, and keep them.
 
@@ -219,13 +219,13 @@ class Seats:
         """The agents whose seats are counted."""
 
     def take(self, far: Far, peer: Peer) -> None:
-        """Count a request that waits from now on, if the seats of its agent are counted."""
+        """Count a request that has begun to wait, if the seats of its agent are counted."""
         there = self.counted.get(far.slot)
         if there is not None:
             there.take(far, peer)
 
     def give_up(self, far: Far, peer: Peer) -> None:
-        """Count a request that no longer waits, if it was counted."""
+        """Remove a counted request that no longer waits."""
         there = self.counted[far.slot]
         there.give_up(far, peer)
         if there.count * 2 <= far.slot.size or not there.count:
@@ -237,7 +237,7 @@ class Seats:
         return (self.counted.get(slot) or _seats_of(slot)).taken(peer)
 
     def share(self, slot: Slot, peer: Peer) -> int | None:
-        """Return how many seats a peer has, None if no other peer has any."""
+        """Return how many seats a peer has, or None if no other peer has any."""
         there = self.counted.get(slot) or _seats_of(slot)
         mine = there.taken(peer)
         return None if there.count == mine else mine
@@ -257,7 +257,7 @@ class Seats:
 
 
 def _seats_of(slot: Slot) -> _SlotSeats:
-    """Return the seats of the requests from afar that wait for an agent now."""
+    """Count the seats of all requests from afar that wait for an agent now."""
     there = _SlotSeats()
     extra = slot.extra
     if extra is not None:
@@ -275,7 +275,7 @@ def _seats_of(slot: Slot) -> _SlotSeats:
 
 
 class Far(Ask):
-    """One request from afar; `asked` is the key that the connection has for this request.
+    """One request from afar; `asked` is the connection's key for this request.
 
     The request never waits for a seat: in a full mailbox `wait` means `reject`. Peers share the seats.
     """
@@ -315,9 +315,9 @@ class Far(Ask):
         self.watch: Watch | None = None  # measures or traces it
 
     def post(self, seats: Seats, peer: Peer, *, now: bool = False) -> None:
-        """Put the request into its agent's mailbox, on a seat of its peer; `now`: or run it in this step.
+        """Put the request into its agent's mailbox, on a seat of its peer, or run it in this step if `now`.
 
-        For `now` the caller must be in no turn. Raises MailboxFull, AgentUnavailable, NotFound.
+        With `now` the caller must be in no turn. Raises MailboxFull, AgentUnavailable, NotFound.
         """
         slot, self.peer, self.seats = self.slot, peer, seats  # first: a turn here may stash it
         if now and run_now(slot, self):
@@ -340,7 +340,7 @@ class Far(Ask):
             self.stand_among_peers()
 
     def stand_among_peers(self) -> None:
-        """Serve the peers whose requests wait for turns of the agent in rotation, if there are several."""
+        """Make the agent's queue serve its peers in rotation, if requests of several peers wait there."""
         slot, queue = self.slot, self.slot.queue
         if len(queue) > 1 and type(queue) is not FairQueue:
             before = queue[-2]
@@ -378,7 +378,7 @@ class Far(Ask):
         self.asker.failed(self, error)
 
     def leave(self) -> None:
-        """End the request: it is answered, or its consumer is gone."""
+        """End the request, as it is answered or its consumer has left."""
         self.phase = DONE
         if self.is_seated:
             self._uninstall()
@@ -388,7 +388,7 @@ class Far(Ask):
             self.go_on()
 
     def request(self) -> Request:
-        """Return what the request asks for, over which connection, and under which id."""
+        """Return the request as agents see it, with the client of the connection and the message's id."""
         request = super().request()
         asker = self.asker
         return attrs.evolve(
@@ -411,7 +411,7 @@ class Far(Ask):
         self.asker.reported(self, value)
 
     async def put(self, item: Any) -> None:
-        """Send one output of the run; wait while its consumer, or the connection, has no room for it."""
+        """Send one output of the run; wait until its consumer and the connection have room for it."""
         await checkpoint_if_cancelled()
         while not self.asker.has_room(self):
             self.giver = current_task()
@@ -424,7 +424,7 @@ class Far(Ask):
         return Abort.SUCCEEDED
 
     def go_on(self) -> None:
-        """Wake a run that waits for room."""
+        """Wake the run if it waits for room."""
         task = self.giver
         if task is not None:
             self.giver = None
@@ -433,7 +433,7 @@ class Far(Ask):
 
 
 class OneWay(Far):
-    """A one-way message from afar: it waits for a seat as a near sender's message does."""
+    """A one-way message from afar, which waits for a seat as the message of a near sender does."""
 
     __slots__ = ("teller",)
 
@@ -446,7 +446,7 @@ class OneWay(Far):
 
     @property
     def parked(self) -> bool:
-        """Whether the message is in its agent's line for a seat, not accepted yet."""
+        """Whether the message still waits in its agent's line for a seat."""
         return self.phase == PARKED
 
     def admitted(self) -> None:

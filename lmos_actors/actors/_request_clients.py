@@ -1,8 +1,8 @@
-"""The clients behind requests that can be asked back: for their users, their models, and their logs.
+"""The clients behind requests, which agents can ask in return: users, models, and readers of logs.
 
 A program that has sent a request over a connection may carry out something for the agent that answers it, as
-clients of MCP do. The agents that this one asks in turn may use it, too: the client is found by following who
-waits for the asking run (`_callers.py`), and the nearest client counts.
+clients of MCP do. Further agents that this agent asks may use the client, too: it is found by following the
+requests that wait for the asking run (`_callers.py`), and the nearest client counts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CLIENT_FAILED: Final = "CLIENT_FAILED"
 
 
 def client_of(*runs: Run | OwnTask | None) -> RequestClient | None:
-    """Return the client that waits for any of these runs, over however many agents; None without one."""
+    """Return the client that waits for any of these runs, directly or through other agents, or None."""
     known = [run for run in runs if run is not None]
     if not known:
         return None
@@ -46,7 +46,7 @@ def _none(_: str) -> None:
 
 
 async def answer_of_client(name: str, arguments: Mapping[str, Any]) -> Any:
-    """Return the client's answer. Raises ActionFailed, which ends no agent: the client may have caused it."""
+    """Return the client's answer. Raises ActionFailed, as a fault of the client must not end the agent."""
     try:
         return await ask_client(name, arguments)
     except ToolFailed as error:
@@ -54,7 +54,7 @@ async def answer_of_client(name: str, arguments: Mapping[str, Any]) -> Any:
 
 
 async def ask_client(name: str, arguments: Mapping[str, Any]) -> Any:
-    """Have the client of the current run carry out something. Raises ToolFailed."""
+    """Ask the client of the current run to carry out something. Raises ToolFailed."""
     client = client_of(CURRENT.get())
     if client is None:
         raise ToolFailed(name, "the client carries out no tools")
@@ -62,7 +62,7 @@ async def ask_client(name: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def log_of(slot: Slot) -> Any:
-    """Return a new structlog logger of an agent; the client of the current request may also get its lines."""
+    """Return a new structlog logger for an agent, whose lines also reach the current request's client."""
     import structlog
 
     made: Any = structlog.get_logger().bind(agent=slot.path, incarnation=slot.incarnation)
@@ -73,7 +73,7 @@ def log_of(slot: Slot) -> Any:
 
 @cache
 def _shown(cls: Hashable) -> Any:
-    """Return a class of loggers that show each line to the client of the request in hand, and then log it."""
+    """Return a class of loggers that send each line to the client of the current request, then log it."""
 
     base: Any = cls
 

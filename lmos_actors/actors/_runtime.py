@@ -3,8 +3,8 @@
 `Turns` holds the slot whose turn runs now. Turns never nest, so one record is enough: a verb of a ref that is
 called while a turn runs was called by that turn, and a `def` handler cannot await it.
 
-The protocols at the top are what this package needs of packages above it (a supervisor, the children of an
-agent, a test's doubles); supervision, node and testing fill them in, so that imports go one way.
+The protocols at the top describe what this package needs of packages above it (a supervisor, the children of
+an agent, a test's doubles). Supervision, node and testing fill them in, so that imports go one way.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ RUNTIME: ContextVar[Runtime | None] = ContextVar("lmos_actors_runtime", default=
 
 
 class Owner(Protocol):
-    """The supervisor that owns a slot, as the slot sees it."""
+    """The supervisor that owns a slot, as seen by the slot."""
 
     runners: Runners | None
 
@@ -72,11 +72,11 @@ class Owner(Protocol):
 
     @property
     def lives(self) -> str:
-        """The incarnation numbers of the agents above it, as text."""
+        """The incarnation numbers of the agents above this supervisor, as text."""
         ...
 
     def exited(self, child: Any, reason: ExitReason) -> None:
-        """Note that an incarnation has ended and has unwound; never drops, never blocks."""
+        """Note that an incarnation has ended and has unwound; never drops a note, never blocks."""
         ...
 
     def raised_at_end(self, child: Any, error: BaseException) -> None:
@@ -93,7 +93,7 @@ class Owner(Protocol):
 
     @property
     def lineage(self) -> tuple[tuple[str, str], ...]:
-        """The supervisors from the root down to this one: the name and the strategy of each."""
+        """The name and the strategy of each supervisor from the root down to this one."""
         ...
 
     def child_path(self, name: str) -> str:
@@ -101,7 +101,7 @@ class Owner(Protocol):
         ...
 
     def ref_to(self, sibling: Any) -> Any:
-        """Return the ref that a reference in a child spec means."""
+        """Return the ref for a reference in a child spec."""
         ...
 
 
@@ -109,15 +109,15 @@ class Staging(Protocol):
     """Doubles of a test for agents and for the effects of messages; filled in by testing."""
 
     def make(self, slot: Any) -> Any:
-        """Make the agent object of a slot. Raises the error with which its start has to fail."""
+        """Make the agent object of a slot. If this raises, the start fails with that error."""
         ...
 
     def table(self, slot: Any, agent: Any) -> dict[str, Any]:
-        """Return the operations of a slot for an agent that has been made for it, by key."""
+        """Return the operations of a slot, by key, for the agent that was made for it."""
         ...
 
     def complain(self, text: str) -> None:
-        """Note an error with which the test is to fail."""
+        """Note an error that makes the test fail."""
         ...
 
 
@@ -129,25 +129,25 @@ class StateKeeping(Protocol):
 
     @property
     def retry_in(self) -> float | None:
-        """Seconds until a store that has failed is tried again; None if it works."""
+        """The seconds until a failed store is tried again; None if the store works."""
         ...
 
     def why_suspended(self, slot: Any) -> tuple[str, float | None]:
-        """Return what a suspended agent waits for, and the seconds until it is looked at again, if known."""
+        """Return what a suspended agent waits for, and the seconds until the next check, if known."""
         ...
 
     def agent_of(self, key: str) -> Any:
-        """Return the slot of the agent with that key of its own; None if this node has none."""
+        """Return the slot of the agent with a given key, or None if this node has none."""
         ...
 
     def statistics(self) -> Any:
-        """Return what has been written to the store, as `WriterStatistics`."""
+        """Return the counts of what has been written to the store, as `WriterStatistics`."""
         ...
 
     async def read_ahead(self, keys: Mapping[str, bool]) -> None:
         """Read, in one call of the store, the states of agents that are about to start, for `restore`.
 
-        Each key comes with whether it is the agent's own key; if so, its lease is granted, too.
+        The value of each key is true if it is the agent's own key; then its lease is granted, too.
         """
         ...
 
@@ -173,8 +173,8 @@ class Approver(Protocol):
     ) -> Any:
         """Wait for the decision on a question that ends with the run that asks; return the `Approval`.
 
-        `form` is the JSON Schema of the answer, `caller` the path of the agent on whose behalf it is asked,
-        `run` the run that works for it; None where there are several.
+        `form` is the JSON Schema of the answer, `caller` the path of the agent on whose behalf the question
+        is asked, and `run` the run that works for that agent; None if there are several.
         """
         ...
 
@@ -187,12 +187,12 @@ class Approver(Protocol):
         ...
 
     def asked(self, request: Any) -> str:
-        """Return a text that says that a request, near or far, waits for a person; "" if it does not."""
+        """Return a text stating that a request, near or far, waits for a person, or "" if it does not."""
         ...
 
     @property
     def offers(self) -> Any:
-        """The `Offers`, by which the questions of turns reach the chat users who are asked them."""
+        """The `Offers` that bring the questions of turns to the chat users who have to answer them."""
         ...
 
     @property
@@ -202,12 +202,12 @@ class Approver(Protocol):
 
     @property
     def askers(self) -> Any:
-        """The `Askers`: the runs that ask, by their names."""
+        """The `Askers`: the runs that ask questions, by name."""
         ...
 
 
 class AgentSupervisor(Protocol):
-    """The supervisor under one incarnation of an agent, and ending with it; filled in by supervision."""
+    """The supervisor under one incarnation of an agent, with which it ends; filled in by supervision."""
 
     supervisor: Any
     """The `Supervisor` that users get."""
@@ -217,11 +217,11 @@ class AgentSupervisor(Protocol):
         ...
 
     async def ready(self) -> None:
-        """Wait until the children that the agent always has run. Raises StartFailed."""
+        """Wait until the agent's permanent children run. Raises StartFailed."""
         ...
 
     def stop_children(self, shutdown: float | str) -> None:
-        """Stop the children in reverse start order, after `shutdown` seconds at once, then end."""
+        """Stop the children in reverse start order, or all at once after `shutdown` seconds, and then end."""
         ...
 
     def kill(self) -> None:
@@ -246,14 +246,14 @@ class Circles(Protocol):
     """The search for circles of waits; see `_blocking.py`."""
 
     def closed_by(self, envelope: Envelope) -> tuple[str, ...]:
-        """Return the waits of the deadlock that a message would close by waiting for a seat, () if none."""
+        """Return the waits of the deadlock that a message would close by waiting for a seat, or ()."""
         ...
 
     def look_again(self, changed: Any) -> None:
-        """Check whether a change has closed a circle, once the code that runs now has let go.
+        """Check whether a change has closed a circle, once the code that runs now has yielded.
 
-        `changed` is an envelope that somebody waits for from now on, a node of the waiting graph that has
-        lost a way to go on, or a request to another node that this task waits for from now on.
+        `changed` is an envelope that has begun to be waited for, a node of the waiting graph that has lost a
+        way to go on, or a request to another node for which this task begins to wait.
         """
         ...
 
@@ -265,10 +265,10 @@ class Circles(Protocol):
 
 
 class Starter(Protocol):
-    """The maker of the supervisor under an agent, at its first use; filled in by the node."""
+    """A function that makes the supervisor under an agent, at its first use; filled in by the node."""
 
     def __call__(self, slot: Any, /) -> AgentSupervisor:
-        """Make the supervisor and start it; it calls the slot's `children_ended` when it has ended."""
+        """Make the supervisor and start it; at its end it calls the slot's `children_ended`."""
         ...
 
 
@@ -287,28 +287,28 @@ class DeadLetter:
 
 @disable_ki_protection
 def interruptible(fn: Callable[[], Any]) -> Any:
-    """Call user code in such a way that Ctrl-C may end it, unlike the code of the runtime around it."""
+    """Call user code in such a way that Ctrl-C may interrupt it, unlike the runtime's code around it."""
     return fn()
 
 
 class SimulatedNodes(Protocol):
-    """The nodes of a simulated network, which hold the agents of one real node; filled in by a run."""
+    """The nodes of a simulated network, whose agents all run in one real node; filled in by a run."""
 
     def of_path(self, path: str, /) -> str:
-        """Return the node of the agent at a path."""
+        """Return the simulated node of the agent at a path."""
         ...
 
     def ref(self, ref: Any, /) -> Any:
-        """Return a ref to the same agent, whose requests cross the network."""
+        """Return a ref to the same agent whose requests cross the simulated network."""
         ...
 
 
 class Turns:
     """The turn that runs now, its message, and how many more may run before a checkpoint.
 
-    All nodes of one `trio.run` share it, as one turn runs at a time, and its agent may send to agents of any
-    of them. `current` is an item of a mailbox; where the turn runs in its asker's step, the operation alone,
-    as the present task's context names the sender.
+    All nodes of one `trio.run` share this record, as one turn runs at a time, and its agent may send to
+    agents of any of these nodes. `current` is an item of a mailbox. If the turn runs in its asker's step,
+    `current` is only the operation, as the present task's context names the sender.
     """
 
     __slots__ = ("budget", "current", "durables", "leave", "slot")
@@ -321,7 +321,7 @@ class Turns:
         self.durables = 0  # durable agents there have been, and turns that may be resumed: none costs nothing
 
     def misuse(self, verb: str, *, of: str = "ref.", how: str = "awaited") -> RuntimeError:
-        """Make the error for a `def` handler that calls what has to be awaited; it names handler and line."""
+        """Make the error for a `def` handler that calls something awaitable; it names handler and line."""
         agent = self.slot.path if self.slot is not None else "?"
         way = "make the handler async def" + (", or use self.send(...)" if of == "ref." else "")
         return RuntimeError(
@@ -338,7 +338,7 @@ _INNER: Final = (os.path.dirname(os.path.dirname(__file__)) + os.sep, contextlib
 
 
 def title_of(current: Any) -> str:
-    """Name a turn by what it was asked for: an affordance, the method of a timer, `started`."""
+    """Return a name for a turn: its affordance, the method of a timer, or `started`."""
     if isinstance(current, InternalTurn):
         return str(getattr(current.fn, "__qualname__", "timer"))
     op = current if isinstance(current, Operation) else getattr(current, "op", None)
@@ -348,7 +348,7 @@ def title_of(current: Any) -> str:
 
 
 def place_of_caller() -> tuple[str, int]:
-    """Return the file and the line of the innermost code that is not of this package."""
+    """Return the file and the line of the innermost call outside this package."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # documented by CPython
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INNER):
         frame = frame.f_back
@@ -356,13 +356,13 @@ def place_of_caller() -> tuple[str, int]:
 
 
 def _caller() -> str:
-    """Name the place of the caller: `weather.py, line 12`."""
+    """Return the place of the caller as text: `weather.py, line 12`."""
     file, line = place_of_caller()
     return f"{os.path.basename(file)}, line {line}"
 
 
 def _base_context(rt: Runtime) -> Context:
-    """Return the context in which agents begin: outside the run or the span that may have opened the node."""
+    """Return the context in which agents start, without the run or span that may have opened the node."""
     context = copy_context()
     context.run(RUNTIME.set, rt)
     context.run(CURRENT.set, None)
@@ -376,7 +376,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def awaited(of: str) -> Callable[[F], F]:
-    """Make a call of the async function an error in a `def` turn, which cannot await the call."""
+    """Decorate an async function, so that a call in a `def` turn, which cannot await it, raises."""
 
     def decorate(fn: F) -> F:
         @wraps(fn)
@@ -392,13 +392,13 @@ def awaited(of: str) -> Callable[[F], F]:
 
 
 def asked_of_person(request: Any) -> str:
-    """Return a text that says that a request waits for a person; "" if it does not."""
+    """Return a text which states that a request waits for a person, or "" if it does not."""
     approvals = request.slot.rt.approvals
     return "" if approvals is None else approvals.asked(request)
 
 
 class Deadlines:
-    """Deadlines of asks, swept: one timer for all that fall into the same hundredth of a second."""
+    """The deadlines of asks, with one timer for all deadlines in the same hundredth of a second."""
 
     __slots__ = ("_buckets", "_timers")
 
@@ -407,7 +407,7 @@ class Deadlines:
         self._buckets: dict[int, Bucket] = {}
 
     def add(self, ask: Ask, seconds: float) -> None:
-        """Have an ask fail with `DeadlineExceeded` if it is unanswered after `seconds`."""
+        """Make an ask fail with `DeadlineExceeded` if it is unanswered after `seconds`."""
         when = trio.current_time() + seconds
         tick = int(when / DEADLINE_GRAIN) + 1
         bucket = self._buckets.get(tick)
@@ -538,7 +538,7 @@ class Runtime:
         self.crashes.close()
 
     def node_of(self, slot: Any) -> str | None:
-        """Return the node that an agent is on in a simulated network; None without one."""
+        """Return the simulated node of an agent, or None without a simulated network."""
         return None if self.nodes is None else self.nodes.of_path(slot.path)
 
     def schedule(self, slot: Any) -> None:

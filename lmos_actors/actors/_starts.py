@@ -1,4 +1,4 @@
-"""The starts of a node's agents that are under way because they wait for something, such as a lifespan."""
+"""The starts of a node's agents that are not finished, as they wait for something such as a lifespan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Starts:
-    """Agents that are being started: `first` for the first time, `again` after earlier lives."""
+    """The agents that are being started: `first` for the first time, `again` after earlier lives."""
 
     __slots__ = ("_told", "again", "first")
 
@@ -22,11 +22,11 @@ class Starts:
         self._told = trio.lowlevel.ParkingLot()
 
     def tell(self) -> None:
-        """Wake the tasks that wait for a change in which agents are down."""
+        """Wake the tasks that wait in `change`, as other agents may be down now."""
         self._told.unpark_all()
 
     async def change(self) -> None:
-        """Wait until other agents may be down than before: a restart begins, or is over."""
+        """Wait until the set of agents that are down may have changed: a restart begins or is over."""
         await self._told.park()
 
     @contextmanager

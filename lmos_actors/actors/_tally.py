@@ -1,15 +1,15 @@
-"""The accounts of all agents of a node, added up.
+"""The counts of all agents of a node, added up.
 
 A node may have very many agents of which few have done anything since the totals were last read. So agents at
-rest are already counted in totals by class, and nothing looks at them; each other agent is once in a queue
-(`untallied`). Reading the totals looks at that queue and counts those that have come to rest, so its cost
+rest are already counted in totals by class, and are not looked at; each other agent is once in a queue
+(`untallied`). Reading the totals looks at that queue and counts those that have come to rest. So its cost
 grows with what has happened since the last reading, not with the number of agents.
 
-Counting must cost nothing where messages are sent and handled. An agent in the totals therefore has a gate
-of its own, `TALLIED`, where it would have `IDLE`. Any gate but `IDLE` closes the short paths, and the long
-path takes the agent out of the totals (`Slot.leave_tally`) before anything in its accounts changes.
-Then its gate is `IDLE`, and the next message costs what it always did. Only `accepted` may have been raised
-before that; nothing waits for an agent at rest, so the totals use `begun` in its place.
+Counting must cost nothing where messages are sent and handled. An agent in the totals therefore has a special
+gate, `TALLIED`, instead of `IDLE`. Any gate but `IDLE` closes the short paths, and the long path takes the
+agent out of the totals (`Slot.leave_tally`) before any of its counts changes. Then its gate is `IDLE`, and
+the next message costs no more than before. Only `accepted` may have been raised earlier; no message waits for
+an agent at rest, so the totals use `begun` in its place.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Totals:
     restarts: int = 0
 
     def add(self, slot: Any, times: int) -> None:
-        """Add what one agent has done, or, if `times` is -1, subtract it."""
+        """Add the counts of one agent, or subtract them if `times` is -1."""
         self.agents += times
         inline = slot.inline
         self.accepted += times * (slot.begun + inline)
@@ -52,7 +52,7 @@ class Totals:
 
 
 class Tally:
-    """The agents of one node: sums over those at rest by class, and all others in a line."""
+    """The agents of one node: sums by class over those at rest, and a line of all others."""
 
     __slots__ = ("_gone", "at_rest", "supervisors", "untallied")
 
@@ -68,7 +68,7 @@ class Tally:
         return [slot for slot in self.untallied if _is_in_tree(slot)]
 
     def settle(self, most: int) -> list[Any]:
-        """Look at `most` slots of the line: put those at rest into the sums, and return all others.
+        """Look at `most` slots of the line; add those at rest to the sums, and return the others.
 
         Never blocks; takes about half a microsecond for each slot.
         """
@@ -124,11 +124,11 @@ class Tally:
 
 
 def _is_quiet(slot: Any) -> bool:
-    """Return whether an agent has nothing beside its mailbox: no run, no parked sender, nothing held back."""
+    """Return whether a running agent has no run, no parked sender, no held message and no service time."""
     extra = slot.extra
     return slot.state == RUNNING and not (extra.runs or extra.parked or extra.out or extra.pace is not None)
 
 
 def _is_in_tree(slot: Any) -> bool:
-    """Return whether a slot is still part of the tree; a slot that is not may still be unwinding."""
+    """Return whether a slot is still part of the tree; one that is not may still be unwinding."""
     return slot.state != GONE and (slot.extra is None or not slot.extra.removed)

@@ -1,19 +1,19 @@
-"""Traces over the wire: the W3C Trace Context that this node sends, and how it reads the one of other nodes.
+"""Traces over the wire: the W3C Trace Context that this node sends, and how it reads that of other nodes.
 
 Within the node a message carries a `Mark`: its number in this node's log, and the number of the message that
 began the trace. On the wire `traceparent` carries the same: the trace id stands for the number of the first
 message, the parent id for the message itself. Ids of this node are made of the numbers and of keys that are
-drawn once, so no table has to be kept for them; ids of others are kept with the message, and for a while by
-trace, so that two messages of one trace are in one trace here too.
+drawn once, so no table has to be kept for them. Ids of other nodes are kept with the message, and for a while
+by trace, so that two messages of one trace are in one trace here too.
 
-A request over a link of a simulated network never leaves the node. It carries its number as it is, and not as
+A request over a link of a simulated network never leaves the node. It carries its number directly, and not as
 a text that would be parsed again at once: `outgoing_mark`, `incoming_mark`.
 
-A node without an instrument numbers nothing. It sends no trace of its own, but its runs' requests, near and
-far, carry on the trace that came with a request, and OpenTelemetry's current context. `tracestate` has the
-member `lmosactors`, the path of the sender.
+A node without an instrument numbers no messages. It starts no traces, but its runs' requests, near and far,
+pass on the trace that came with a request, and OpenTelemetry's current context. `tracestate` has the member
+`lmosactors`, the path of the sender.
 
-With an instrument, followed events and timers pass on the trace of the message that they came from.
+With an instrument, followed events and timers pass on the trace of the message from which they came.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _CONTEXTS: Final = trio.lowlevel.RunVar("lmos_actors_trace_contexts", 0)
 
 
 class TraceContext:
-    """The trace ids of one node, and those of other nodes that it has seen."""
+    """The trace ids of one node, and those of other nodes that it has received."""
 
     def __init__(self, rt: Runtime) -> None:
         # two nodes of one simulated world must not take each other's ids for their own
@@ -88,32 +88,32 @@ class TraceContext:
     # ---- ids of this node
 
     def trace_id(self, number: int) -> str:
-        """Return the id of the trace that began with the message of that number."""
+        """Return the id of the trace that began with the message `number`."""
         return f"{self._key:016x}{number ^ self._traces:016x}"
 
     def span_id(self, number: int) -> str:
-        """Return the id of the message of that number; a random id where nothing is numbered."""
+        """Return the id of the message `number`, or a random id if messages have no numbers."""
         return f"{number ^ self._spans if number else self._random.getrandbits(64) or 1:016x}"
 
     def message(self, span_id: str) -> int:
-        """Return the number of the message with that id."""
+        """Return the number of the message with an id."""
         named = self._named.get(span_id)
         return int(span_id, 16) ^ self._spans if named is None else named
 
     def named(self, trace_id: str, span_id: str, number: int, trace: int) -> None:
-        """Note that a message of this node goes out under ids that are not made of its numbers."""
+        """Note that a message of this node is sent with ids that are not derived from its numbers."""
         self._named[span_id] = number
         self._numbers[trace_id] = trace
 
     def number_of(self, trace_id: str) -> int | None:
-        """Return the number of the message that began the trace; None if the trace did not begin here."""
+        """Return the number of the message that began a trace, or None if it did not begin in this node."""
         whole = int(trace_id, 16)
         if whole >> 64 != self._key:
             return None
         return (whole & _WORD) ^ self._traces
 
     def under_way(self, number: int, sender: Any, trace: int) -> None:
-        """Note that a message leaves this node: it may come back to this node."""
+        """Note that a message leaves this node, as it may arrive at this same node again."""
         self._sent[number] = sender, trace
         if len(self._sent) > _KEPT:  # as `Bounded`, whose calls would cost as much as the rest
             self._sent.popitem(last=False)
@@ -127,7 +127,7 @@ class TraceContext:
         return None if found is None else (number, *found)
 
     def has_come(self, number: int) -> bool:
-        """Return whether a message of this node has arrived before, or has been forgotten."""
+        """Return whether a message of this node has arrived before or is no longer remembered."""
         return self._sent.pop(number, None) is None
 
     # ---- ids of others
@@ -135,7 +135,7 @@ class TraceContext:
     def trace_in(self, trace_id: str, number: int) -> int:
         """Return the number of the message that began the trace in this node's log.
 
-        If the trace is new in the log, that is the message `number`, where 0 is no message of the log.
+        If the trace is new in the log, this is `number`; a `number` of 0 means no message of the log.
         """
         own = self.number_of(trace_id)
         if own is not None and 0 < own <= self._rt.messages:
@@ -158,7 +158,7 @@ def trace_context(rt: Runtime) -> TraceContext:
 
 
 def current_mark(rt: Runtime) -> Mark | None:
-    """Return the mark of the message that the current code works for, None if there is no such message."""
+    """Return the mark of the message for which the current code works, or None."""
     context = rt.trace_context
     if context is not None and context.carried is not None:
         mark: Mark | None = context.carried
@@ -176,7 +176,7 @@ def current_mark(rt: Runtime) -> Mark | None:
 
 
 def mark_within(rt: Runtime, outer: Mark | None, number: int) -> Mark:
-    """Return the mark of a message with this number that is sent for the message with the mark `outer`."""
+    """Return the mark of the message `number` that is sent on behalf of the message with the mark `outer`."""
     if outer is None:
         return (number, number, None, None)
     origin = outer[2]
@@ -187,7 +187,7 @@ def mark_within(rt: Runtime, outer: Mark | None, number: int) -> Mark:
 
 
 def _sender(rt: Runtime) -> Any:
-    """Return the slot of the agent whose code runs now, None outside of agents."""
+    """Return the slot of the agent whose code runs now, or None outside of agents."""
     run = CURRENT.get()
     return rt.turns.slot if run is None else run.slot
 
@@ -196,7 +196,7 @@ def _sender(rt: Runtime) -> Any:
 
 
 def origin_of(span: Any) -> Origin | None:
-    """Return the origin of what is sent in a span of OpenTelemetry, None for a span without a context."""
+    """Return the origin of requests sent in an OpenTelemetry span, or None for a span without a context."""
     found = span.get_span_context()
     if not found.is_valid:
         return None
@@ -207,7 +207,7 @@ def origin_of(span: Any) -> Origin | None:
 
 
 def ambient_mark() -> Mark | None:
-    """Return the mark of OpenTelemetry's current span, None if there is no span."""
+    """Return the mark of OpenTelemetry's current span, or None if there is no span."""
     # a program that has not imported it has no span, and should not pay for the import
     current = getattr(sys.modules.get(_OPENTELEMETRY), "get_current_span", None)
     origin = None if current is None else origin_of(current())
@@ -220,7 +220,7 @@ def ambient_mark() -> Mark | None:
 def outgoing_trace(rt: Runtime) -> TraceMembers:
     """Return the trace context of a request that the current code sends over a wire.
 
-    With an instrument, this call gives the request its number: call it once for each request.
+    With an instrument, this call gives the request its number, so it must be made once for each request.
     """
     context = rt.trace_context
     if (  # the common case, outside of any agent, without a call
@@ -241,9 +241,9 @@ def outgoing_trace(rt: Runtime) -> TraceMembers:
 
 
 def outgoing_mark(rt: Runtime) -> Any:
-    """Return what `outgoing_trace` would, for a request to an agent of this node; for `incoming_mark`.
+    """Do the same as `outgoing_trace`, for a request to an agent of this node; for `incoming_mark`.
 
-    The trace of another node is a text here, too: whatever that node has added has to be passed on.
+    The trace of another node is passed on as text, with everything that the other node has added.
     """
     outer = None if rt.instrument is None else current_mark(rt) or ambient_mark()
     if rt.instrument is None or (outer is not None and (outer[2] is not None or not outer[1])):
@@ -256,7 +256,7 @@ def outgoing_mark(rt: Runtime) -> Any:
 
 
 def sent_numbers(rt: Runtime, said: TraceMembers) -> tuple[int, int] | None:
-    """Return number and trace of a request sent with the members `said`, None where nothing is numbered."""
+    """Return number and trace of a request sent with the members `said`, or None without numbers."""
     mark: Any = said.get("mark")
     if mark is not None:
         return mark[0], mark[1]
@@ -296,7 +296,7 @@ def _name_of(slot: Any) -> str:
 
 
 def recorded_trace(rt: Runtime, said: TraceMembers, span: Origin) -> TraceMembers:
-    """Return the trace context of a request with a span of its own; `said` is from `outgoing_trace`.
+    """Return the trace context of a request that has its own span; `said` is from `outgoing_trace`.
 
     The id of the span is in `span.parent`.
     """
@@ -322,10 +322,10 @@ def _state(sender: str, others: str) -> str:
 def incoming_trace(
     rt: Runtime, envelope: Envelope, traceparent: str | None, tracestate: str | None = None
 ) -> None:
-    """Set the mark of a request that came over a wire; to be called before it is posted.
+    """Set the mark of a request that came over a wire; to be called before the request is posted.
 
-    A request that this very node has sent keeps its number and trace, and the agent that sent it is its
-    sender. An invalid trace context is ignored. Never raises.
+    A request that this node itself has sent keeps its number and trace, and its sender is the agent that sent
+    it. An invalid trace context is ignored. Never raises.
     """
     said = read_trace(traceparent, tracestate)
     if rt.instrument is None:
@@ -356,27 +356,27 @@ def incoming_mark(rt: Runtime, envelope: Envelope, said: TraceMembers) -> None:
 
 
 def put_in_span(envelope: Envelope, span: Origin) -> None:
-    """Have an incoming request carried out in the span that is recorded for it."""
+    """Make an incoming request run in the span that is recorded for it."""
     number, trace, _, sender = envelope.trace or (0, 0, None, None)
     envelope.trace = (number, trace, span, sender)
 
 
 def _marked(rt: Runtime, number: int, origin: Origin, sender: str | None) -> Mark:
-    """Return the mark of a message from another node; without a number it is not in this node's log."""
+    """Return the mark of a message from another node; `number` is 0 if it is not in this node's log."""
     trace = trace_context(rt).trace_in(origin.trace_id, number)
     return (number, trace, _foreign(rt, origin), sender)
 
 
 def _foreign(rt: Runtime, origin: Origin) -> Origin | None:
-    """Return the origin, or None if it is this node and no other node has added to the trace state."""
+    """Return the origin, or None for a trace of this node to which no other node has added anything."""
     mine = not origin.state and origin.flags == "01"
     return None if mine and trace_context(rt).number_of(origin.trace_id) is not None else origin
 
 
 class Carried:
-    """`with Carried(rt, traceparent, tracestate):` pass an event that came over a wire to its listeners here.
+    """A block, `with Carried(rt, traceparent, tracestate):`, that passes a remote event to its listeners.
 
-    Followers have their turns in its trace.
+    The turns of followers belong to the trace of that event.
     """
 
     __slots__ = ("_before", "_mark", "_rt")
@@ -401,9 +401,9 @@ class Carried:
 
 
 def read_trace(parent: str | None, state: str | None) -> tuple[Origin, str, str | None] | None:
-    """Return the content of the two members: the trace, the id of the message, the sender that is named.
+    """Return the trace, the message's id, and the named sender from the two members of a message.
 
-    None if the members are no trace context.
+    Return None if the members are no trace context.
     """
     found = None if parent is None or len(parent) > LONGEST_STATE else _PARENT.fullmatch(parent)
     if found is None:
@@ -455,7 +455,7 @@ def handed_mark(rt: Runtime) -> Mark | None:
 
 
 def going_out(rt: Runtime, op: Operation, path: str, way: str) -> Going:
-    """Observe a request that the current code sends; call this once for each request.
+    """Observe a request that the current code sends; to be called once for each request.
 
     `path` is the path of the agent, `way` the protocol: `lmos` or `http`.
     """

@@ -1,4 +1,4 @@
-"""Outboxes of a node: the messages that wait to be sent to agents of other nodes, for the waiting graph."""
+"""Outboxes of a node, for the waiting graph: messages that wait to be sent to agents of other nodes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ UnsentKind: TypeAlias = Literal["credit", "room"]
 
 
 class UnsentMessage(Protocol):
-    """One message that is not sent yet."""
+    """One message that has not been sent yet."""
 
     @property
     def path(self) -> str:
-        """The path of the agent that the message goes to, on that agent's own node."""
+        """The path of the receiving agent on its own node."""
         ...
 
     @property
@@ -26,7 +26,7 @@ class UnsentMessage(Protocol):
         ...
 
     def held_sender(self) -> Any:
-        """Return the slot of the agent that gets no further turn until the message is sent, None if none."""
+        """Return the slot of the agent whose turns wait until the message is sent, or None."""
         ...
 
     def waiting_tasks(self) -> Iterable[Task]:
@@ -43,5 +43,5 @@ class Outbox(Protocol):
         ...
 
     def unsent(self) -> Iterable[tuple[UnsentKind, UnsentMessage]]:
-        """Return the unsent messages, each with what it lacks: `credit`, or `room` on the connection."""
+        """Return the unsent messages, each with what is missing: `credit`, or `room` on the connection."""
         ...

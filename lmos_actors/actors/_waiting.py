@@ -134,7 +134,7 @@ class WaitingGraph:
     def cycles(self) -> tuple[tuple[Waiting, ...], ...]:
         """Return the circles of waits that nothing inside them can end, each once, from its first wait on.
 
-        Cancellation and deadlines may still end them. Of circles that overlap at least one is returned.
+        Cancellation and deadlines may still end a circle. Of overlapping circles at least one is returned.
         """
         return self._cycles
 
@@ -179,8 +179,8 @@ def title_of(names: list[str]) -> str:
 def waiting_graph(slots: Iterable[Slot], rt: Runtime | None = None) -> WaitingGraph:
     """Build the graph of the agents of these slots as they are now. Never waits.
 
-    With `rt`, it includes the waits for agents to be ready, and the waits to send to agents of other nodes.
-    In a turn, the graph lacks the other messages that the dispatcher has taken from that agent's mailbox.
+    With `rt`, the graph includes the waits for agents to be ready, and the waits to send to agents of other
+    nodes. In a turn, it lacks the other messages that the dispatcher has taken from that agent's mailbox.
     """
     search = _Search()
     for slot in slots:
@@ -202,7 +202,7 @@ concurrency), `(slot, ASIDE)` (one more turn or run)."""
 
 
 class _Search:
-    """The waits found so far, and the links between nodes that they make up."""
+    """The waits found so far, and the links that they form between nodes."""
 
     def __init__(self) -> None:
         self._found: list[tuple[float, Waiting]] = []
@@ -231,12 +231,12 @@ class _Search:
             self._link_all((slot, STASHED), [slot, *extra.runs])
 
     def look_at_ready(self, wait: ReadyWait) -> None:
-        """Add a wait for an agent to be ready, which can always still happen: it is in no circle."""
+        """Add a wait for an agent to be ready, which is in no circle, as it can always still happen."""
         path, why = wait.link.path, wait.link.unready()
         self._add_task(wait.task, (wait,), Waiting(None, path, "ready", "", why=why))
 
     def look_at_unsent(self, outbox: Outbox) -> None:
-        """Add the messages that wait to be sent to another node, which can always still happen."""
+        """Add the messages that wait to be sent to another node, which is always still possible."""
         for kind, message in outbox.unsent():
             edge = Waiting(None, message.path, kind, message.affordance, why=outbox.place)
             held = message.held_sender()
@@ -246,7 +246,7 @@ class _Search:
                 self._add_task(task, (message,), edge)
 
     def _add_task(self, task: trio.lowlevel.Task, node: Node, edge: Waiting) -> None:
-        """Add a task that waits: a run, a task of an agent's own, or code outside any agent."""
+        """Add a waiting task: a run, one of an agent's own tasks, or code outside any agent."""
         self._waits.append((task, node, len(self._found)))
         run = task.context.get(CURRENT)
         edge = waiting_of_task(edge, run, task)
@@ -275,7 +275,7 @@ class _Search:
             self._add_task(envelope.room, consumer, Waiting(None, target, "seat", name))
 
     def _take_stream(self, envelope: Envelope, stream: InputStream) -> None:
-        """Add a handler that waits for an item, and note which task, near or afar, iterates the source."""
+        """Add a handler that waits for an item, and note the task that iterates the source."""
         sources = envelope.sources if isinstance(envelope, LocalCall) else None
         found = () if sources is None else sources.sources
         source = next((each for each in found if each.target is stream), None)
@@ -335,7 +335,7 @@ def ways_to_a_seat(slot: Slot, in_hand: list[Any]) -> list[Node]:
 
 
 def holds_seat(item: Any) -> bool:
-    """Return whether an item of a mailbox holds a seat that another message may have afterwards."""
+    """Return whether an item of a mailbox holds a seat that another message can take after it."""
     if isinstance(item, Envelope):
         return item.phase != DONE and not isinstance(item, SelfEnvelope)
     return not isinstance(item, (InternalTurn, SelfMessage))
@@ -365,7 +365,7 @@ def stuck_among(
 ) -> dict[Node, list[tuple[Node, E]]]:
     """Remove all nodes that can still go on; return the others, with the links among them.
 
-    `loose` are nodes that may go on whatever their links do.
+    `loose` nodes may go on regardless of their links.
     """
     waiters: dict[Node, list[Node]] = {}
     needs: dict[Node, int] = {}
@@ -390,7 +390,7 @@ def stuck_among(
 
 
 def waiting_of_task(edge: Waiting, run: Run | OwnTask | None, task: trio.lowlevel.Task) -> Waiting:
-    """Return an edge with its waiter: a run, a task of an agent's own, or the task of code outside agents."""
+    """Return an edge with its waiter: a run, one of an agent's own tasks, or a task outside agents."""
     if run is None:
         return attrs.evolve(edge, run=task.name)
     own = not isinstance(run, Run)
@@ -398,7 +398,7 @@ def waiting_of_task(edge: Waiting, run: Run | OwnTask | None, task: trio.lowleve
 
 
 def _open_envelopes(slot: Slot) -> Iterator[Envelope]:
-    """Return the envelopes that a task may wait for, the nearest to its answer first; some may be done."""
+    """Yield the envelopes for which a task may wait, the nearest to its answer first; some may be done."""
     extra = slot.extra
     if extra is not None:
         yield from (run.envelope for run in extra.runs)
@@ -414,7 +414,7 @@ def _open_envelopes(slot: Slot) -> Iterator[Envelope]:
 
 
 def awaited(envelope: Envelope) -> tuple[WaitingKind, Node]:
-    """Return the next event that an envelope in a mailbox or a run needs, and the node it depends on."""
+    """Return the next event that an envelope in a mailbox or a run waits for, and the node behind it."""
     slot, phase = envelope.slot, envelope.phase
     if phase == PARKED:
         return "seat", (slot,)
@@ -428,7 +428,7 @@ def awaited(envelope: Envelope) -> tuple[WaitingKind, Node]:
 def _circles(
     start: Node, links: dict[Node, list[tuple[Node, int | None]]], seen: dict[Node, None]
 ) -> Iterator[list[int]]:
-    """Walk depth first, without recursion; return a circle's edges wherever the walk meets its own path."""
+    """Search depth first, without recursion, and yield a circle's edges where the path meets itself."""
     places: dict[Node, int] = {start: 0}
     path: list[tuple[Node, int | None, Iterator[Any]]] = [(start, None, iter(links[start]))]
     seen[start] = None

@@ -1,10 +1,10 @@
 """The watchdog thread: it names a `def` turn that was slow, and limits the time between checkpoints.
 
-A turn runs from start to end in one step, so one that blocks stops the whole node. A thread looks on
-while turns are being run, and sleeps without a time limit when they are not: an idle node costs
-nothing. Every tick it spends what is left of the budget, so that ten milliseconds of turns are followed
-by a checkpoint however few they were. Code that goes on blocking is named while it does, by `_loop_watch.py`.
-Real time only: a simulated world has no threads.
+A turn runs from start to end in one step, so one that blocks stops the whole node. The thread is awake while
+turns run, and otherwise sleeps without a time limit, so that an idle node costs nothing. At every tick it
+uses up the rest of the budget, so that ten milliseconds of turns are followed by a checkpoint, however few
+turns ran. Code that blocks is named while it still blocks, by `_loop_watch.py`. Real time only: a simulated
+world has no threads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HERE: Final = os.path.dirname(__file__) + os.sep
 
 
 class Watchdog:
-    """The thread of one node, and what it has seen; a turn of `slow` seconds is named."""
+    """The watchdog thread of one node and its observations; a turn of `slow` seconds is named."""
 
     def __init__(self, rt: Runtime, report: Callable[[str], None] | None = None, slow: float = 0.1) -> None:
         self._rt = rt
@@ -115,7 +115,7 @@ class Watchdog:
 
 
 def calls_in(frame: FrameType) -> traceback.StackSummary:
-    """Return the calls from the handler inwards, without the runtime's own calls that led to it."""
+    """Return the calls from the handler inwards, without the runtime's calls that led to the handler."""
     calls = traceback.extract_stack(frame, limit=SHOWN)
     ours = [place for place, call in enumerate(calls) if call.filename.startswith(_HERE)]
     shown = calls[ours[-1] + 1 :] if ours else calls

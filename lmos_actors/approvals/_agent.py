@@ -1,8 +1,8 @@
 """The agent `approvals`: a system agent of a node, which gets agents' questions and people's answers.
 
-The right to decide is checked here and nowhere else, for every way in: a client that has sent the request
-over a network needs the right `approve` for the agent that asks. The code of the program itself may decide,
-as tests do; agents may not, so that no agent approves its own question.
+The right to decide is checked only here, for every entry point: a client that has sent the request over a
+network needs the right `approve` for the agent that asks. The code of the program itself may decide, as tests
+do; agents may not, so that no agent approves its own question.
 
 For a client without the right an approval does not exist: it gets the same answer as for a wrong id.
 
@@ -125,11 +125,11 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
     async def ask(
         self, question: Approval, run: str = "", shared: bool = False, replaces: bool = False
     ) -> Approval:
-        """Wait for the decision on a question of an agent of this node: `self.approve(...)` asks it.
+        """Wait for the decision on a question that an agent of this node asks with `self.approve(...)`.
 
-        `run` names the run that asks; only this run gets the answer, unless the answer is `shared`. With
-        `replaces` the question takes the place of one in other words. Return the decided approval. Raise
-        ActionFailed.
+        The parameter `run` names the run that asks; only this run gets the answer, unless the answer is
+        `shared`. With `replaces`, the question replaces an earlier one that has other words. Return the
+        decided approval. Raise ActionFailed.
         """
         if current_request().allows is not None:
             raise failure(FORBIDDEN, 403, "only agents of the node itself ask for approval")
@@ -188,7 +188,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
                 self._changed()
 
     async def _ask_user(self, entry: Entry, offer: Offer) -> None:
-        """Let a user decide, unless somebody else is first. An answer that does not fit decides nothing."""
+        """Let a user decide unless somebody else decides first. An answer that does not fit has no effect."""
         said = await offer.ask(entry.approval, entry.changed)
         if said is None or not offer.allows(entry.approval.agent):
             return
@@ -239,7 +239,7 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
 
     @action(idempotent=True, concurrency=MOST_WAITING)
     async def refuse(self, id: Id, note: Note = "") -> Approval:
-        """Refuse what an agent asks. Return the approval as it is kept. Failures are those of `approve`."""
+        """Refuse what an agent asks. Return the approval as it is kept. Fails with the codes of `approve`."""
         return await self._decide(id, note, approved=False)
 
     async def _decide(
@@ -278,14 +278,14 @@ class Approvals(Agent, mailbox=MailboxOptions(size=MOST_ASKED)):
     # ---- for the program itself, which need not ask
 
     def kept(self) -> tuple[Approval, ...]:
-        """Return all approvals as they stand, in the order in which they were asked."""
+        """Return all approvals with their present states, in the order in which they were asked."""
         self._kept.expire()
         return tuple(map(self._seen, self._kept))
 
     # ---- rights, places, deadlines
 
     def _may(self, agent: str) -> bool:
-        """Return whether the caller may decide what that agent asks."""
+        """Return whether the caller may decide the questions of an agent."""
         request = current_request()
         if request.allows is not None:
             return request.allows(agent.replace("/", "."), "approve")

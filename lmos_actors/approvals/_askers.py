@@ -1,8 +1,8 @@
-"""The runs of one node that ask people, each under a name: an answer is handed to one of the runs.
+"""The names of a node's runs that ask people; each answer is handed to one run, by its name.
 
 The name is kept with the answer, in a form that reveals nothing. A run with a request key has the same name
-in the agent's next incarnation, and so gets the same answer there; so does a chat turn that survives its
-process. The name of any other run ends with the process.
+in the agent's next incarnation, and so gets the same answer there. This also holds for a chat turn that
+survives its process. The name of any other run ends with the process.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class Askers:
 
     @contextmanager
     def during(self, path: str, agent: str, work: str) -> Generator[None]:
-        """Name runs of the agent at `path` after `work`, which `agent` continues after a restart."""
+        """Inside this block, name the runs of the agent at `path` after `work`.
+
+        After a restart, `agent` continues this work.
+        """
         self._works[path] = _hidden(agent, work)
         try:
             yield
@@ -61,7 +64,7 @@ class Askers:
             ended.set()
 
     def end_of(self, name: str) -> trio.Event | None:
-        """Return the event of the end of a run, None if it has ended."""
+        """Return the event that is set at the end of a run; None if the run has ended."""
         return self._ends.get(name)
 
 

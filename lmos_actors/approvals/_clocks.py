@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Clock:
     """The time of one piece of work, which stands still for at most `most` seconds in all.
 
-    Deadlines are those of `trio.current_time()`.
+    Deadlines are on the clock of `trio.current_time()`.
     """
 
     def __init__(self, most: float = inf) -> None:
@@ -117,7 +117,7 @@ class Clocks:
 
     @contextmanager
     def during(self, run: Run | OwnTask, clock: Clock) -> Generator[None]:
-        """Let a clock stand still, inside this block, while a question asked in the work of a run waits."""
+        """Inside this block, stop a clock while a question waits that was asked in the work of a run."""
         for _ in range(self._stops[run]):
             clock.stop()
         self._at[run].append(clock)
@@ -132,7 +132,7 @@ class Clocks:
 
     @contextmanager
     def part_of(self, path: str, run: Run | OwnTask | None) -> Generator[None]:
-        """Count the work of the agent at a path as part of a run, for the length of a block."""
+        """Inside this block, count the work of the agent at a path as part of a run."""
         if run is not None:
             self._above[path] = run
         try:
@@ -159,14 +159,14 @@ class Clocks:
             clock.go()
 
     def note(self, runs: Iterable[Run | OwnTask], text: str) -> None:
-        """Set the text `asked` of the clocks of some runs; the clocks go on."""
+        """Set the text `asked` of the clocks of some runs, without stopping these clocks."""
         for clock in [clock for run in runs for clock in self._at.get(run, ())]:
             clock.asked = text
 
 
 @contextmanager
 def standing_still(clock: Clock) -> Generator[None]:
-    """Let a clock stand still, inside this block, while a question of the current run waits; see `Clocks`."""
+    """Inside this block, stop a clock while a question of the current run waits; see `Clocks`."""
     rt, run = RUNTIME.get(None), current_run()
     if rt is None or rt.approvals is None or run is None:
         yield

@@ -58,7 +58,7 @@ def approvals_spec(limits: ApprovalOptions) -> ChildSpec[Approvals]:
 class ApprovalDesk:
     """The desk that takes the questions of one node's agents; `Agent.approve` finds it in the `Runtime`.
 
-    `seconds` is how long clocks stand still at most because another node says that it asks a person.
+    When another node reports that it asks a person, clocks stand still for at most `seconds`.
     """
 
     def __init__(self, rt: Runtime, root: Supervisor, seconds: float, limits: ApprovalOptions) -> None:
@@ -82,7 +82,7 @@ class ApprovalDesk:
         return found if found is not None and class_at(found) is Approvals else None
 
     def is_at(self, name: str) -> bool:
-        """Return whether a public name is that of the agent `approvals`."""
+        """Return whether a public name is the name of the agent `approvals`, if that agent exists."""
         return name == NAME and self.agent is not None
 
     async def ask(
@@ -194,7 +194,7 @@ class ApprovalDesk:
                 return await trio.sleep_forever()
 
     async def _wait_running(self, ref: Ref[Approvals]) -> None:
-        """Wait until `approvals` runs again; at the end of the node, until the run that waits is ended."""
+        """Wait until `approvals` runs again; when the node ends, wait until the waiting run is ended."""
         try:
             await ref.ready()
         except (NotFound, AgentUnavailable):
@@ -204,11 +204,11 @@ class ApprovalDesk:
 
 
 def _offer_of(*runs: Run | OwnTask | None) -> Offer | None:
-    """Return the offer to the user of a client that waits for one of these runs, None without one."""
+    """Return the offer to the user of a client that waits for one of these runs; None if there is none."""
     client = client_of(*runs)
     return None if client is None else client.offer
 
 
 def _invalid(text: str) -> ActionFailed:
-    """Return the failure of an invalid question; its words may come from a caller or a model."""
+    """Return the failure of an invalid question, whose text may come from a caller or a model."""
     return failure("QUESTION_INVALID", 400, f"this cannot be asked: {text}")

@@ -1,24 +1,25 @@
 """Approvals as they are kept: what was asked, until when, and who decided what.
 
-Each is one record in the space `approvals`, whose key begins with the path of the agent and the key of its
-question: an agent that asks again after a crash finds the same record. All records are in memory, too:
-looking for one reads nothing.
+Each approval is one record in the space `approvals`, whose key begins with the path of the agent and the key
+of its question: an agent that asks again after a crash finds the same record. All records are in memory, too,
+so that a lookup reads nothing from the store.
 
 What this module guarantees:
 
 - **Nothing counts before it is in the store.** A question counts as asked, and a decision as made, once it is
   written. A decision that could not be written has not been made.
-- **A decision is made once.** While one is being written, another one waits for it (`ticket`). The first one
-  that is written counts, and every later one is refused. The outcome of a write is noted by the writer, not
-  by the task that waits for it: a client that leaves meanwhile changes nothing.
-- **An answer is handed to one run**, and that is kept before the run has it. From then on the key is free:
-  the next question under it is a new one, which says how many consents went before. While the run goes on,
+- **A decision is made once.** While one decision is being written, another one waits for it (`ticket`). The
+  first one that is written counts, and every later one is refused. The outcome of a write is noted by the
+  writer, not by the task that waits for it: a client that leaves meanwhile changes nothing.
+- **An answer is handed to one run**, and this is stored before the run has it. From then on the key is free:
+  the next question under it is a new one, which states how many consents came before. While the run goes on,
   that question waits (`Held`), as the run may be about to act. The run itself gets the same answer each time.
-- **The deadline refuses**, by the wall clock and without the store: a record whose time has passed is refused
-  even if nobody was there to write it.
-- **Memory is bounded**, by the number of waiting questions and the bytes of all. The oldest decisions go.
+- **The deadline refuses**, by the wall clock and without the store: a record whose time has passed counts as
+  refused even if no process was there to write it.
+- **Memory is bounded**, by the number of waiting questions and by the bytes of all approvals. The oldest
+  decisions are deleted.
 - **A question that cannot be asked again ends with the run that asks** (`once`): nobody would get the answer.
-  It is written when somebody has decided, and so is not there after a crash.
+  It is written only when somebody has decided, and so is lost in a crash before that.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
 @attrs.define(eq=False)
 class Entry:
-    """One approval in memory; `changed` is set once it is decided, or is not kept after all."""
+    """One approval in memory; `changed` is set once it is decided, withdrawn, or could not be stored."""
 
     approval: Approval
     size: int
@@ -127,7 +128,7 @@ class KeyTaken(Exception):
 
 
 class Held(Exception):
-    """The answer was handed to another run, which goes on; `ended` is set when it has ended."""
+    """The answer was handed to another run that still goes on; `ended` is set when that run ends."""
 
     def __init__(self, ended: trio.Event) -> None:
         super().__init__()
@@ -257,7 +258,7 @@ class KeptApprovals:
         return bool(known.approval.handed)
 
     def _begin_after(self, known: Entry, question: Approval, asking: Asking) -> Entry:
-        """Add a question under a key that has one already. Raise KeyTaken, Held, TooMany."""
+        """Add a question under a key that already has a question. Raise KeyTaken, Held, TooMany."""
         former = known.approval
         is_spent = former.state == "approved" and (bool(former.handed) or asking.shared)
         before = former.data if is_spent and asking.shared else former.former
@@ -311,9 +312,9 @@ class KeptApprovals:
             former.changed.set()
 
     async def hand(self, entry: Entry, run: str) -> bool:
-        """Hand the answer to the run of that name; once that is kept, return whether that run has it.
+        """Hand the answer to a run, by its name, unless another run has it; return whether this run has it.
 
-        Raise StoreFailed, and Withdrawn.
+        Return once the handing over is stored. Raise StoreFailed, and Withdrawn.
         """
         while entry.ticket is not None:
             await _ended(entry.ticket)
@@ -334,7 +335,7 @@ class KeptApprovals:
             self._handed[*_place(handed), handed.handed] = entry
 
     def withdraw(self, entry: Entry) -> None:
-        """Remove a question that nobody waits for any more, unless its decision is on its way."""
+        """Remove a question that has no waiters left, unless its decision is being written."""
         if entry.waits and entry.ticket is None and entry.approval.id in self._by_id:
             self._remove(entry)
 
@@ -349,7 +350,7 @@ class KeptApprovals:
     ) -> None:
         """Decide a question; return once the decision is kept. Raise Decided, Withdrawn, Misfit, StoreFailed.
 
-        A cancel does not take the decision back.
+        A cancellation does not undo the decision.
         """
         while entry.ticket is not None:
             await _ended(entry.ticket)
@@ -448,7 +449,7 @@ def completed(form: dict[str, Any] | None, answer: dict[str, Any] | None) -> dic
 
 
 def answer_to(approval: Approval, answer: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the answer to keep, with the form's defaults; None without a form. Raise Misfit."""
+    """Return the answer to keep, with the form's defaults; None if the question has no form. Raise Misfit."""
     if approval.form is None:
         if answer is not None:
             raise Misfit("it asks for a yes or a no, and for no answer")
@@ -464,7 +465,7 @@ def answer_to(approval: Approval, answer: dict[str, Any] | None) -> dict[str, An
 
 
 async def _ended(ticket: Ticket) -> None:
-    """Wait until a write has ended, well or not."""
+    """Wait until a write has ended, whether it succeeded or failed."""
     with suppress(StoreFailed, WriteConflict):
         await ticket.wait()
 

@@ -31,9 +31,9 @@ class Offer(Protocol):
         ...
 
     async def ask(self, approval: Approval, over: trio.Event) -> tuple[bool, dict[str, Any] | None] | None:
-        """Wait for the user's yes or no and the answer to the form; None if none comes. Never raises.
+        """Ask the user and return the yes or no and the answer to the form; None if no answer comes.
 
-        Return when `over` is set: somebody else was first.
+        Never raises. Return when `over` is set, because somebody else has decided first.
         """
         ...
 
@@ -47,7 +47,7 @@ class Offers:
 
     @contextmanager
     def during(self, path: str, offer: Offer) -> Generator[None]:
-        """Offer the questions of the agent at a path, and of agents it calls, to a user during a block."""
+        """Inside this block, offer a user the questions of the agent at a path and of agents it calls."""
         self._turns[path] = offer
         try:
             yield

@@ -12,9 +12,10 @@ from lmos_actors.errors import ConfigError
 class ApprovalOptions:
     """Limits of the approvals of a node: a person reads only a few, and all are held in memory.
 
-    At most `waiting` questions wait for a decision, 10,000 at most, as the agent `approvals` has seats for no
-    more; a further question fails with TOO_MANY. The last `decided` decisions are kept. Both have at most
-    `total_bytes` as JSON; old decisions are dropped. A question has at most `data_bytes` as JSON.
+    At most `waiting` questions wait for a decision; a further question fails with TOO_MANY. This limit is at
+    most 10,000, because the agent `approvals` has no more seats. The last `decided` decisions are kept.
+    Questions and decisions together have at most `total_bytes` as JSON; the oldest decisions are dropped. A
+    question has at most `data_bytes` as JSON.
 
     Raises ConfigError for a number that is not above 0, or too large.
     """

@@ -1,13 +1,13 @@
 """Standing questions: the work that waits for a person, on this node and on nodes that call it.
 
-A question is asked in a run. Whoever waits for that run waits for the person, too, over however many calls:
-the runs of this node, whose clocks stand still (`_clocks.py`), and requests of other nodes, which are told
-(`Asker.asks`). What another node says about a request of this one counts as a question of the run that has
-sent the request; so it passes on from node to node.
+A question is asked in a run. All work that waits for that run also waits for the person, over however many
+calls: the runs of this node, whose clocks stand still (`_clocks.py`), and requests of other nodes, which get
+a report (`Asker.asks`). A report of another node about a request of this node counts as a question of the run
+that has sent the request. In this way the question passes on from node to node.
 
-Who waits changes while a question stands: callers join a request by its key, others give up. So the waiting
-callers are looked up again every RENEWED seconds, and other nodes are told again. A request of another node
-may wait for several questions; it is told of the newest.
+The waiting callers can change while a question stands: some join a request by its key, others give up. So the
+callers are looked up again every RENEWED seconds, and the reports to other nodes are repeated. A request of
+another node may wait for several questions; the report is about the newest one.
 
 Another node is trusted no further than necessary. Its report counts for PATIENCE seconds unless it is
 renewed, never beyond the question's own end, and for `most` seconds of one request. It stops clocks only if
@@ -47,7 +47,7 @@ LONGEST: Final = 1_000
 
 @attrs.frozen
 class Question:
-    """A question to a person, as callers are told of it. `expires` is Unix time, in seconds."""
+    """A question to a person, in the form that callers receive. `expires` is Unix time, in seconds."""
 
     id: str
     key: str
@@ -55,7 +55,7 @@ class Question:
 
     @staticmethod
     def read(members: dict[str, Any]) -> Question | None:
-        """Return the question that another node has sent, None if the members are not valid."""
+        """Read the question that another node has sent; return None if its members are not valid."""
         id, key, expires = (members.get(name) for name in ("id", "key", "expires"))
         if not (isinstance(id, str) and isinstance(key, str) and max(len(id), len(key)) <= LONGEST):
             return None
@@ -77,7 +77,7 @@ class Question:
 
 
 class Standing:
-    """A question that has no answer yet, and who waits for the answer, as of the last look."""
+    """A question without an answer, and the work that waited for the answer at the last look."""
 
     def __init__(self, question: Question, runs: Iterable[Run | OwnTask]) -> None:
         self.question = question
@@ -104,7 +104,10 @@ class Heard:
 
 
 class Waits:
-    """The questions that stand on a node; `most` is how many seconds another node's reports count at most."""
+    """The questions that stand on a node.
+
+    The reports of another node about one request count for at most `most` seconds.
+    """
 
     def __init__(self, rt: Runtime, clocks: Clocks, most: float) -> None:
         self._rt = rt
@@ -119,7 +122,7 @@ class Waits:
 
     @contextmanager
     def during(self, approval: Approval, *runs: Run | OwnTask | None) -> Generator[None]:
-        """Let a question that was asked in these runs stand for the length of a block."""
+        """Inside this block, let a question that was asked in these runs stand."""
         question = Question(approval.id, approval.key, approval.expires)
         standing = self._begin(question, [run for run in runs if run is not None])
         try:
@@ -147,7 +150,7 @@ class Waits:
             self._timer = None
 
     def _look(self, standing: Standing) -> None:
-        """Find out who waits now, let only their clocks stand still, and tell other nodes what is new."""
+        """Find the work that waits now, stop only its clocks, and report changes to other nodes."""
         runs, requests = callers_of(standing.asked_in, self._clocks.run_above)
         before_runs, before_requests = standing.runs, standing.requests
         standing.runs, standing.requests = dict.fromkeys(runs), dict.fromkeys(requests)
@@ -173,7 +176,7 @@ class Waits:
             del self._by_request[request]
 
     def _tell(self, request: Any, *, again: bool = False) -> None:
-        """Send the question that a request of another node waits for, if it has changed."""
+        """Report to another node the question that its request waits for, if this has changed."""
         if not isinstance(request, Far):
             return
         question = self._question_of(request)

@@ -1,4 +1,4 @@
-"""The node as users open it: with its usual services, each made where an option asks for it."""
+"""The node as users open it, with its usual services, each made only if an option asks for it."""
 
 from lmos_actors._late import late
 

@@ -71,7 +71,7 @@ class ApprovalService(NodeService):
         return await self._desk.ask_once(slot, text, data, form, expires, caller, run)
 
     def heard(self, request: Any, standing: Any, question: dict[str, Any] | None, *, heeds: bool) -> Any:
-        """Note that a request's node asks a person, or no longer asks; see `Approver`."""
+        """Note that the node that carries out a request asks a person, or no longer does; see `Approver`."""
         return self._desk.waits.heard(request, standing, question, heeds=heeds)
 
     def asked(self, request: Any) -> str:

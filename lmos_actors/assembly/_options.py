@@ -70,13 +70,14 @@ class NodeOptions(RuntimeOptions):
             )
 
     def all_services(self) -> Sequence[Callable[[], NodeService]]:
-        """Return the functions that make the services: those that the options name, then the given ones."""
+        """Return the functions that make the services of the options, followed by the given functions."""
         return (*self._usual(), *self.services)
 
     def _usual(self) -> Iterator[Callable[[], NodeService]]:
         """Yield a function for each service that the options name, in the order of their agents.
 
-        Omnia's is last: if it serves `only` its own protocol, it refuses whatever no other service accepted.
+        Omnia comes last: if it serves `only` its own protocol, it refuses everything that no other service
+        accepted.
         """
         limits = None if isinstance(self.approvals, bool) else self.approvals
         yield partial(ApprovalService, self.approval_seconds, limits, used=self._begins_with_approvals)
@@ -95,12 +96,15 @@ class NodeOptions(RuntimeOptions):
 
     @property
     def _begins_with_approvals(self) -> bool:
-        """Whether the agent `approvals` starts with the node: an option says so, or clients may decide."""
+        """Whether the agent `approvals` starts with the node, by an option or because clients may decide."""
         lists = () if self.security is None else self.effective_security().access.values()
         return bool(self.approvals) or self.allow_operations or any(each.approve for each in lists)
 
     def _page(self) -> Iterator[Callable[[], NodeService]]:
-        """Yield what makes the page; nothing if the page's package is missing and no option asks for it."""
+        """Yield the function that makes the page.
+
+        Yields nothing if the page's package is missing and no option asks for the page.
+        """
         try:
             from lmos_actors.live import LiveServer
         except ImportError as missing:

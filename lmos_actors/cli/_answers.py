@@ -1,7 +1,7 @@
 """Output of answers, events and errors: for people, as JSON lines, or only the values.
 
-Answers go to the output; progress, gaps and errors to the error output. A slow reader holds back the command,
-but not its connections: a thread writes to outputs that can block.
+Answers go to standard output; progress, gaps and errors go to standard error. A slow reader holds back the
+command, but not its connections: a thread writes to outputs that can block.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BETWEEN: Final = 0.1
 
 @attrs.frozen
 class OutputLine:
-    """One line: its members for JSON output; its value, and for people the words before the value."""
+    """One line of output: its members for JSON, its value, and the words before the value for people."""
 
     members: dict[str, Any]
     value: Any
@@ -55,7 +55,7 @@ def now() -> str:
 
 
 class AnswerPrinter:
-    """Prints answers to the output, and everything else to the error output."""
+    """A printer of answers to standard output, and of everything else to standard error."""
 
     def __init__(self, *, json: bool = False, raw: bool = False, quiet: bool = False) -> None:
         self._out, self._err = sys.stdout, sys.stderr
@@ -67,7 +67,7 @@ class AnswerPrinter:
 
     @property
     def is_moving_terminal(self) -> bool:
-        """Whether progress is a line that moves, on a terminal."""
+        """Whether progress is shown as a moving line on a terminal."""
         return self._moves and not self._quiet
 
     # ---- answers
@@ -184,7 +184,7 @@ def error_members(error: Exception) -> dict[str, Any]:
 
 
 def _that_may_block(out: TextIO) -> int | None:
-    """Return the descriptor of an output whose reader may be slow: a pipe, a terminal, a socket."""
+    """Return the descriptor of an output that may block (pipe, terminal, socket); None for a file."""
     try:
         descriptor = out.fileno()
     except (OSError, ValueError):

@@ -1,8 +1,8 @@
 """The commands by name: where each is defined, and its line in the list of commands.
 
-A command's module is imported only when that command is used: the list needs none of them. The parameters
-and the docstring there make up the command's help. The docstring's first sentence is also the line here; a
-test compares the two.
+A command's module is imported only when that command is used; the list needs none of the modules. The
+parameters and the docstring in the module make up the command's help. The docstring's first sentence is also
+the line here; a test compares the two.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ COMMANDS: Final = {
 
 
 def application(*, lists: bool = False) -> App:
-    """Return the application with all commands; with `lists`, each has only its line as its help."""
+    """Return the application with all commands; with `lists`, the help of each is only its line."""
     from cyclopts import App, Group
 
     app = App(

@@ -161,7 +161,7 @@ class _Subject:
         return found if mistake is None else {**found, "line": mistake.line, "column": mistake.column}
 
     def _mistake(self, remark: Finding | Difference, said: str) -> Mistake | None:
-        """Return a finding with a place: the key of an object or array, else the value; None without one."""
+        """Return a finding as a mistake at its key or value in the file; None if there is no file."""
         if self.document is None:
             return None
         value: Any = self.data

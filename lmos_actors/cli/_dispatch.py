@@ -78,7 +78,7 @@ def _open_streams() -> None:
 
 
 def _output_failed(error: OSError) -> int:
-    """Return the exit code when output cannot be written; no more is written, not even at exit."""
+    """Return the exit code for output that cannot be written; prevent further writes, even at exit."""
     with suppress(OSError, ValueError):
         where = f"{error.filename}: " if error.filename else ""
         if where or not isinstance(error, BrokenPipeError):
@@ -106,7 +106,7 @@ def _command(words: list[str]) -> int:
 
 
 def _version_in_files() -> str:
-    """Return the version where no folder is named after it, as in a zip archive."""
+    """Return the version from the metadata if no folder on the path shows it, as in a zip archive."""
     from importlib.metadata import version
 
     return version("lmos-actors")
@@ -162,7 +162,7 @@ def _wrong(message: str, words: Sequence[str]) -> int:
 
 
 def _help_of(words: Sequence[str]) -> str:
-    """Return the line that names the help of the command, or of all commands."""
+    """Return a line that refers to the help of the command, or to the list of all commands."""
     if not words or words[0] not in VERBS:
         return "lmos-actors --help lists the commands"
     command = " ".join(words[:2] if words[1:2] and words[1] in _GROUPS.get(words[0], ()) else words[:1])

@@ -32,7 +32,7 @@ PACKAGE: Final = "lmos-actors"
 
 @attrs.frozen
 class Finding:
-    """The result of one check; `remedy` tells what to do if the check has failed."""
+    """The result of one check; `remedy` is the advice for a check that has failed."""
 
     name: str
     verdict: Verdict

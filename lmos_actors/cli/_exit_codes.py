@@ -1,4 +1,4 @@
-"""The exit codes of commands, as in their help; after a signal it is 128 plus its number."""
+"""The exit codes of commands, as in their help; after a signal the code is 128 plus its number."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`fault-proxy`: a bad network between clients and a server, with faults from the standard input.
+"""The command `fault-proxy`: a bad network between clients and a server, with faults from standard input.
 
-A wrong line ends the command if a program has written it, as the planned test was not carried out. At a
-terminal the mistake is explained, and the next line is read.
+A wrong line from a program ends the command, because the planned test was not carried out. At a terminal the
+mistake is explained, and the next line is read.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _address(text: str, option: str) -> Endpoint:
 
 
 def run_fault_proxy(options: FaultProxyOptions) -> int:
-    """Pass data on, with faults, until a signal comes. Returns the exit code. Raises ConfigError, OSError."""
+    """Forward data, with faults, until a signal comes. Returns the exit code. Raises ConfigError, OSError."""
     running = _Running(options)
     raise_descriptor_limit(8_320)  # both ends of all connections that a proxy may have, and some more
     try:
@@ -127,7 +127,7 @@ class _Running:
             raise self._failure
 
     async def _guarded(self, work: Callable[..., Awaitable[None]], nursery: trio.Nursery, *args: Any) -> None:
-        """Do some work; an error in it ends the command, and is raised unwrapped."""
+        """Run `work`; an error in it ends the command, and `run` raises it without an exception group."""
         try:
             await work(nursery, *args)
         except (ConfigError, OSError) as error:

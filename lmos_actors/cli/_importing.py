@@ -37,8 +37,8 @@ def importing(
 ) -> T | int:
     """Call a function that runs code of a user's modules, which may hang.
 
-    If it fails or takes longer than `real_limit` seconds, print that, and return the exit code.
-    `notice` is also called with the problem.
+    If it fails or takes longer than `real_limit` seconds, print the problem, also pass it to `notice`, and
+    return the exit code.
     """
     guard = Guard(real_limit, lambda why, where: print(_hangs(what, why, where), file=sys.stderr, flush=True))
     try:

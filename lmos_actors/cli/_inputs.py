@@ -47,9 +47,10 @@ class Written:
     file: bool = False
 
     def value(self, schema: Mapping[str, Any] | None = None) -> Any:
-        """Return the value: JSON if that fits the schema, else the text itself if a text fits.
+        """Return the value: JSON if it fits the schema, else the text itself if the schema allows text.
 
-        Without a schema it is JSON; if `lenient`, a word that is not JSON is a text. Raises ConfigError.
+        Without a schema the value must be JSON; if `lenient`, a word that is not JSON is a text. Raises
+        ConfigError.
         """
         kinds = kinds_of(schema)
         try:
@@ -123,7 +124,7 @@ def input_of(words: Sequence[str], options: Sequence[str] = ()) -> Written | Pai
 
 
 def written_in(word: str, name: str, options: Sequence[str] = ()) -> Written:
-    """Read a word: `-` reads the standard input, `@file` a file; others are the text. Raises ConfigError."""
+    """Read a word: `-` is the standard input, `@file` a file, any other word the text. Raises ConfigError."""
     check_word(word, options)
     if word == "-":
         text = _text_of(sys.stdin.buffer.read(MOST_BYTES + 1), "standard input")
@@ -186,7 +187,7 @@ def kinds_of_value(value: Any) -> tuple[str, ...]:
 
 
 def address_in(text: str, option: str) -> Endpoint:
-    """Return the address that HOST:PORT names; a port alone is on this machine. Raises ConfigError."""
+    """Return the address that HOST:PORT names; a port alone means this machine. Raises ConfigError."""
     from lmos_actors.transport import endpoint_of
 
     place = f"127.0.0.1:{text}" if text.isdecimal() else text

@@ -33,7 +33,7 @@ def run_loop(main: Callable[[], Awaitable[T]]) -> T:
 
 @contextmanager
 def signals_received() -> Generator[AsyncIterator[int]]:
-    """Receive SIGINT and SIGTERM during a block, as they come; only the main thread gets them."""
+    """Receive SIGINT and SIGTERM inside this block, as they arrive, but only in the main thread."""
     if threading.current_thread() is threading.main_thread():
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
             yield received
@@ -47,7 +47,7 @@ async def _nothing() -> AsyncIterator[int]:
 
 
 class Interrupt:
-    """Ends work in order at the first Ctrl-C or SIGTERM; Python handles the second."""
+    """An interrupt handler: the first Ctrl-C or SIGTERM ends work in order; Python handles the second."""
 
     def __init__(self) -> None:
         self.number: int | None = None

@@ -49,7 +49,7 @@ NO_NAME: Final = "(without a name)"
 
 
 def carried_out(work: Callable[P, int], *args: P.args, **options: P.kwargs) -> int:
-    """Do the work of a command, and return the exit code; print the problem of a store."""
+    """Run the work of a command and return its exit code; an error of the store is printed, not raised."""
     try:
         return work(*args, **options)
     except StoreFailed as error:
@@ -75,7 +75,7 @@ def list_records(path: str, space: str | None, *, as_json: bool) -> int:
 
 
 def show_record(path: str, key: str, space: str | None) -> int:
-    """Print the values at a key, in one space or in all, and its further records: the facts of a journal."""
+    """Print the values at a key, in one or all spaces, and the records below it: the facts of a journal."""
     with opened_to_read(path) as store:
         spaces = list(store.spaces()) if space is None else [space]
         values = [(name, value) for name in spaces if (value := store.get(name, [key])[0]) is not None]
@@ -112,7 +112,7 @@ def list_turns(path: str, *, as_json: bool) -> int:
 
 
 def _parts_of(store: SqliteStore | ServerStore, space: str, key: str) -> str:
-    """Return the records whose keys consist of a key and a part, in one space, as lines."""
+    """Return the records of a space whose keys extend the given key by a part, one line each."""
     start, stop = range_of(key)
     records = store.scan(space, start=start, stop=stop, limit=SHOWN + 1)
     rows = [
@@ -154,7 +154,7 @@ def check_store(path: str) -> int:
 
 
 def list_memories(path: str, agent: str | None, identity: str | None, *, as_json: bool) -> int:
-    """Print which identities have memories; for one identity the memories themselves."""
+    """Print which identities have memories or, if `identity` is given, its memories."""
     with opened_to_read(path) as store:
         owners = list(owners_in(store, agent, identity))
         if not owners:
@@ -176,7 +176,10 @@ def list_memories(path: str, agent: str | None, identity: str | None, *, as_json
 
 
 def forget_memories(path: str, agent: str | None, identity: str | None) -> int:
-    """Remove the memories of an agent, of an identity, or of both together; return 1 if there are none."""
+    """Remove the memories of an agent, of an identity, or of one identity at one agent.
+
+    Returns 1 if there are none, or if they were changed meanwhile. Raises ConfigError if neither is given.
+    """
     if agent is None and identity is None:
         raise ConfigError("name --agent, --identity, or both: memories of all are not removed at once")
     with opened_to_read(path) as store:
@@ -197,7 +200,7 @@ def forget_memories(path: str, agent: str | None, identity: str | None) -> int:
 
 
 def _named(path: str) -> str:
-    """Return the name of a store for people: a URL without its parameters."""
+    """Return the name of a store as printed: its path, or its URL without parameters."""
     return server_store(path) or path
 
 

@@ -1,4 +1,4 @@
-"""Texts of errors and values for people, and the characters that an output can carry.
+"""Texts of errors and values for people, and a check of which characters an output can encode.
 
 An error is printed with its remedy, in terms of the options of a command.
 """
@@ -18,7 +18,7 @@ _AUTHORITY: Final = "to trust it, name its authority with --ca FILE"
 
 
 def spelling(credentials: str, cert: str = "--cert") -> Spelling:
-    """Return the options that help if a server refuses; `cert` is the option for a certificate."""
+    """Return the wording of remedies after a refusal by a server; `cert` is the option for a certificate."""
     key = cert.replace("cert", "key")
     shown = f"show a certificate that it accepts, with {cert} FILE and {key} FILE"
     return Spelling(f"give credentials with {credentials}", shown, _AUTHORITY)
@@ -80,10 +80,10 @@ def for_people(value: Any, *, whole: bool = False) -> str:
 
 
 def as_base64(value: Any) -> Any:
-    """Return a replacement for a value without a JSON form: bytes as base64."""
+    """Return a JSON form of a value that has none: bytes as base64, anything else as its text."""
     return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else str(value)
 
 
 def takes_all(out: Any) -> bool:
-    """Return whether a stream can carry every character."""
+    """Return whether a text stream can encode every character."""
     return str(getattr(out, "encoding", "")).lower().replace("-", "") == "utf8"

@@ -1,15 +1,16 @@
 """Files that commands write for people: reports, logs, cards, exported files.
 
-A regular file is written beside its place and renamed, so that readers see either the whole new file or the
-old one; at worst, a killed process leaves a file with another name behind. Anything else, such as a pipe, a
-terminal or `/dev/null`, is written in place; so is a file in a folder where no other can be made, and one
-that our own output goes to. A file that grows over a long time is written in place too.
+A regular file is written under a temporary name in its folder and then renamed, so that readers see either
+the whole new file or the old one; at worst, a killed process leaves the temporary file behind. Anything else,
+such as a pipe, a terminal or `/dev/null`, is written in place. So is a file in a folder where no other can be
+made, the file of our own output, and a file that grows over a long time.
 
-Unless the user gives `--force`, nothing is written through a link, and nothing over a file that does not
-begin like one that our commands write: scenario files by others name reports, too.
+Unless the user gives `--force`, nothing is written through a link, and a file is overwritten only if it
+begins like the files that our commands write. This protects users who run scenario files of others, as these
+name reports, too.
 
-A file that cannot be opened is a usage error (ConfigError); one that cannot be written later, when the disk
-is full, is an OSError that names the file.
+A file that cannot be opened is a usage error (ConfigError). If a file cannot be written later, because the
+disk is full, an OSError names the file.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _OURS: Final = re.compile(
 
 @attrs.define(eq=False)
 class Target:
-    """A file to write; `place` is its path, or the target if that is a link.
+    """A file to write; `place` is its path or, if that is a link, the target of the link.
 
     `descriptor` is set if the file is written in place.
     """
@@ -58,9 +59,10 @@ class Target:
     """How many bytes we have written to it; None: its former content is still there."""
 
     def append(self, text: str) -> None:
-        """Write at the end of a file that is written in place. Raises OSError, which names the file.
+        """Append text to a file that is written in place. Raises OSError, which names the file.
 
-        The former content of the file is lost. If there is no room for the whole text, none of it stays.
+        The first call discards the former content of the file. A text that cannot be written as a whole is
+        removed again.
         """
         assert self.descriptor is not None
         data = text.encode("utf-8", "surrogatepass")
@@ -109,18 +111,18 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def _named(error: OSError, path: str) -> OSError:
-    """Return an error of writing a file as an error that names the file."""
+    """Return an error of writing a file as an OSError that names the file."""
     reason = error.strerror or str(error)
     return OSError(error.errno or errno.EIO, f"cannot be written: {reason}", ascii(path)[1:-1])
 
 
 def replace_file(path: str, text: str) -> None:
-    """Replace a file as a whole, or leave the old one; a link is followed. Raises OSError."""
+    """Replace the whole content of a file, or of a link's target, in one step. Raises OSError."""
     _replace(os.path.realpath(path), text, path)
 
 
 def _replace(place: str, text: str, path: str) -> None:
-    """Write the file at a place. Raises OSError, which names the file by its path."""
+    """Write a temporary file and rename it to `place`. Raises OSError, which names the file as `path`."""
     half = ""
     with signals.in_order(), signals.held():
         try:
@@ -145,7 +147,7 @@ def _beside(real: str) -> tuple[int, str]:
 
 
 def _mode(path: str) -> int:
-    """Return the permissions of an existing file, else those that a new file gets."""
+    """Return the permissions of a file or, if it does not exist, those of a new file."""
     with suppress(OSError):
         return os.stat(path).st_mode & 0o777
     mask = os.umask(0)
@@ -154,9 +156,10 @@ def _mode(path: str) -> int:
 
 
 def opened_file(path: str, *, grows: bool = False, force: bool = False) -> Target:
-    """Open a file to write, making its folders; its content stays for now. Raises ConfigError.
+    """Open a file for writing, and make its folders. Its content is kept until the first write.
 
-    A file that `grows` is written in place. `force`: write through a link, and over any content.
+    A file that `grows` is written in place. `force` allows writing through a link and over any content.
+    Raises ConfigError, or OSError if the disk is at fault.
     """
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +192,10 @@ def _is_ours(path: str) -> bool:
 
 
 def _place(path: str, *, force: bool) -> str:
-    """Return the real path of a path; without `force` its last part stays, and must not be a link."""
+    """Return the path to write to, with links resolved; the path of a pipe or a device is not changed.
+
+    Without `force`, the last part is not resolved, and ConfigError is raised if `refuse_foreign` raises it.
+    """
     if not force:
         refuse_foreign(path)
     if _is_our_output(path) or (os.path.exists(path) and not os.path.isfile(path)):
@@ -203,8 +209,8 @@ def _place(path: str, *, force: bool) -> str:
 def _opened(place: str) -> int:
     """Open a file for writing in place.
 
-    Its content stays until there is something to write, which may never happen. A pipe without a reader is an
-    error: no reader is waited for.
+    Its content is not removed yet, as nothing may ever be written. A pipe without a reader raises an error at
+    once.
     """
     flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
     if os.path.isfile(place) and not _is_our_output(place):
@@ -215,7 +221,7 @@ def _opened(place: str) -> int:
 
 
 def _can_be_replaced(place: str) -> bool:
-    """Return whether a file can be made beside a place, to replace it. Raises OSError if write-protected."""
+    """Return whether a new file can be renamed over this one. Raises OSError if it is write-protected."""
     if os.path.lexists(place):
         if not stat.S_ISREG(os.stat(place).st_mode) or _is_our_output(place):
             return False
@@ -230,7 +236,7 @@ def _can_be_replaced(place: str) -> bool:
 
 
 def _is_our_output(path: str) -> bool:
-    """Return whether our standard output, or error output, goes to a file."""
+    """Return whether the file at a path is our standard output or standard error."""
     with suppress(OSError):
         there = os.stat(path)
         return any(os.path.samestat(there, os.fstat(number)) for number in (1, 2))

@@ -1,4 +1,4 @@
-"""The judging of a server: `conform`, and how a server of LMOS is found and spoken to."""
+"""The judging of servers: `conform`, and how a server of LMOS is found and addressed."""
 
 from __future__ import annotations
 
@@ -44,11 +44,13 @@ class ConformOptions(JudgingOptions):
     """The options with which a server of LMOS is judged.
 
     `patience`: how long an answer may take, in seconds. `idle`: how long a connection is left alone, to see
-    whether it stays. `cases`: patterns of ids, like file patterns; none: all. `allow_unsafe`: unsafe actions
-    are invoked too, and properties are set to other values. `thing`: the id of the thing, if a socket has
-    several. `description`: the place of the thing's description, if the URL does not lead there. `headers`
-    returns the headers of requests to a URL. Raises ConfigError for a pattern that matches no case, naming
-    the nearest, for times that are not above 0, and for a level of relays.
+    whether it stays open. `cases`: patterns of ids, like file patterns; if there are none, all cases are run.
+    `allow_unsafe`: unsafe actions are invoked too, and properties are set to other values. `thing`: the id of
+    the thing, if a socket has several. `description`: the place of the thing's description, if the URL does
+    not lead there. `headers` returns the headers of requests to a URL.
+
+    Raises ConfigError for a pattern that matches no case (it names the nearest id), for times that are not
+    above 0, and for a level of relays.
     """
 
     levels = LMOS_LEVELS
@@ -64,7 +66,7 @@ class ConformOptions(JudgingOptions):
         return all_cases()
 
     async def find(self, network: Network, url: str) -> LmosServer:
-        """Find the server, and the dialect in which to speak to it. Raises Unreachable and ConfigError."""
+        """Find the server, and the dialect that it understands. Raises Unreachable and ConfigError."""
         # a description may take longer than an answer: ten seconds at least
         access = attrs.evolve(self.access(network), patience=max(self.patience, 10.0))
         target = await find_target(url, access, thing=self.thing, description=self.description)
@@ -83,9 +85,10 @@ class ConformOptions(JudgingOptions):
 
 
 def chosen(patterns: Sequence[str], kind: type[JudgingOptions] = ConformOptions) -> tuple[Case[Any], ...]:
-    """Return the cases that match the patterns, all if there are none; `kind` is the class of their options.
+    """Return the cases that match the patterns, or all cases if there are no patterns.
 
-    Raises ConfigError for a pattern that matches no case.
+    `kind` is the class of options that knows the cases. Raises ConfigError for a pattern that matches no
+    case.
     """
     return chosen_of(kind.known_cases(), patterns)
 
@@ -100,21 +103,24 @@ async def conform(
     """Judge a server, and return its card. Every step waits for the server.
 
     The options decide what is judged. None, or `ConformOptions`: the LMOS server that a description names, or
-    that is at a `ws://` or `wss://` URL. `ChatOptions`: the facade of an agent, at such a URL or one of HTTP.
+    that is at a `ws://` or `wss://` URL. `ChatOptions`: the facade of an agent, at a WebSocket or HTTP URL.
     `RelayConformOptions`: a hub of AgentRelay, at the URL of its WebSocket.
 
-    `on_result` is called with each result as it comes. Once the server is gone for good, nothing more is run;
-    once it refuses every handshake, only cases that need no open WebSocket are run. Raises Unreachable if
-    nothing is there, if no description can be found, or if another kind of server opens no WebSocket or
-    registers no agent; ConfigError for an invalid URL. Whatever the server does after that is in the card.
+    `on_result` is called with each result as soon as there is one. If the server cannot be reached any
+    longer, nothing more is run; if it refuses every handshake, only cases that need no open WebSocket are
+    run.
+
+    Raises Unreachable if nothing is there, if no description can be found, or if another kind of server opens
+    no WebSocket or registers no agent; ConfigError for an invalid URL. Whatever the server does after that is
+    in the card.
     """
     return await judge(network, url, ConformOptions() if options is None else options, on_result)
 
 
 async def _find_dialect(server: LmosServer) -> Dialect:
-    """Return the first dialect in which a read is understood, else the first in which it is refused.
+    """Return the first dialect in which a read is understood, or the first in which it is refused.
 
-    If there is no such dialect, return the specification's.
+    Returns the specification's dialect if there is none.
     """
     if server.options.level is Level.KOTLIN_WOT:
         return AS_KOTLIN

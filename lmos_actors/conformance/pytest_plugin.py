@@ -1,12 +1,12 @@
 """The conformance kit in pytest: each case is a test.
 
-`pytest -p lmos_actors.conformance.pytest_plugin --lmos-url URL` judges a server, and needs no test file.
-To start the server in a fixture, override the fixture `lmos_url` and write
+`pytest -p lmos_actors.conformance.pytest_plugin --lmos-url URL` judges a server, and needs no test file. To
+start the server in a fixture, override the fixture `lmos_url` and write
 
     def test_conforms(lmos_case):
         lmos_case()
 
-which is run for each case. pytest need not rewrite the assertions in here: PYTEST_DONT_REWRITE.
+which is run for each case. pytest does not rewrite the assertions of this module: PYTEST_DONT_REWRITE.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _ALONE: Final = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--lmos-url`, and options that say how the server is judged."""
+    """Add `--lmos-url`, and the options for judging the server."""
     group = parser.getgroup("lmos_conformance", "conformance of LMOS servers")
     levels = [level.value for level in LMOS_LEVELS]
     group.addoption("--lmos-url", metavar="URL", help="judge this server: a test for each case")
@@ -72,7 +72,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse invalid options before tests are collected. Raises pytest.UsageError."""
+    """Validate the options before tests are collected. Raises pytest.UsageError."""
     _cases(config)
     options_of(config)
 
@@ -117,7 +117,10 @@ def _cases(config: pytest.Config) -> tuple[Case[CaseContext], ...]:
 
 @attrs.define(eq=False)
 class _Known:
-    """A server that has been found, with the options for judging it; or the reason why it was not found."""
+    """The result of the search for a server: the server, or the reason why it was not found.
+
+    `options` are those for judging the server.
+    """
 
     options: ConformOptions
     server: LmosServer | None = None
@@ -129,7 +132,10 @@ _options: Final = pytest.StashKey[ConformOptions]()
 
 
 def _judged(config: pytest.Config, url: str, options: ConformOptions, case: Case[CaseContext]) -> Result:
-    """Run a case against a server, which is looked for once. Raises pytest.fail.Exception."""
+    """Run a case against a server, and return the result. Raises pytest.fail.Exception.
+
+    The server is searched for only once.
+    """
     servers = config.stash.setdefault(_known, {})
     known = servers.get(url)
     if known is None or known.options is not options:
@@ -150,9 +156,10 @@ def _judged(config: pytest.Config, url: str, options: ConformOptions, case: Case
 
 
 def to_the_named(options: ConformOptions, url: str) -> ConformOptions:
-    """Return options whose headers go only to the named hosts, as descriptions may lead to others.
+    """Return options whose headers go only to the hosts that the user names.
 
-    A file is trusted: the headers go wherever it leads. Raises ConfigError.
+    A description may lead to other hosts. If a file is named, the headers go to every host. Raises
+    ConfigError.
     """
     named = (url, options.description or url)
     if not all("://" in place for place in named):
@@ -167,7 +174,7 @@ def to_the_named(options: ConformOptions, url: str) -> ConformOptions:
 
 @contextmanager
 def _alone(config: pytest.Config, url: str) -> Generator[None]:
-    """Let the processes of pytest-xdist take turns at a server: what one causes reaches the others."""
+    """Let only one process of pytest-xdist use a server at a time, as events of one case reach the others."""
     run: Any = getattr(config, "workerinput", {}).get("testrunuid")
     if run is None:
         yield
@@ -183,7 +190,7 @@ def _alone(config: pytest.Config, url: str) -> Generator[None]:
 
 
 def _locked(path: Path) -> int:
-    """Open a file and lock it, once no other process has it locked."""
+    """Open a file and lock it, waiting until no other process holds the lock."""
     import fcntl
 
     while True:
@@ -196,7 +203,7 @@ def _locked(path: Path) -> int:
 
 
 def _report(item: pytest.Item, result: Result) -> None:
-    """End the test as the verdict says. Raises pytest.fail.Exception and pytest.skip.Exception."""
+    """End the test according to the verdict. Raises pytest.fail.Exception and pytest.skip.Exception."""
     item.user_properties += [(_ID, result.id), (_VERDICT, result.verdict.value), (_SEEN, result.seen)]
     text = "\n".join(line.removeprefix("   ") for line in case_lines(result))
     if result.verdict is Verdict.FAILED:
@@ -211,7 +218,7 @@ def _report(item: pytest.Item, result: Result) -> None:
 
 
 class CaseItem(pytest.Item):
-    """A case as a test."""
+    """The test of a case."""
 
     case: Case[CaseContext]
 
@@ -221,12 +228,12 @@ class CaseItem(pytest.Item):
         _report(self, _judged(self.config, url, self.config.stash[_options], self.case))
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
-        """Return the place that reports show."""
+        """Return the place and the name of the test for reports."""
         return self.config.rootpath / WHERE, None, f"{self.case.id}: {self.case.title}"
 
 
 class Cases(pytest.Collector):
-    """Cases, as tests."""
+    """The collector of the tests of cases."""
 
     cases: Sequence[Case[CaseContext]] = ()
 
@@ -242,7 +249,7 @@ class Cases(pytest.Collector):
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Add a test for each case if there is a URL, unless tests take the fixture `lmos_case`.
+    """Add a test for each case if a URL is given, unless tests use the fixture `lmos_case`.
 
     Raises pytest.UsageError.
     """
@@ -272,10 +279,11 @@ class Trial:
     item: pytest.Item
 
     def __call__(self) -> Result:
-        """Run the case, and return how it came out.
+        """Run the case, and return its result.
 
-        Blocks until it is over: if the server runs in an event loop of the test itself, call it in a thread.
-        Raises pytest.fail.Exception if it failed, pytest.skip.Exception if it was not offered or not run.
+        Blocks until it is over; if the server runs in an event loop of the test itself, call this in a
+        thread. Raises pytest.fail.Exception if the case failed, pytest.skip.Exception if it was not offered
+        or not run.
         """
         result = _judged(self.item.config, self.url, self.options, self.case)
         _report(self.item, result)
@@ -286,7 +294,7 @@ class Trial:
 def lmos_url(request: pytest.FixtureRequest) -> str:
     """Return the URL of the server to judge, from `--lmos-url`.
 
-    Tests that start a server override this.
+    Test files that start a server override this fixture.
     """
     url: Any = request.config.getoption("--lmos-url")
     if url is None:
@@ -302,12 +310,12 @@ def lmos_options(request: pytest.FixtureRequest) -> ConformOptions:
 
 @pytest.fixture
 def lmos_case(request: pytest.FixtureRequest, lmos_url: str, lmos_options: ConformOptions) -> Trial:
-    """Return a case to call; each case gets a test of its own."""
+    """Return a case to call; the test is run once for each case."""
     return Trial(request.param, lmos_url, lmos_options, request.node)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that takes `lmos_case` for each case that is chosen."""
+    """Parametrize a test that uses `lmos_case` with the chosen cases."""
     if _FIXTURE in metafunc.fixturenames:
         cases = _cases(metafunc.config)
         metafunc.parametrize(_FIXTURE, cases, ids=[case.id for case in cases], indirect=True)

@@ -1,1 +1,1 @@
-"""Deployments: their files, their processes, faults of their connections, and files for other supervisors."""
+"""Deployments: their files and processes, faults of connections, and exports for other supervisors."""

@@ -1,17 +1,17 @@
 """Directory agent: registrations in memory and on disk, searches, events, and expiry.
 
-What it keeps true:
+Guarantees:
 
-- **What is answered is on disk.** A change is decided in memory in one step, written in a batch with others
-  that wait, and answered only then. After a crash of the agent or the process every acknowledged change is
-  there again.
+- **What is answered is on disk.** A change is decided in memory in one step, written in a batch together with
+  other waiting changes, and answered only then. After a crash of the agent or the process, every acknowledged
+  change is restored.
 - **Readers see only written changes.** `Registrations` keeps decided and written apart. If a write fails,
-  all decisions since then are forgotten, as later ones were based on the failed one.
+  all decisions since then are dropped, as later ones were based on the failed one.
 - **The event loop never waits for the disk or a search.** Writes are submitted to the writer of the store;
-  searches run in a few threads, bounded in number, work and time (`SearchBudget`). On virtual time neither
-  has a thread.
-- **Expired registrations are gone at once**: every operation first removes expired ones (`_now`). One
-  timer, set for the next end, does the same without requests.
+  searches run in a few threads, bounded in number, work and time (`SearchBudget`). On virtual time, both run
+  without a thread.
+- **Expired registrations disappear at once**: every operation first removes expired ones (`_now`). A timer,
+  set for the next end, does the same while there are no requests.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Keep the store open."""
+        """Open the store, restore the directory from it, and close it on exit."""
         self._inline = time_jumps()
         self._search = trio.CapacityLimiter(self.options.max_searches)
         self._searching = 0
@@ -329,7 +329,7 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
     # ---- writing
 
     def _write(self, changes: list[Change]) -> Ticket:
-        """Submit changes to the store, all or none. Raise StoreFailed if it takes none at present."""
+        """Submit changes to the store as one batch. Raise StoreFailed if the store accepts no writes now."""
         writes = self._records.writes_of(changes, self._events.oldest)
         try:
             return self._writer.submit(writes, done=partial(self._settled, changes))
@@ -344,7 +344,7 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
             self._failed(error)
 
     def _failed(self, error: StoreFailed | WriteConflict) -> None:
-        """Drop all changes that are not written: later ones were decided on top of the failed ones."""
+        """Drop all changes that are not written, as later ones were based on the failed ones."""
         self._registrations.forget()
         self._records.forget(self._registrations.order)
         if not self._failing:
@@ -372,7 +372,7 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
         return Moment(wall=self.now().timestamp(), tick=trio.current_time())
 
     def _now(self) -> Moment:
-        """Return the present moment, after removing the registrations that have ended by then."""
+        """Return the current moment, after removing the registrations that have expired by then."""
         at = self._moment()
         ended = self._registrations.purge(at)
         if ended:
@@ -400,10 +400,11 @@ class ThingDirectory(Agent, rename="camel", mailbox=MailboxOptions(size=MAX_WRIT
 
 
 def _caller(principal: str | None) -> str:
-    """Return the principal of the present request, "" if none is known.
+    """Return the principal of the current request, "" if none is known.
 
-    The node knows the principal of a peer. For a request to the directory's own HTTP API it is the one that
-    the API names: the API asks from outside all agents, which no peer does.
+    For the request of a peer, the node knows the principal. For a request to the directory's own HTTP API,
+    the API passes the principal as an argument. Only the API sends requests from outside all agents, so no
+    peer can use that argument.
     """
     request = current_request()
     if request.principal is None and request.consumer is None:
@@ -412,7 +413,7 @@ def _caller(principal: str | None) -> str:
 
 
 def store_for(options: DirectoryOptions) -> Store | AsyncStore:
-    """Return the store of a directory, not open: in its file, in a server, or in memory."""
+    """Return the unopened store of a directory: in a file, in a server, or in memory."""
     if options.path is None:
         return MemoryStore()
     is_url = isinstance(options.path, str) and options.path.startswith(SERVER)
@@ -420,7 +421,7 @@ def store_for(options: DirectoryOptions) -> Store | AsyncStore:
 
 
 async def _life(writer: StoreWriter, new: str) -> str:
-    """Return the id of the directory in a store; a new one gets `new`. Raise StoreFailed."""
+    """Return the id of the directory in a store; a new store gets the id `new`. Raise StoreFailed."""
     (life,) = await writer.get(ABOUT, [LIFE])
     if life is None:
         await writer.commit([life_of(new)])

@@ -1,9 +1,10 @@
 """HTTP API of a directory: the Directory Service API of W3C WoT Discovery, in front of the agent.
 
-Each request becomes a message to the agent; this file holds only what concerns HTTP: routes, media types,
-pages, problem details. Where the specification leaves a choice: lists are arrays unless `format=collection`,
-in the order of ids; a list without `limit` is streamed in pages, so that memory stays bounded, and an entry
-that is there all the time is in it exactly once, as pages go on after the last id, not at an offset.
+Each request becomes a message to the agent. This file contains only the HTTP parts: routes, media types,
+pages, and problem details. Where the specification leaves a choice, lists are arrays unless
+`format=collection`, in the order of ids. A list without `limit` is streamed in pages, so that memory stays
+bounded. Each page starts after the last id of the page before, not at an offset, so an entry that exists all
+the time is listed exactly once.
 """
 
 from __future__ import annotations
@@ -300,7 +301,11 @@ class Api:
     async def _body(
         self, request: Request, kinds: Sequence[str], headers: Mapping[str, str] | None = None
     ) -> str:
-        """Return the body of a request. Raises HttpError: 415 for another type, 413 if too large, 400."""
+        """Return the body of a request as text.
+
+        Raises HttpError 415 for another media type or an encoded body, 413 if the body is too large, and 400
+        if it is not UTF-8.
+        """
         declared = request.headers.get("content-type")
         kind = kinds[0] if declared is None else declared.partition(";")[0].strip().lower()
         if kind not in kinds or (declared is None and kinds == (MERGE_PATCH,)):
@@ -313,7 +318,7 @@ class Api:
             raise HttpError(400, "the body is not UTF-8") from None
 
     async def _whole(self, request: Request) -> bytes:
-        """Return the whole body. Raises HttpError 413, ClientDisconnect if the client leaves too early."""
+        """Return the whole body. Raises HttpError 413 if it is too large, and ClientDisconnect."""
         found = bytearray()
         async with aclosing(request.stream()) as parts:
             async for part in parts:
@@ -353,7 +358,7 @@ def _id_in(request: Request) -> str:
 
 
 def _query(request: Request) -> Mapping[str, str]:
-    """Return the query parameters. Raises HttpError for a repeated one."""
+    """Return the query parameters. Raises HttpError 400 for a repeated parameter."""
     found = request.query_params
     for name in found:
         if len(found.getlist(name)) > 1:

@@ -1,7 +1,7 @@
 """Changes of a directory and the log of their events, in bounded memory. No I/O.
 
-Events are numbered without gaps, and their ids hold the id of the database, so that `Last-Event-ID` of
-another database, or of one that was deleted, is recognised and answered with a gap event.
+Events are numbered without gaps, and their ids contain the id of the database. So a `Last-Event-ID` from
+another database, or from a deleted database, is recognised and answered with a gap event.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class LoggedEvent:
 
     @property
     def size(self) -> int:
-        """Bytes that count against the limit of the log: of its data and id, and 64 more."""
+        """Bytes that count against the limit of the log: the data, the id, and 64 more."""
         return len(self.full) + len(self.id) + 64
 
 
 @attrs.frozen
 class Change:
-    """Change: the registration of an id afterwards (None for removed), and its event.
+    """Change of one registration: its entry after the change (None if removed), and its event.
 
     A change that only renews a time to live has no event.
     """
@@ -63,7 +63,7 @@ class EventPage(msgspec.Struct, frozen=True):
 
 
 class EventLog:
-    """Log of the last events; `life` is the id of the database, in which the numbers are valid."""
+    """Log of the last events; `life` is the id of the database to which the event numbers belong."""
 
     def __init__(self, life: str, *, most: int, most_bytes: int) -> None:
         self.life = life
@@ -103,9 +103,10 @@ class EventLog:
         return f"{self.life}-{number}"
 
     def after(self, id: str, kind: str, *, diff: bool, most: int) -> EventPage:
-        """Return the events after an id, of one kind or all; "" means the last event.
+        """Return the page of events after an id, of one kind or of all kinds.
 
-        The page begins with a gap event if earlier ones were dropped, or the id is of another database.
+        An id of "" means the last event, so the page is empty. The page begins with a gap event if events
+        after the id were dropped, or if the id belongs to another database.
         """
         if not id:
             return EventPage((), self.id_of(self.last))

@@ -104,12 +104,12 @@ class Entry:
         return self.text + retrieved + b"}}"
 
     def data(self) -> dict[str, Any]:
-        """Return the JSON text to send as new plain data."""
+        """Return the description to send, as new plain data."""
         found: dict[str, Any] = msgspec.json.decode(self.encoded())
         return found
 
     def is_due(self, wall: float, tick: float) -> bool:
-        """Return whether it has ended; `wall` is wall-clock time, `tick` monotonic time."""
+        """Return whether the registration has expired; `wall` is wall-clock time, `tick` monotonic time."""
         if self.due is not None:
             return self.due <= tick + SLACK_SECONDS
         return self.expires is not None and self.expires <= wall + SLACK_SECONDS
@@ -131,7 +131,7 @@ def instant(wall: float) -> str:
 
 
 def retrieved_at(wall: float) -> bytes:
-    """Return the JSON member with the time of retrieval, for the end of a registration."""
+    """Return the JSON member with the time of retrieval, to be appended to a registration."""
     return b',"retrieved":"' + instant(wall).encode() + b'"'
 
 
@@ -214,9 +214,9 @@ def check_id(id: object) -> None:
 
 
 def checked(data: dict[str, Any], options: DirectoryOptions) -> bytes:
-    """Return a checked description without registration as JSON, with the context of directories.
+    """Check a description without registration, and return it as JSON with the context of directories.
 
-    Errors of `td.check` are refused, and so is a missing mandatory member; other warnings are not. Raises
+    Errors of `td.check` and missing mandatory members are refused; other warnings are accepted. Raises
     InvalidDescription.
     """
     try:
@@ -259,10 +259,11 @@ def split(data: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 def ends_of(
     registration: Any, options: DirectoryOptions, at: Moment, before: Entry | None = None
 ) -> tuple[float | None, float | None]:
-    """Return the `ttl` and `expires` of a registration, at most one not None. Raises InvalidDescription.
+    """Return the `ttl` and `expires` of a registration, of which at most one is set.
 
-    Other members belong to the directory, and are ignored. With a `ttl`, so is `expires`. `before` is the
-    present registration: its own end may be repeated, even if it has passed.
+    Other members belong to the directory, and are ignored. With a `ttl`, `expires` is ignored, too. `before`
+    is the present registration; its `expires` may be repeated, even if that time has passed. Raises
+    InvalidDescription.
     """
     if registration is None:
         registration = {}

@@ -59,11 +59,11 @@ class EventStreams:
         """Return at once: a drain does not wait for subscribers."""
 
     async def response(self, kind: str, *, diff: bool, last: str, head: bool) -> Response:
-        """Return the response with the events after `last`, to be sent at once; `head`: the headers alone.
+        """Return the response with the events after `last`; with `head`, only its headers.
 
-        It ends when the client leaves or the directory is gone. The access control before all routes checks
-        the credentials again with each part. Raises the agent's error for the first page, and HttpError for
-        one stream too many.
+        The response must be sent at once. It ends when the client leaves or the directory is gone. The access
+        control before all routes checks the credentials again with each part. Raises the agent's error for
+        the first page, and HttpError if too many streams are open.
         """
         if len(self._open) >= self._options.max_listeners:
             raise HttpError(503, "too many event streams are open", {"retry-after": "5"})
@@ -84,7 +84,7 @@ class EventStreams:
 
 
 class _EventResponse(Response):
-    """The response of one stream; it leaves `is_open` when it has been sent."""
+    """The response of one stream, which removes itself from `is_open` when it has been sent."""
 
     media_type = _EVENTS
 
@@ -110,7 +110,7 @@ class _EventResponse(Response):
         self._is_open = is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the headers, then events as they come."""
+        """Send the headers, and then events as they occur."""
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             with self._scope:

@@ -34,9 +34,10 @@ _PAGE: Final = 200
 def directory_spec(
     options: DirectoryOptions, name: str = NAME, store: Store | None = None
 ) -> ChildSpec[ThingDirectory]:
-    """Return the spec of a directory; its registrations survive a crash, in memory or on disk.
+    """Return the spec of a directory, whose registrations survive a crash of its agent.
 
-    They are in `store`, if one is given, else in the store of the options.
+    The registrations are in `store` if it is given, otherwise in the store of the options: in memory or on
+    disk.
     """
     return ChildSpec(name, partial(ThingDirectory, options=options, store=store or store_for(options)))
 
@@ -54,8 +55,8 @@ def directory_routes(
     """Return the routes of a directory's API, for a Starlette application.
 
     `name` is the agent's public name in access lists. `bases` are the addresses of the node; the directory's
-    own description names the first, and `security`. `new_id` returns ids for problems. With the `server` of
-    the node, event streams end when it drains.
+    description names the first of them, and `security`. `new_id` returns ids for problems. With the `server`
+    of the node, event streams end when the node drains.
     """
     from ._api import Api  # imports Starlette, which nodes that serve nothing over HTTP do not need
 
@@ -63,9 +64,9 @@ def directory_routes(
 
 
 class OwnDirectory:
-    """Directory that is asked as an agent, such as the node's own; `url` is its public URL.
+    """Directory that is used through its agent, such as the node's own; `url` is its public URL.
 
-    Entries are made on behalf of `owner`, None for nobody.
+    Entries are created on behalf of the principal `owner`; None means no principal.
     """
 
     def __init__(self, ref: Ref[ThingDirectory], url: str, owner: str | None = None) -> None:
@@ -110,7 +111,10 @@ class OwnDirectory:
         """Return at once: no connection is kept."""
 
     async def _answer_of(self, answer: Awaitable[Any], *, is_there: bool = False) -> Any:
-        """Return the answer of the agent; with `is_there`, `_MISSING` for an unknown id."""
+        """Return the answer of the agent. With `is_there`, return `_MISSING` for an unknown id.
+
+        Raises DirectoryRefused, ConnectFailed.
+        """
         try:
             return await answer
         except ActionFailed as error:

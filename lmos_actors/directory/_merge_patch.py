@@ -41,7 +41,7 @@ def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two JSON values are equal: true is not 1, the order of members does not count."""
+    """Return whether two JSON values are equal; true differs from 1, and the order of members is ignored."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if is_object(one) and is_object(other):

@@ -25,20 +25,20 @@ CENTURY: Final = (
 class DirectoryOptions:
     """Options of a directory.
 
-    `path` is the SQLite database, created if missing, or the URL of a store in Redis with `writers=one`;
-    None keeps everything in memory for the life of the node. Only one directory can use a database at a time.
+    `path` is the SQLite database, created if missing, or the URL of a store in Redis with `writers=one`; None
+    keeps everything in memory for the life of the node. Only one directory can use a database at a time.
 
-    It holds at most `max_entries` descriptions, each of at most `max_bytes` of JSON, all together
-    `max_total_bytes`. `default_ttl`: time to live in seconds of a registration without an end; None:
-    `max_ttl`, or none. `max_ttl`: a registration for longer is refused. `max_events` and `max_event_bytes`:
-    size of the log of events for clients that resume with `Last-Event-ID`. `max_page`: descriptions in one
-    page. `max_listeners`: open event streams; `heartbeat_seconds`: seconds without an event after which they
-    get a comment. Limits of a search: `max_query` characters, `max_nodes` visited values, `search_seconds`
-    (on real time only), `max_answer_bytes`; `max_searches` run concurrently, four times as many may wait.
+    A directory holds at most `max_entries` descriptions, each of at most `max_bytes` of JSON, and at most
+    `max_total_bytes` in total. `default_ttl`: time to live in seconds of a registration without an end; None:
+    `max_ttl`, or no end. `max_ttl`: longest accepted time to live. `max_events` and `max_event_bytes`: size
+    of the log of events for clients that resume with `Last-Event-ID`. `max_page`: descriptions in one page.
+    `max_listeners`: open event streams; `heartbeat_seconds`: seconds without an event after which they get a
+    comment. Limits of a search: `max_query` characters, `max_nodes` visited values, `search_seconds` (on real
+    time only), `max_answer_bytes`; `max_searches` run concurrently, and four times as many may wait.
 
-    Only the principal that made an entry may change it. Principals in `takeover` may change all entries; so
-    may clients that present `takeover_token`, which also use this directory whatever access lists say. If
-    either is given, only they may register agents with a key of their own (`lmosx:lease`).
+    Only the principal that created an entry may change it. Principals in `takeover` may change all entries;
+    so may clients that present `takeover_token`, which can also use this directory regardless of access
+    lists. If either is given, only these clients may register agents with a key (`lmosx:lease`).
     """
 
     path: str | os.PathLike[str] | None = None
@@ -98,7 +98,7 @@ class DirectoryOptions:
 
     @property
     def max_text(self) -> int:
-        """Limit in bytes of a received description, whose white space and registration are not stored."""
+        """Maximum bytes of a received description, before its white space and registration are removed."""
         return self.max_bytes * 2 + 4096
 
     @classmethod

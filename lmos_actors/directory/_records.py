@@ -1,7 +1,8 @@
 """Records of a directory in a store: its registrations, its last events, and its id. No I/O.
 
-Each change is one batch: the registration under its id, and the event under its number. Events also say
-which of them was the last to change the set of ids, so that no further record changes with each of them.
+Each change is one batch: the registration under its id, and the event under its number. Each event also
+contains the number of the last event that changed the set of ids, so that no further record has to be written
+with it.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class _Thing(msgspec.Struct):
 
 
 class _Logged(msgspec.Struct):
-    """Value of an event; `order` is the number of the last event, up to it, that changed the set of ids."""
+    """Value of an event; `order` is the number of the last event so far that changed the set of ids."""
 
     kind: Kind
     id: str
@@ -76,7 +77,7 @@ class StoredState:
 def stored_state(
     things: Iterable[tuple[str, bytes]], events: Iterable[tuple[str, bytes]], at: Moment
 ) -> StoredState:
-    """Return the state that the records of the two spaces hold."""
+    """Return the state that is stored in the records of things and of events."""
     last = order = 0
     logged: list[LoggedEvent] = []
     for key, value in events:
@@ -88,7 +89,7 @@ def stored_state(
 
 
 def life_of(life: str) -> Put:
-    """Return the write of a new directory's id."""
+    """Return the write that stores a new directory's id."""
     return Put(ABOUT, LIFE, life.encode())
 
 
@@ -145,9 +146,10 @@ def _value(entry: Entry) -> bytes:
 
 
 def _entry(id: str, thing: _Thing, at: Moment) -> Entry:
-    """Return the entry of a record. The rest of a time to live remains, but never more than its whole length.
+    """Return the entry of a record, with the rest of its time to live.
 
-    Without that limit, a clock that was set back while the directory was down would prolong entries.
+    The rest is never longer than the whole time to live. Without that limit, a clock that was set back while
+    the directory was down would prolong entries.
     """
     ttl, expires, start = thing.ttl, thing.expires, at
     if ttl is not None and expires is not None:

@@ -55,11 +55,11 @@ class Missing(Exception):
 
 
 class NotOwner(Exception):
-    """Change of a registration that another principal has made."""
+    """Change of a registration that belongs to another principal."""
 
 
 class NoLease(Exception):
-    """Registration of an agent with a key of its own by a principal that may not register one."""
+    """Registration of an agent with a lease by a principal that may not register one."""
 
 
 class Registrations:
@@ -94,7 +94,8 @@ class Registrations:
         return entry
 
     def page(self, offset: int, limit: int | None, most_bytes: int | None = None) -> list[Entry]:
-        """Return entries in the order of their ids, up to a number and a size; all for a limit of None."""
+        """Return entries in the order of their ids, up to a number and a size; a limit of None returns all.
+        """
         entries = self._entries
         if limit is None:
             return [entries[id] for id in self.ids]
@@ -187,7 +188,7 @@ class Registrations:
     def _check_lease(self, data: Mapping[str, Any], who: str) -> None:
         """Check that the principal may register an entry with a lease. Raises NoLease.
 
-        Callers of an agent with a key follow the newest lease, so not everybody may register one.
+        Callers of an agent with a key follow the newest lease, so not every principal may register one.
         """
         options = self._options
         if LEASE in data and options.has_takeover and not options.may_take_over(who):
@@ -204,7 +205,7 @@ class Registrations:
         return found
 
     def next_end(self, at: Moment) -> float | None:
-        """Return the seconds until the next end of a registration, None without one."""
+        """Return the seconds until the next registration expires; None if there is none to expire."""
         ends = [heap[0][0] - now for heap, now in ((self._ticks, at.tick), (self._walls, at.wall)) if heap]
         return max(0.0, min(ends)) if ends else None
 
@@ -341,7 +342,7 @@ class Registrations:
 
 
 def _is_unchanged(before: Entry, description: bytes, ends: tuple[float | None, float | None]) -> bool:
-    """Return whether nothing changes but the start of an equal time to live: then there is no event."""
+    """Return whether a change only restarts an equal time to live, and so needs no event."""
     if ends[0] != before.ttl or (ends[0] is None and ends[1] != before.expires):
         return False
     old = before.description

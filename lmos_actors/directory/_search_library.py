@@ -46,7 +46,7 @@ def _node(obj: object, root: Any, context: Any) -> Node:
 
 
 class Path(JSONPath):
-    """Compiled expression, or one inside a filter, which starts with a counted node."""
+    """Compiled expression, also inside a filter, that starts with a counted node."""
 
     __slots__ = ()
 

@@ -38,7 +38,7 @@ class DirectoryService(NodeService):
         return (directory_spec(self._options, NAME),)
 
     def begin(self, rt: Runtime, root: Supervisor) -> None:
-        """Keep the root of the node's tree, and make a ref to the directory's agent."""
+        """Store the root of the node's tree, and create a ref to the directory's agent."""
         self._root = root
         self._ref: Ref[Any] = Ref(link_to(rt, AgentQuery(None, NAME), None, None))
 
@@ -47,12 +47,12 @@ class DirectoryService(NodeService):
         return {"storage_agents": (NAME,), "shared": self._options.takeover_token}
 
     def directory(self, url: str) -> OwnDirectory:
-        """Return the directory, which the node asks as an agent; see `NodeService.directory`."""
+        """Return the directory, which the node uses through its agent; see `NodeService.directory`."""
         token = self._options.takeover_token
         return OwnDirectory(self._ref, url, None if token is None else token.name)
 
     def open(self, home: ServiceHome) -> None:
-        """Keep the node's side of the service, with the addresses at which the node listens."""
+        """Store the node's side of the service, which has the addresses at which the node listens."""
         self._home = home
 
     def routes(self) -> list[BaseRoute]:

@@ -184,7 +184,7 @@ class HttpDirectory:
     # ---- HTTP
 
     async def ask(self, method: str, path: str, body: bytes | None = None, kind: str = "") -> WebAnswer:
-        """Return the answer to a request, over the kept connection if it is free and still open."""
+        """Send a request and return the answer, over the kept connection if it is free and still open."""
         try:
             with trio.fail_after(REQUEST_SECONDS):
                 return await self._answer(WebRequest(method, self.url + path, self._headers(kind), body))

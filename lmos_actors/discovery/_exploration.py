@@ -51,7 +51,7 @@ class Exploration:
     left_out: tuple[str, ...] = ()
 
     def with_more(self, more: Exploration) -> Exploration:
-        """Return both explorations as one; of two agents with the same id the first counts."""
+        """Return both explorations merged; of two agents with the same id, the first is kept."""
         ids = dict.fromkeys(each.id for each in self.things)
         return Exploration(
             (*self.things, *(each for each in more.things if each.id not in ids)),

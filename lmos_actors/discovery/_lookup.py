@@ -1,4 +1,4 @@
-"""Look-ups in directories, and the replicas they found: remembered, and refreshed when out of date."""
+"""Look-ups in directories, and the replicas that they found, which are refreshed when out of date."""
 
 from __future__ import annotations
 
@@ -113,12 +113,12 @@ class Replica:
 
     @property
     def agent(self) -> str:
-        """Identity of the agent, wherever it runs: its key, if it has one of its own, else its id."""
+        """Identity of the agent on any node: its key if it has one, or else its id."""
         return f"id {self.id}" if self.key is None else f"key {self.key}"
 
     @property
     def link(self) -> Any:
-        """Link to the replica; made at the first use, it connects in the background. Raises ConfigError."""
+        """Link to the replica, made at the first use; it connects in the background. Raises ConfigError."""
         if self._link is None and self._make is not None:
             self._link = self._make()
         return self._link
@@ -155,7 +155,11 @@ class Replica:
         return bool(getattr(link, "sockets", ())) and is_connected(link)
 
     def load(self) -> int:
-        """Return the replica's load: all the work of an agent here, or our open requests to one elsewhere."""
+        """Return the replica's load.
+
+        For an agent of this node, this is all its work; for an agent elsewhere, it is the number of open
+        requests from this node.
+        """
         return self.open if self._make is not None else sum(load_of(each) for each in _members(self._link))
 
     async def wait_reached(self) -> Any:
@@ -175,7 +179,8 @@ class Replica:
 
     @contextmanager
     def counted(self) -> Generator[None]:
-        """Count an open request; the end of the last one releases the link of a dropped replica."""
+        """Count an open request during a block. The last one to end releases the link of a dropped replica.
+        """
         self.open += 1
         try:
             yield
@@ -234,11 +239,14 @@ class KnownReplicas:
 
     @property
     def is_due(self) -> bool:
-        """Whether another look-up may be started because something turned out to be gone."""
+        """Whether it is time for another look-up, for example because a replica turned out to be gone."""
         return self.is_older_than(self._pause)
 
     def start_look_up(self) -> trio.Event:
-        """Start a look-up unless one runs. Return the event of its end, set already if the node has ended."""
+        """Start a look-up unless one is running, and return an event that is set at its end.
+
+        The event is already set if the node has ended.
+        """
         if self._done is not None:
             return self._done
         done = trio.Event()
@@ -250,7 +258,7 @@ class KnownReplicas:
         return done
 
     def on_looked_up(self, callback: Callable[[], None]) -> None:
-        """Call back when the current or next look-up is done; never, if the node has ended."""
+        """Call a function when the current or next look-up is done; never call it if the node has ended."""
         if self._lookup.rt.ended:
             return
         done = self.start_look_up()
@@ -285,8 +293,8 @@ class KnownReplicas:
     def _merge(self, results: SearchResults) -> None:
         """Merge results: unchanged replicas stay, and so do replicas of directories that did not answer.
 
-        If none is listed, replicas with an open connection stay: a restarted directory knows no agents for a
-        while, and a node that ends closes its connections.
+        If no agent is listed, replicas with an open connection stay, too. A restarted directory lists no
+        agents for a while, whereas a node that ends closes its connections.
         """
         before, found = self.replicas, dict[str, Replica]()
         for id, each in results.things.items():
@@ -311,9 +319,9 @@ class KnownReplicas:
     async def answer_of(self, replica: Replica, ask: Callable[[], Awaitable[Any]]) -> Any:
         """Return the answer of an agent with a key elsewhere.
 
-        Raise OutcomeUnknown once another node holds the agent's lease: the node that was asked will not
-        answer any more. So a caller without a deadline need not wait until the connection to a node that is
-        cut off counts as lost.
+        Raise OutcomeUnknown once another node holds the agent's lease, as the node that was asked will then
+        never answer. So if a node is cut off, a caller without a deadline need not wait until the connection
+        counts as lost.
         """
         if not self._is_watching and not self._lookup.rt.ended:
             self._is_watching = True
@@ -338,7 +346,7 @@ class KnownReplicas:
             self._is_watching = False
 
     def _end_superseded(self) -> None:
-        """End requests within a second if another node now runs the agent that they asked."""
+        """End requests within a second if another node now runs the agent that was asked."""
         newest: dict[str, int] = {}
         for each in self.replicas.values():
             if each.key is not None:
@@ -357,7 +365,8 @@ class KnownReplicas:
     def missing(self) -> AgentUnavailable | NotFound:
         """Return the error for a search without a result.
 
-        AgentUnavailable if a directory did not answer, or listed one a while ago; else NotFound.
+        It is AgentUnavailable if a directory did not answer, or if an agent was found until recently;
+        otherwise it is NotFound.
         """
         if self.failure is not None:
             return AgentUnavailable(
@@ -401,7 +410,7 @@ class Lookup:
     # ---- looking
 
     async def found(self, query: AgentQuery, directories: Sequence[Directory] | None = None) -> SearchResults:
-        """Return the results of all directories, asked concurrently; a failed one is noted in the results."""
+        """Return the results of all directories, queried concurrently; failures are noted in the results."""
         asked, results = self.directories if directories is None else directories, SearchResults()
         answers: dict[Directory, list[Any]] = {}
 

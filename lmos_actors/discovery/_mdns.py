@@ -1,10 +1,10 @@
 """DNS-SD over multicast DNS: announcing and browsing on the local network (WoT Discovery, 6.3.1).
 
-What it keeps true:
+Guarantees:
 
-- **No task blocks.** zeroconf has threads of its own, and its calls block, so they run in worker threads
-  with a limiter of their own: a slow network takes no thread from other work. A cancelled `browse` abandons
-  its thread, which notices (`ended`) and closes the sockets itself.
+- **No task blocks.** The calls of zeroconf block, so they run in worker threads with a separate limiter: a
+  slow network takes no thread from other work. A cancelled `browse` abandons its thread, which checks `ended`
+  and closes the sockets itself.
 - **Announcements are untrusted.** Any host on the network may announce anything: names are made printable
   and cut, paths must be plain, the number is bounded (`MAX_SERVICES`), and addresses of this machine are
   ignored, as another host must not direct a client to its own loopback.
@@ -144,7 +144,7 @@ def _open_zeroconf(zeroconf: Any, interfaces: Sequence[str] | None) -> Zeroconf:
 
 
 class _ServiceListener:
-    """Listener of the browser, called in zeroconf's thread; bounded."""
+    """Listener of the browser, called in zeroconf's thread, with a limit on the number of names."""
 
     def __init__(self) -> None:
         self.names: dict[tuple[str, str], None] = {}
@@ -195,7 +195,7 @@ def _is_path(path: str) -> bool:
 
 
 def _host_of(info: ServiceInfo, scheme: str, *, local: bool) -> str | None:
-    """Return the address to connect to; for https the name, which the certificate has to match."""
+    """Return the host to connect to: an address, or for https the name that the certificate must match."""
     if scheme == "https" and info.server:
         name = info.server.removesuffix(".")
         if (

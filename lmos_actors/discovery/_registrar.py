@@ -1,20 +1,21 @@
 """Registration of a node's agents in a directory: added, renewed and removed by one background task.
 
-What it keeps true:
+Guarantees:
 
-- **A dead node disappears by itself.** Entries have a time to live, renewed at about a third of it, with a
+- **The entries of a dead node expire.** Entries have a time to live, renewed at about a third of it, with a
   random part, so that nodes started together do not renew together.
-- **The directory never delays the node.** The tree only marks paths as changed; the task reads the present
-  state when it gets to them, so many changes of one path are one request.
+- **The directory never delays the node.** The tree only marks paths as changed. The task reads the current
+  state when it handles a path, so many changes of one path cause one request.
 - **An unreachable directory is tried with exponential, jittered pauses**, never longer than a sixth of the
-  time to live, so that a directory that is back is noticed before its entries expire.
-- **A refused agent does not hold up the others**: its failure is noted and the work goes on. Only repeated
+  time to live, so that a directory that has recovered is noticed before its entries expire.
+- **A refused agent does not hold up the others**: its failure is noted, and the task continues. Only repeated
   failures of an otherwise reachable directory end a round.
 - **An entry that may exist is removed.** A put without an answer may have succeeded, so `_Entry.sent` is set
-  before the request, and a removal follows if the agent goes.
+  before the request, and a removal follows when the agent ends.
 - **The lease of an agent stays known while its node is replaced**: at the end of the node its entry is left
-  for `LEFT_SECONDS`, so that callers wait for the next node. The epoch says which of two entries is newer.
-- **The end is bounded** (`LEAVE_SECONDS`); what is not removed by then expires.
+  for `LEFT_SECONDS`, so that callers wait for the next node. Of two entries, the one with the higher epoch is
+  newer.
+- **The end takes limited time** (`LEAVE_SECONDS`); what is not removed by then expires.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ def _urls(urls: Any) -> tuple[str, ...]:
 class Registration:
     """Registration of a node's agents: `open_node(register=Registration(url, ttl=60))`.
 
-    `directories` is the URL of a directory, or several. `ttl` is the time to live of an entry in seconds,
-    for which others may still find an agent whose process was killed. `token` is presented in place of the
-    credentials of the node, to the directories that it is for. Raises ConfigError.
+    `directories` is the URL of a directory, or several URLs. `ttl` is the time to live of an entry in
+    seconds; an agent whose process was killed may still be found for that time. `token` is presented to the
+    directories that it is for, in place of the node's credentials. Raises ConfigError.
     """
 
     directories: tuple[str, ...] = attrs.field(converter=_urls)
@@ -97,7 +98,10 @@ class Registration:
             )
 
     def headers_for(self, usual: Callable[[str], Headers]) -> Callable[[str], Headers]:
-        """Return the function that returns headers for a directory; `usual` returns the node's own."""
+        """Return a function that returns the headers for a directory's URL.
+
+        It returns the token's headers if there are any, or else those of `usual`.
+        """
         token = self.token
         return usual if token is None else lambda url: token.headers_for(url) or usual(url)
 
@@ -173,7 +177,7 @@ class ServedAgents:
 
 
 def _has_started(link: Any) -> bool:
-    """Return whether an agent, or one member of a pool, has started once: a start may take a while."""
+    """Return whether an agent, or one member of a pool, has started at least once."""
     members = getattr(link, "members", None)
     return any(map(_has_started, members)) if members else getattr(link, "incarnation", 1) > 0
 
@@ -189,9 +193,9 @@ class _Entry:
 
 
 class Registrar:
-    """Entries of one node in one directory; `run` is a task of the node, `leave` begins its end.
+    """Entries of one node in one directory. `run` is a task of the node; `leave` starts its end.
 
-    `node` is the name of the node, if any: each node of a simulation draws from a random stream of its own.
+    `node` is the name of the node, if any: each node of a simulation uses a separate random stream.
     """
 
     def __init__(
@@ -219,7 +223,7 @@ class Registrar:
 
     @property
     def state(self) -> Registered:
-        """State of the registration now."""
+        """The current state of the registration."""
         there = sum(entry.registered for entry in self._entries.values())
         return Registered(self._directory.url, there, dict(self._refused), self._failure)
 
@@ -270,7 +274,7 @@ class Registrar:
         return self._leaving or (bool(self._changed) and self._failure is None)
 
     async def _round(self) -> float:
-        """Do all due work. Return the seconds until there is more."""
+        """Do all due work, and return the seconds until the next work is due."""
         try:
             try:
                 await self._do_due_work()
@@ -289,7 +293,7 @@ class Registrar:
         return max(0.0, self._renewals[0][0] - trio.current_time()) if self._renewals else float("inf")
 
     def _note_failure(self, failure: str | None) -> None:
-        """Note whether the directory is reachable; on real time, log each change of that."""
+        """Store why the last attempt failed, or None if it succeeded; on real time, log each change."""
         before, self._failure = self._failure, failure
         if self._rt.real and not self._leaving and (before is None) != (failure is None):
             log = logging.getLogger("lmos_actors")
@@ -301,8 +305,8 @@ class Registrar:
     async def _do_due_work(self) -> None:
         """Do all due work, renewals first.
 
-        Work that the directory refuses for now is postponed, and the first such error raised at the end, so
-        that it does not hold up other work; after `MAX_FAILURES` of them the round ends.
+        Work that the directory refuses temporarily is postponed, so that it does not hold up other work, and
+        the first such error is raised at the end. After `MAX_FAILURES` of these errors the round ends.
         """
         postponed: list[Callable[[], None]] = []
         failures: list[DirectoryRefused] = []
@@ -326,7 +330,7 @@ class Registrar:
             raise failures[0]
 
     def _next_step(self) -> tuple[Awaitable[None], Callable[[], None]] | None:
-        """Return the next piece of work, and what schedules it again; None if nothing is due."""
+        """Return the next piece of work, and a function that schedules it again; None if nothing is due."""
         due = self._next_due()
         if due is not None:
             path, entry = due
@@ -388,7 +392,7 @@ class Registrar:
         self._schedule_renewal(path, entry)
 
     def _note_refusal(self, path: str, why: str) -> None:
-        """Note a refused agent; on real time, log the first of several."""
+        """Note a refused agent; on real time, log only the first one."""
         if self._rt.real and not self._refused:
             logging.getLogger("lmos_actors").warning(
                 "registering %s at %s: %s", path, self._directory.url, why

@@ -85,8 +85,8 @@ _PROPERTIES: Final = "?="  # first characters of the keys that read and write pr
 class ReplicaLink(ForwardingLink):
     """Link to a replica that is chosen for each request; see `Link`.
 
-    Without `by` it leads to one agent elsewhere, as long as that can be reached. `id_of` returns the id by
-    which others know an agent of this node.
+    Without `by`, it leads to one agent elsewhere for as long as that agent can be reached. `id_of` returns
+    the id by which other nodes address an agent of this node.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class ReplicaLink(ForwardingLink):
 
     @property
     def address(self) -> dict[str, str]:
-        """See `RemoteLink`. Raises TypeError: what a search finds need not be there after a restart."""
+        """Raise TypeError, as an agent found by a search need not exist after a restart; see `RemoteLink`."""
         raise TypeError("which is found in directories: make the field ephemeral, and find it in started()")
 
     @property
@@ -159,7 +159,7 @@ class ReplicaLink(ForwardingLink):
         return self._query.missing("this node")
 
     def _check_node(self) -> None:
-        """Raise NotFound once the node has ended: it opens no connection and asks no directory any more."""
+        """Raise NotFound once the node has ended, as it then opens no connection and queries no directory."""
         if self.rt.ended:
             raise self._query.missing("this node, which has ended")
 
@@ -173,9 +173,9 @@ class ReplicaLink(ForwardingLink):
         tried: Mapping[Replica, None],
         only: str | None = None,
     ) -> Replica | None:
-        """Return the next replica to try, None if all were tried; those known to be down come last.
+        """Return the next replica to try, None if all were tried; replicas known to be down are last.
 
-        With `only`, return a replica of that agent alone.
+        With `only`, return only a replica of that agent.
         """
         if self._query.id is not None:
             self._current = self._newest()
@@ -203,7 +203,7 @@ class ReplicaLink(ForwardingLink):
         return max(self._members(), key=lambda each: each.epoch, default=None)
 
     def _least_loaded(self, usable: list[Replica]) -> Replica:
-        """Return the replica with the least load; among equals the next in turn."""
+        """Return the replica with the least load; replicas with equal load take turns."""
         first = self._next_place % len(usable)
         turned = [*usable[first:], *usable[:first]]
         chosen = min(turned, key=Replica.load)
@@ -243,7 +243,7 @@ class ReplicaLink(ForwardingLink):
         return bool(getattr(self._table.get(key), "repeatable", False))
 
     def keeps_answers(self, key: str) -> bool:
-        """Return whether answers to requests with a key are kept, as a single durable agent keeps them."""
+        """Return whether answers to requests with a key are kept, as by a single durable agent."""
         if self._query.id is not None:
             return not self.operation(key).streams
         contract: Any = getattr(self._query.cls, "__contract__", None)
@@ -348,7 +348,7 @@ class ReplicaLink(ForwardingLink):
                 error = failure
 
     def _got_no_answer(self) -> None:
-        """Start a look-up of an id: its node may be cut off, and another one may run it by now."""
+        """Look up an agent with an id again, as its node may be cut off and another may run it by now."""
         known = self._known
         if self._query.id is not None and known is not None and known.is_due:
             known.start_look_up()
@@ -411,7 +411,7 @@ class ReplicaLink(ForwardingLink):
         await self._carry(lambda each, _: each.link.tell(key, args, kwargs), key, args, kwargs)
 
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """See `Link`: also raises `trio.WouldBlock` where a look-up or a connection is needed first."""
+        """See `Link`. Also raises `trio.WouldBlock` if a look-up or a connection is needed first."""
         self._check(key)
         replica = self._choose_nowait(key, args, kwargs)
         if replica is None:
@@ -419,7 +419,7 @@ class ReplicaLink(ForwardingLink):
         replica.link.tell_nowait(key, args, kwargs)
 
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """See `Link`. If no known replica can take it at once, the message is a dead letter."""
+        """See `Link`. If no known replica can take the message at once, it becomes a dead letter."""
         self._check(key)
         replica = self._choose_nowait(key, args, kwargs)
         if replica is None:
@@ -430,7 +430,7 @@ class ReplicaLink(ForwardingLink):
         replica.link.send_from(sender, key, args, kwargs)
 
     def _choose_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replica | None:
-        """Return a connected replica without waiting, else None; start the look-up that is missing."""
+        """Return a connected replica without waiting, or None; start a look-up if the last one is old."""
         self._check_node()
         if self._known is not None and self._known.is_older_than(FRESH_SECONDS):
             self._known.start_look_up()
@@ -446,7 +446,7 @@ class ReplicaLink(ForwardingLink):
     @asynccontextmanager
     @enable_ki_protection
     async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
-        """See `Link`: replicas that cannot be reached are passed over."""
+        """See `Link`. Replicas that cannot be reached are skipped."""
         key, args, kwargs, seconds = invocation.key, invocation.args, invocation.kwargs, invocation.seconds
         async with AsyncExitStack() as stack:
             enter = _enterer(stack, lambda link, left: link.open(evolve(invocation, seconds=left)))
@@ -457,7 +457,7 @@ class ReplicaLink(ForwardingLink):
     @asynccontextmanager
     @enable_ki_protection
     async def listen(self, key: str, *, conflate: bool, gaps: bool, size: int) -> AsyncGenerator[Feed[Any]]:
-        """See `Link`: for a single agent."""
+        """See `Link`. Raises NotAllowed if the link stands for several agents."""
         self._check_single()
         async with AsyncExitStack() as stack:
             enter = _enterer(stack, lambda link, _: link.listen(key, conflate=conflate, gaps=gaps, size=size))
@@ -466,7 +466,7 @@ class ReplicaLink(ForwardingLink):
     @asynccontextmanager
     @enable_ki_protection
     async def watch(self) -> AsyncGenerator[Feed[Down]]:
-        """See `Link`: for a single agent."""
+        """See `Link`. Raises NotAllowed if the link stands for several agents."""
         self._check_single()
         async with AsyncExitStack() as stack:
             yield await self._carry(_enterer(stack, lambda link, _: link.watch()), "!", (), {})
@@ -480,14 +480,14 @@ class ReplicaLink(ForwardingLink):
         return self.settled().sinks()
 
     def link(self) -> NoReturn:
-        """Raise NotAllowed: links join agents of one process."""
+        """Raise NotAllowed, as only agents of one process can be linked."""
         raise NotAllowed(f"{self.path!r} may be in another process, or several agents: it cannot be linked")
 
     # ---- identity
 
     @property
     def identity(self) -> tuple[object, int]:
-        """Key by which two refs are equal: the agent, or for several the query and the way of choosing."""
+        """Key by which two refs are equal: the agent, or for several agents the query and the choice rule."""
         if self._by is None:
             if not self.is_settled:
                 raise self._query.missing("this node, and elsewhere none is known yet")
@@ -535,7 +535,7 @@ class ReplicaLink(ForwardingLink):
         return found
 
     def unready(self) -> str:
-        """Return the reason for which no replica takes messages, for errors."""
+        """Return the reason why no replica takes messages, as a text for errors."""
         known = self._known
         if not self._members():
             if known is not None and known.at == NEVER:
@@ -583,7 +583,7 @@ class ReplicaLink(ForwardingLink):
 def _enterer(
     stack: AsyncExitStack, enter: Callable[[Any, float | None], AbstractAsyncContextManager[Any]]
 ) -> Callable[[Replica, float | None], Awaitable[Any]]:
-    """Return a function that enters a context at a replica, and counts a request until it is left."""
+    """Return a function that enters a context at a replica, and counts an open request until its exit."""
 
     async def send(replica: Replica, left: float | None) -> Any:
         entered = await stack.enter_async_context(enter(replica.link, left))
@@ -594,5 +594,5 @@ def _enterer(
 
 
 def _rendezvous_weight(key: bytes, id: str) -> bytes:
-    """Return the rank of a replica for a key; the greatest one serves it (rendezvous hashing)."""
+    """Return the weight of a replica for a key; the replica with the greatest weight serves the key."""
     return blake2b(key, digest_size=16, key=blake2b(id.encode("utf-8", "replace")).digest()).digest()

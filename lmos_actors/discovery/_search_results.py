@@ -57,14 +57,15 @@ class Found:
 
     @property
     def is_near(self) -> bool:
-        """Whether the agent is one of this node."""
+        """Whether the agent belongs to this node."""
         return self.directory is None
 
     def ref(self, cls: type[A], /) -> Ref[A]:
-        """Return a ref to it as an agent of a class. Never waits: it connects in the background.
+        """Return a ref to the agent, as an agent of a class. Never waits: the ref connects in the background.
 
-        `Agent` stands for any class: the description then makes its actions tools of a model. Raises
-        TypeError for anything but an agent class, ConfigError if its description has no usable form.
+        `Agent` stands for any class: with the description, a model can then use the agent's actions as tools.
+        Raises TypeError for anything but an agent class, and ConfigError if the description has no usable
+        form.
         """
         if cls is not Agent and getattr(cls, "__contract__", None) is None:
             raise TypeError(f"ref() needs an agent class, not {cls!r}")
@@ -122,10 +123,11 @@ _ESCAPED: Final = {"\\": "\\\\", "'": "\\'"}
 def checked_result(
     data: Any, query: AgentQuery, directory: str, ours: Sequence[str], refer: Callable[..., Any]
 ) -> Found | None:
-    """Return an entry of a directory as a result, if it is safe to use; None if it does not match the query.
+    """Check an entry of a directory, and return it as a result; None if it does not match the query.
 
-    `ours` are the addresses of this node, whose agents are found near; `refer` returns the ref of a
-    description. Raises ResultRejected.
+    `ours` are the addresses of this node; an entry that leads there is rejected, as the node finds its own
+    agents directly. `refer` returns the ref of a description. Raises ResultRejected if the entry is not safe
+    to use.
     """
     if not isinstance(data, dict):
         raise ResultRejected("it is not a description")
@@ -210,7 +212,11 @@ def _check_class(description: Description, query: AgentQuery) -> None:
 
 
 def _check_targets(description: Description, directory: str, ours: Sequence[str]) -> None:
-    """Check all addresses. Raises ResultRejected for no server, for this node, and for a forged loopback."""
+    """Check all addresses of a description.
+
+    Raises ResultRejected for an address that is not a server's, that leads to this node, or that leads to
+    this machine's loopback although another host named it.
+    """
     may_be_here = is_here(endpoint_of(directory).host)
     for href in hrefs_of(description, directory):
         if not href.startswith(SCHEMES) or "{" in urlsplit(href).netloc:

@@ -1,7 +1,7 @@
-"""Facades: other ways to reach agents than LMOS. Chat agents, Omnia's chat protocol, and AgentRelay.
+"""Facades: ways other than LMOS to reach agents. Chat agents, Omnia's chat protocol, and AgentRelay.
 
-The public names of conversations and relays are imported from here, as in
-`from lmos_actors.facades import ChatAgent`.
+The public names of conversations and relays are imported from here, as in `from lmos_actors.facades import
+ChatAgent`.
 """
 
 from lmos_actors._late import late

@@ -1,4 +1,4 @@
-"""Single requests over HTTP, each on a connection of its own."""
+"""Single requests over HTTP, each on a new connection."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ async def exchange(
     seconds: float,
     most: int = 64 << 10,
 ) -> WebAnswer:
-    """Send a request, and return its answer, of at most `most` bytes.
+    """Send a request, and return its answer of at most `most` bytes.
 
-    Raise ConnectFailed if there is no answer, DeadlineExceeded after some seconds, ConfigError for a request
-    that cannot be sent.
+    Raise ConnectFailed if there is no usable answer, DeadlineExceeded after `seconds`, and ConfigError for a
+    request that cannot be sent.
     """
     url = request.url
     endpoint = endpoint_of(url)

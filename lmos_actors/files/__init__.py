@@ -1,4 +1,4 @@
-"""Strict readers of YAML, TOML and JSON: plain data with places in the file, decoded into closed structs."""
+"""Strict readers of YAML, TOML and JSON, which return plain data with places and decode closed structs."""
 
 from lmos_actors._late import late
 

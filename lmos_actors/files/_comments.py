@@ -5,11 +5,12 @@ lines. So a `#` outside of all scalars begins a comment, and no second YAML gram
 belongs
 
 - *beside* the last entry that begins or ends on its line,
-- *above* the next entry, if it has a line of its own,
-- *below* an earlier entry, if it is indented more than the next one: it ends that block.
+- *above* the next entry, if it is on a separate line,
+- *below* an earlier entry, if it is indented more than the next one: then it ends the block of the earlier
+  entry.
 
-The formatter keeps every number and text exactly as written, so it moves pieces of the source text and emits
-no values anew.
+The formatter keeps every number and text exactly as written: it moves pieces of the source text, and never
+writes a value in another form.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ _KEEP: Final = re.compile(r"[|>][0-9]?\+|[|>]\+")
 
 @attrs.define(eq=False)
 class Value:
-    """Value as written: `raw` in the source, `text` as read, `mark` the quote or indicator of a scalar."""
+    """A value of a YAML text.
+
+    `raw` is its source text, `text` is its parsed value, and `mark` is the quote or indicator of a scalar.
+    """
 
     style: Style
     start: int
@@ -55,7 +59,7 @@ class Value:
 
 @attrs.define(eq=False)
 class Entry:
-    """Pair of a mapping, or item of a list (`key` None), with its comments."""
+    """A pair of a mapping, or an item of a list (`key` is None), with its comments."""
 
     path: DataPath
     key: Value | None
@@ -71,7 +75,7 @@ class Entry:
 
 @attrs.define(eq=False)
 class Commented:
-    """Whole text: its value, and the comments before the value; `blank`: a blank line follows these."""
+    """A whole text: its value, and the comments before it; `blank` is whether a blank line follows them."""
 
     value: Value
     head: list[str]
@@ -79,7 +83,10 @@ class Commented:
 
 
 def read_commented(text: str, loader: Any = None) -> Commented:
-    """Return a text with its comments; it must be one valid document without anchors, aliases and tags."""
+    """Parse a YAML text with its comments.
+
+    The text must be one valid document without anchors, aliases and tags.
+    """
     parse: Any = yaml.parse  # untyped in the stubs
     return _Reader(text, parse(text, Loader=loader or LOADER)).read()
 
@@ -100,7 +107,7 @@ class _Reader:
         return self._attach(value)
 
     def line(self, offset: int) -> int:
-        """Return the number of the line of an offset, from 0."""
+        """Return the line number of an offset, counted from 0."""
         return bisect.bisect_right(self.starts, offset) - 1
 
     def column(self, offset: int) -> int:
@@ -147,7 +154,7 @@ class _Reader:
     # --- comments
 
     def _comments(self) -> list[tuple[int, str]]:
-        """Return the comments, each with its offset: they begin with # outside of all scalars."""
+        """Return the comments, each with its offset; a comment begins with # outside of all scalars."""
         spans = sorted((scalar.start, scalar.end) for scalar in self.scalars)
         begins = [start for start, _ in spans]
         found: list[tuple[int, str]] = []
@@ -186,7 +193,7 @@ class _Reader:
         return None
 
     def _attach_own_lines(self, whole: Commented, own: dict[int, tuple[int, str]]) -> None:
-        """Attach comments with lines of their own to the entries below or above them."""
+        """Attach comments on separate lines to the entries below or above them."""
         content = self._content()
         used: set[int] = set()
         last = -1
@@ -213,7 +220,7 @@ class _Reader:
                 (earlier[-1].above if earlier else whole.head).append(text)
 
     def _content(self) -> set[int]:
-        """Return the lines of scalars; blank lines among them are part of the text."""
+        """Return the numbers of all lines with scalars; blank lines within a scalar are part of the text."""
         return {
             line
             for scalar in self.scalars
@@ -236,7 +243,7 @@ class _Reader:
         return found[::-1]
 
     def _distribute(self, entry: Entry | None, gap: list[tuple[int, str]], indent: int) -> None:
-        """Attach the lines above an entry: lines indented more than the entry belong to an earlier one."""
+        """Attach the lines above an entry; lines indented more than the entry belong to an earlier one."""
         before = entry.start if entry is not None else len(self.text)
         while any(text for _, text in gap):
             if entry is not None and next(column for column, text in gap if text) <= indent:

@@ -1,15 +1,17 @@
-"""Decoder of plain data into closed structs, which finds every mistake at its place.
+"""Decoder of plain data into closed structs that reports every mistake with its place.
 
-msgspec's decoder is faster, but stops at the first mistake and leaves mapping keys out of its paths. Files
-are small, so the type is walked next to the data, and the structs are built on the way. Guarantees:
+msgspec's decoder is faster, but it stops at the first mistake and leaves mapping keys out of its paths. Files
+are small, so this decoder walks the type and the data in parallel and builds the structs on the way.
+Guarantees:
 
-- **Closed**: unknown keys are mistakes, with the nearest known key as a hint.
-- **All mistakes at once, none that follows from another.** An invalid part decodes to `_INVALID`, and the
-  parts around it become invalid without a further mistake. A misspelt required key is reported as misspelt,
-  not also as missing (`meant_keys`).
-- **No conversions.** `"5"` is not a number and `1` not true; only an integer is accepted as a float.
-- **A mistake concerns the right alternative.** In a union the tag chooses; without tags each alternative is
-  tried, and if none fits, the mistakes of the nearest struct are reported.
+- **Closed**: unknown keys are mistakes; the message suggests the nearest known key.
+- **All mistakes at once, but no consequential ones.** An invalid part decodes to `_INVALID`, and the
+  parts around it become invalid without a further mistake. A misspelt required key is reported as
+  misspelt, not also as missing (`meant_keys`).
+- **No conversions.** `"5"` is not a number and `1` is not true. The only exception is that an integer
+  is accepted as a float.
+- **Mistakes in a union are reported for the right alternative.** The tag selects it. Without tags each
+  alternative is tried, and if none fits, the mistakes of the nearest struct are reported.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ _LIMITS: Final = (
 
 
 class _Invalid:
-    """Type of `_INVALID`, the result of a part with a mistake."""
+    """The type of `_INVALID`, the value to which a part with a mistake decodes."""
 
 
 _INVALID: Final = _Invalid()
@@ -66,7 +68,7 @@ UNKNOWN: Final = Unknown()
 
 @attrs.frozen
 class Loaded(Generic[T]):
-    """Valid file: its value, the document with places, and warnings."""
+    """A valid file: the decoded value, the document with its places, and the warnings."""
 
     value: T
     document: Document
@@ -74,7 +76,7 @@ class Loaded(Generic[T]):
 
 
 def load(path: str | os.PathLike[str], declared: type[T], *, limit: int | None = None) -> Loaded[T]:
-    """Return a decoded file. Blocks on the disk. Raises FileError with all mistakes."""
+    """Read and decode a file. Blocks on the disk. Raises FileError with all mistakes."""
     document = read(path, limit=limit)
     value, mistakes = decode(document, declared)
     if mistakes or value is None:
@@ -90,11 +92,12 @@ def decode(
     at: DataPath = (),
     made: dict[DataPath, Any] | None = None,
 ) -> tuple[Any, tuple[Mistake, ...]]:
-    """Return the decoded value, or None, and the mistakes of a document, or of `data` in its place.
+    """Decode a document, or only `data`. Return the value, or None, and all mistakes.
 
-    The mistakes include those of reading. With `at`, `data` is the part at that path, and only its mistakes
-    are returned. A part that is `UNKNOWN` is invalid without a further mistake. `made` collects every valid
-    struct by its path, also where the whole is invalid.
+    The mistakes include those found while the document was read. With `at`, `data` is the part of the
+    document at that path, and only the mistakes of this part are returned. A part that is `UNKNOWN` is
+    invalid without a further mistake. `made` collects every valid struct by its path, even if the document as
+    a whole is invalid.
     """
     walk = _Walk(document, made)
     value = walk.value(form_of(declared), document.data if data is UNKNOWN and not at else data, at)
@@ -103,7 +106,7 @@ def decode(
 
 
 def _key_for_any(takes: Iterable[Form]) -> str | None:
-    """Return the first key of the first struct whose first key takes any data, such as `eq`, or None."""
+    """Return the first key, such as `eq`, of the first struct whose first key accepts any data, or None."""
     for part in takes:
         first = fields_of(part.inner)[:1] if part.is_struct else ()
         if first and first[0].form.is_open:
@@ -157,7 +160,7 @@ class _Walk:
         return self.add_mistake(path, f"expected {describe(form)}, saw {description_of(data)}{hint}")
 
     def _mistakes_of_nearest(self, structs: list[Form], data: dict[str, Any], path: DataPath) -> _Invalid:
-        """Record the mistakes of one of several untagged structs: of the struct with the first known key."""
+        """Record the mistakes of the untagged struct that declares the first known key of `data`."""
         known = {field.key: each.inner for each in structs for field in fields_of(each.inner)}
         for key in data:
             if key in known:
@@ -251,7 +254,7 @@ class _Walk:
         return found
 
     def _tagged(self, choice: _Choice, data: dict[str, Any], path: DataPath) -> Any:
-        """Decode by the tag, whose key is the same in all members of a union (msgspec demands that)."""
+        """Decode by the tag. All members of a union have the same tag key (msgspec requires this)."""
         kinds, field = choice.kinds, choice.tag_field
         if field not in data:
             near = next((key for key in data if nearest(key, [field])), None)
@@ -323,7 +326,7 @@ class _Walk:
 
 @attrs.frozen
 class _Choice:
-    """The members of a type that accept data of a Python type."""
+    """The members of a declared type that accept data of one Python type."""
 
     candidates: list[Form]
     kinds: dict[str, Any]
@@ -334,7 +337,7 @@ class _Choice:
 
 @attrs.frozen
 class _Layout:
-    """The keys of a struct: `known` are all in order, with its tag; `keys` are the same as a set."""
+    """The keys of a struct: `known` lists all of them in order, with the tag's key; `keys` is their set."""
 
     fields: dict[str, Field]
     known: tuple[str, ...]
@@ -349,7 +352,7 @@ def _layout_of(struct: type[msgspec.Struct]) -> _Layout:
 
 
 def _choice_of(form: Form, kind: type) -> _Choice:
-    """Return the members of a type that accept data of a Python type; the type keeps the result."""
+    """Return the members of a type that accept data of a Python type; `form` caches the result."""
     candidates = [part for part in form.branches if part.takes is None or kind in part.takes]
     kinds: dict[str, Any] = {}
     tag_field = ""

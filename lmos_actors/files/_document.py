@@ -43,8 +43,8 @@ _NO_YAML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufff
 class Document:
     """Plain data (`dict`, `list`, `str`, `int`, `float`, `bool`, `None`) with the place of each part.
 
-    `mistakes` did not stop the reader (a repeated key, an anchor); `decode` reports them with its own.
-    `notes` are warnings.
+    `mistakes` has the mistakes that did not stop the reader, such as a repeated key or an anchor; `decode`
+    reports them together with its own. `notes` lists warnings.
     """
 
     def __init__(
@@ -67,19 +67,20 @@ class Document:
         return self._tree.source.text
 
     def with_parts(self, parts: Mapping[str, tuple[Document, DataPath]]) -> Document:
-        """Return this document with further top-level keys, each from a path in another document.
+        """Return this document with further top-level keys, each taken from a path in another document.
 
-        Mistakes, notes and places below such a key come from the other document; `data` is without them.
+        Mistakes, notes and places below such a key come from the other document. `data` does not contain
+        these keys.
         """
         return Document(self._tree, self.path, parts)
 
     def _elsewhere(self, path: DataPath) -> tuple[Document, DataPath] | None:
-        """Return the other document that a path leads to, and the path there; None without one."""
+        """Return the other document to which a path leads, and the path there; None for any other path."""
         found = self._parts.get(str(path[0])) if path else None
         return None if found is None else (found[0], (*found[1], *path[1:]))
 
     def span(self, path: DataPath, *, key: bool = False) -> tuple[int, int]:
-        """Return start and end offset of a value or its key; of the nearest enclosing part if unknown."""
+        """Return the start and end offsets of a value or its key, or of the nearest known enclosing part."""
         for size in range(len(path), -1, -1):
             part = path[:size]
             table = (
@@ -144,12 +145,12 @@ class Document:
 
 
 def read(path: str | os.PathLike[str], *, limit: int | None = None, copy: Path | None = None) -> Document:
-    """Return a YAML, JSON or TOML file of at most `limit` bytes, by its suffix. Blocks on the disk.
+    """Read a YAML, JSON or TOML file of at most `limit` bytes; the suffix decides. Blocks on the disk.
 
-    With `copy` the text comes from a copy of it, made earlier. The default limit is the environment variable
-    LMOS_ACTORS_MAX_FILE, or 1 MiB. Raises ConfigError if that is not a size; FileError if the file is
-    missing, unreadable, not a regular file, too large, not UTF-8 (a byte order mark is skipped), or not in
-    its format.
+    If `copy` is given, the text is read from that earlier copy of the file. The default limit is the
+    environment variable LMOS_ACTORS_MAX_FILE, or 1 MiB. Raises ConfigError if the variable is not a size;
+    FileError if the file is missing, unreadable, not a regular file, too large, not UTF-8 (a byte order mark
+    is skipped), or not in its format.
     """
     file = Path(path)
     name = os.fspath(path)
@@ -163,13 +164,13 @@ def read(path: str | os.PathLike[str], *, limit: int | None = None, copy: Path |
 
 
 def read_source(path: str | os.PathLike[str]) -> Source:
-    """Return the text of a file of any format, which is read and bounded as by `read`. Raises FileError."""
+    """Return the text of a file in any format, read within the limits of `read`. Raises FileError."""
     file, name = Path(path), os.fspath(path)
     return Source(name, _text(_bytes(file, name, None), name).removeprefix("\ufeff"))
 
 
 def parse(text: str, *, name: str, format: Format = "yaml", path: Path | None = None) -> Document:
-    """Return the document of a text in memory; `name` is its name in messages. Raises FileError."""
+    """Parse a text in memory into a document; `name` is its name in messages. Raises FileError."""
     source = Source(name, text.removeprefix("\ufeff"))
     if format == "yaml" and (strange := _NO_YAML.search(source.text)):
         raise FileError(

@@ -23,7 +23,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 def read_json(source: Source) -> Tree:
-    """Return the tree of one JSON text, with mistakes that do not stop reading. Raises Unreadable."""
+    """Return the tree of one JSON text, including non-fatal mistakes. Raises Unreadable."""
     tree = Tree(source)
     reader = _Reader(tree)
     reader.space()

@@ -32,11 +32,11 @@ _HEADER: Final = re.compile(r"[|>][-+]?([0-9])")
 
 
 class LayoutError(Exception):
-    """Text that cannot be formatted without changing its data; a defect of this module."""
+    """Raised if a text cannot be formatted without changing its data; a defect of this module."""
 
 
 def lay_out_yaml(text: str, orders: Mapping[DataPath, list[str]], loader: Any = None) -> str:
-    """Return a YAML text, which reads without mistakes, in canonical layout. Raises LayoutError.
+    """Return a YAML text without mistakes in canonical layout. Raises LayoutError.
 
     `orders` are the ordered keys of mappings, by path.
     """
@@ -52,7 +52,7 @@ def lay_out_yaml(text: str, orders: Mapping[DataPath, list[str]], loader: Any = 
 
 
 def lay_out_json(text: str, orders: Mapping[DataPath, list[str]]) -> str:
-    """Return a JSON text, which reads without mistakes, in canonical layout; scalars stay as written."""
+    """Return a JSON text without mistakes in canonical layout; scalars stay as written."""
     return _json(read_json(Source("", text)), (), orders, 0) + "\n"
 
 
@@ -160,7 +160,7 @@ class _Layout:
         return f"{_scalar(entry.key, flow=True)}: {inner}".rstrip()
 
     def _lines(self, value: Value, path: DataPath, indent: int) -> list[str]:
-        """Return a flow collection over several lines, one entry on each."""
+        """Return the lines of a flow collection with one entry per line."""
         begin, end = "[]" if value.is_list else "{}"
         lines = [" " * indent + begin]
         for entry in self._sorted(value, path):
@@ -187,7 +187,7 @@ def _has_comments(value: Value) -> bool:
 
 
 def _scalar(value: Value, *, flow: bool) -> str:
-    """Return a scalar as text, without quotes where it is read the same without them."""
+    """Return a scalar as text, unquoted if the quotes make no difference."""
     if flow and "\n" in value.raw:
         return json.dumps(value.text, ensure_ascii=False) if value.mark or "\n" in value.text else value.text
     if value.mark not in ("'", '"') or "\n" in value.raw:

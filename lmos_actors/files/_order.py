@@ -1,6 +1,6 @@
-"""Canonical order of the keys in a file, by the structs that it is decoded into; `lmos-actors fmt` writes it.
+"""Canonical order of the keys in a file, taken from its structs; `lmos-actors fmt` writes it.
 
-Nothing is refused here: a mapping that fits no struct keeps the order of the file.
+Nothing is rejected here: a mapping that fits no struct keeps the order of the file.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def key_orders(declared: Any, data: object, words: Sequence[str]) -> dict[DataPath, list[str]]:
-    """Return the ordered keys of every mapping that is a struct, by its path.
+    """Return the ordered keys of every mapping that fits a struct, by the path of the mapping.
 
-    Keys in `words` come first in every mapping, in that order (`id` before `kind` and so on); then the
-    struct's other keys in the order of declaration, then unknown ones. Open mappings, and those with names as
-    keys, are left out: they keep the order of the file.
+    Keys in `words` come first, in that order (`id` before `kind` and so on). The struct's other keys follow
+    in the order of declaration, then the unknown keys. Open mappings, and mappings whose keys are names, are
+    left out and so keep the order of the file.
     """
     found: dict[DataPath, list[str]] = {}
     _walk(form_of(declared), data, (), {word: place for place, word in enumerate(words)}, found)
@@ -45,7 +45,7 @@ def _walk(
 
 
 def _struct(form: Form, data: Mapping[str, Any]) -> Any:
-    """Return a mapping's struct: by its tag, or the struct with most of its keys; None if none fits."""
+    """Return the struct that a mapping fits: by its tag, or else the one with most of its keys, or None."""
     known = [part.inner for part in form.branches if part.is_struct]
     tags = [(tag_of(struct), struct) for struct in known]
     for tag, struct in tags:

@@ -1,6 +1,6 @@
 """References in text, `$(namespace.name)`: parsing and substitution.
 
-`$$(` is written for the characters `$(`. A text that is exactly one reference becomes the value with its
+`$$(` stands for the literal characters `$(`. A text that is exactly one reference becomes the value with its
 type; a reference inside other text is replaced by the written form of its value.
 """
 
@@ -92,9 +92,9 @@ def _reference(hit: re.Match[str]) -> Reference:
 def fill(text: str, lookup: Lookup, *, again: bool = False) -> object:
     """Return a text with its references replaced by values.
 
-    A text that is exactly one reference becomes the value itself, of any type. With `again` the result will
-    be filled once more, so `$$(` stays and the text of values is escaped: a value never becomes a reference.
-    Raises BadReference for a malformed reference, and for a mapping or list inside other text.
+    A text that is exactly one reference becomes the value itself, of any type. Set `again` if the result will
+    be filled once more: `$$(` is then kept and the text of values is escaped, so that a value never becomes a
+    reference. Raises BadReference for a malformed reference, and for a mapping or list inside other text.
     """
     if "$(" not in text:
         return text

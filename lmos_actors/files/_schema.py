@@ -29,7 +29,7 @@ def schema_of_file(declared: Any, *, title: str = "") -> dict[str, Any]:
 
 
 def _choice(structs: list[Any], parts: dict[str, Any]) -> dict[str, Any]:
-    """Return a choice by the tag; with `if`/`then` an editor reports errors of the chosen kind only."""
+    """Return the schema of a tagged union; `if`/`then` makes editors check only the chosen kind."""
     tags = [tag for struct in structs if (tag := tag_of(struct)) is not None]
     field = tags[0].field
     chosen = [

@@ -54,7 +54,7 @@ class Mistake:
 
 
 class FileError(ConfigError):
-    """Invalid file; `mistakes` are all that were found, in the order of the text, at least one."""
+    """Invalid file. `mistakes` holds all mistakes found, at least one, in the order of the text."""
 
     def __init__(self, mistakes: list[Mistake] | tuple[Mistake, ...]) -> None:
         self.mistakes = in_order(mistakes)
@@ -66,7 +66,7 @@ class FileError(ConfigError):
 
 
 def in_order(mistakes: list[Mistake] | tuple[Mistake, ...]) -> tuple[Mistake, ...]:
-    """Return the mistakes in the order of the text, each once."""
+    """Return the mistakes without duplicates, in the order of the text."""
     return tuple(sorted(dict.fromkeys(mistakes), key=lambda m: (m.line, m.column)))
 
 
@@ -79,13 +79,16 @@ class Source:
         self._starts = [0, *[end.end() for end in _LINE_END.finditer(text)]]
 
     def line_and_column(self, offset: int) -> tuple[int, int]:
-        """Return line and column of an offset, both from 1; an offset beyond the end counts as the end."""
+        """Return the line and column of an offset, counted from 1.
+
+        An offset beyond the end counts as the end.
+        """
         offset = max(0, min(offset, len(self.text)))
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
 
     def offset(self, line: int, column: int) -> int:
-        """Return the offset of a line and column, both from 1."""
+        """Return the offset of a line and column, which are counted from 1."""
         return self._starts[min(line, len(self._starts)) - 1] + column - 1
 
     def line(self, number: int) -> str:
@@ -106,7 +109,10 @@ class Source:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown word: the nearest known one, and all of them if they are few."""
+    """Return a hint for an unknown word that names the nearest known word.
+
+    All known words are listed if they are few, or if none is near.
+    """
     words = list(known)
     hint = hint_at(word, words, '"')
     listed = words and (len(words) <= 8 or not hint)

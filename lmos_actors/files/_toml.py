@@ -1,10 +1,10 @@
-"""TOML reader with places: `tomllib` decides what is valid, a second walk finds the places.
+"""TOML reader with places: `tomllib` validates the text, and a second walk finds the places.
 
 `tomllib` keeps no places. The second walk (`_Places`) runs only over text that `tomllib` has accepted, so it
-may assume valid syntax and skips values by simple patterns; it decides nothing. Possessive quantifiers
-(`*+`) keep its patterns linear on hostile text. Two inputs on which `tomllib` itself is slow or recurses are
-refused first: keys of very many parts, and deep nesting. Values that JSON lacks (dates, times, infinities)
-are mistakes, as a file must mean the same in all three formats.
+can assume valid syntax and skip values by simple patterns. Possessive quantifiers (`*+`) keep its patterns
+linear on hostile text. Two inputs on which `tomllib` itself is slow or recurses are refused first: keys of
+very many parts, and deep nesting. Values that JSON lacks (dates, times, infinities) are mistakes, as a file
+must mean the same in all three formats.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LONG_NUMBER = re.compile(rf"(?<![\w.])[-+]?[0-9_]{{{MAX_DIGITS}}}", re.ASCII)
 
 
 def read_toml(source: Source) -> Tree:
-    """Return the tree of one TOML document, with mistakes that do not stop reading. Raises Unreadable."""
+    """Return the tree of one TOML document, including non-fatal mistakes. Raises Unreadable."""
     text = source.text
     if not _GAP.sub("", text, count=1):
         raise Unreadable(0, "the file is empty")
@@ -80,7 +80,7 @@ def _check(tree: Tree, value: object, path: DataPath) -> None:
 
 
 class _Places:
-    """Walk over TOML that tomllib has accepted, which records places."""
+    """A walk over TOML that tomllib has accepted; it records the places."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree

@@ -16,7 +16,10 @@ MAX_DIGITS: Final = 1_000
 
 
 class Unreadable(Exception):
-    """Text that is not in its format; `start` is an offset. `parse` turns it into a FileError."""
+    """Raised for text that is not in its format; `start` is an offset.
+
+    `parse` converts this error to a FileError.
+    """
 
     def __init__(self, start: int, message: str, end: int | None = None) -> None:
         self.start = start
@@ -40,7 +43,10 @@ class Note:
 
 @attrs.define(eq=False)
 class Tree:
-    """Plain data, and offsets of values and keys by path; `mistakes` did not stop the reader."""
+    """Plain data, with the offsets of values and keys by path.
+
+    `mistakes` has the mistakes that did not stop the reader.
+    """
 
     source: Source
     data: object = None
@@ -58,27 +64,30 @@ class Tree:
         self.notes.append(Note(self.source.name, *self.source.line_and_column(start), message))
 
     def repeated(self, path: DataPath, start: int, end: int) -> DataPath:
-        """Record a mistake for a key that is in `keys` already. Return another path, for its value."""
+        """Record a mistake for a repeated key. Return a different path under which to store its value."""
         line, _ = self.source.line_and_column(self.keys[path][0])
         self.add_mistake(start, f'key "{path[-1]}" is given twice, first on line {line}', end)
         return (*path[:-1], f"{path[-1]} again at {start}")
 
     def integer(self, text: str, start: int, base: int = 10) -> int:
-        """Return an integer; 0, with a mistake, if it has too many digits (`int` takes quadratic time)."""
+        """Parse an integer. If it has too many digits, record a mistake and return 0.
+
+        The number of digits is limited because `int` takes quadratic time.
+        """
         if len(text) > MAX_DIGITS:
             self.add_mistake(start, f"a number of more than {MAX_DIGITS} digits", start + len(text))
             return 0
         return int(text, base)
 
     def number(self, text: str, start: int) -> float:
-        """Return a number, with a mistake if it is too large to be finite."""
+        """Parse a number; record a mistake if it is too large to be finite."""
         value = float(text)
         if value - value != 0:
             self.add_mistake(start, f"{text[:40]} is not a finite number", start + len(text))
         return value
 
     def text(self, value: str, start: int) -> str:
-        """Return a text; empty, with a mistake, if an escape in it is half of a surrogate pair."""
+        """Return a text; if it has half of a surrogate pair, record a mistake and return "" instead."""
         if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
             self.add_mistake(start, "half of a surrogate pair is not a character")
             return ""
@@ -96,12 +105,12 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
 
 
 def mapped(value: object) -> dict[str, Any]:
-    """Return a mapping as it is, an empty one for anything else."""
+    """Return `value` if it is a mapping, otherwise an empty mapping."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def listed(value: object) -> list[Any]:
-    """Return a list as it is, an empty one for anything else."""
+    """Return `value` if it is a list, otherwise an empty list."""
     return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 

@@ -1,4 +1,4 @@
-"""Declared types of files, and their parts: `_decode` walks them next to the data.
+"""The declared types of files, and their parts; `_decode` walks them in parallel with the data.
 
 Types are closed msgspec structs (tagged or not), unions of them, `str`, `int`, `float`, `bool`, `None`,
 `Literal`, `tuple[X, ...]`, `list[X]`, `dict[str, X]`, `Any` and `object` for open data, and classes with a
@@ -28,7 +28,10 @@ import msgspec
 
 @runtime_checkable
 class TextForm(Protocol):
-    """Type that files hold as text of a special form. `parse` raises ValueError with the reason."""
+    """A type whose values are written in files as text of a special form.
+
+    `parse` raises ValueError with the reason.
+    """
 
     described: ClassVar[str]
     pattern: ClassVar[str]
@@ -42,7 +45,7 @@ class TextForm(Protocol):
 class Later:
     """Words that are planned and not available yet: `Annotated[Literal["memory"], Later("websocket")]`.
 
-    On a union of tagged structs they are tags; as `later: ClassVar[Later]` of a struct they are keys.
+    On a union of tagged structs the words are tags. As `later: ClassVar[Later]` of a struct they are keys.
     """
 
     def __init__(self, *words: str) -> None:
@@ -74,13 +77,13 @@ class Tag:
 
 
 class Form:
-    """A declared type, taken apart once: hashing most types means hashing all that is in them.
+    """The parts of a declared type, computed once because hashing a type hashes everything in it.
 
-    `inner` is the type without `Annotated`. `literals` are the members of a `Literal`, None for another type.
-    `limits` are its `msgspec.Meta`. `branches` are the members of a union, flat, without UNSET; of any other
-    type, itself. `is_open`: it takes any plain data, or a branch of it does. `takes` are the Python types of
-    the data that it takes, None for any or a union. `later` has the words of every `Later` on it, and on its
-    branches.
+    `inner` is the type without `Annotated`. `literals` are the members of a `Literal`; None for another type.
+    `limits` are the `msgspec.Meta` objects of the type. `branches` are the members of a union, flattened and
+    without UNSET; for any other type, the form itself. `is_open` is true if the type or one of its branches
+    accepts any plain data. `takes` are the Python types of the data that it accepts; None for a union and for
+    open data. `later` has the words of every `Later` on the type and on its branches.
     """
 
     __slots__ = (
@@ -134,7 +137,7 @@ class Form:
 
     @property
     def is_null(self) -> bool:
-        """Whether the type is that of null."""
+        """Whether this is the type of null."""
         return self.inner in (None, type(None))
 
 
@@ -155,7 +158,7 @@ def fields_of(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
 
 @cache
 def tag_of(struct: type[msgspec.Struct]) -> Tag | None:
-    """Return the tag of a struct, None without one."""
+    """Return the tag of a struct; None if it has no tag."""
     config = struct.__struct_config__
     return None if config.tag_field is None else Tag(config.tag_field, str(config.tag))
 
@@ -195,14 +198,14 @@ def _describe(form: Form) -> str:
 
 
 def written_form(value: object) -> str:
-    """Return a plain value as a file writes it."""
+    """Return a plain value in the form in which a file contains it."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     return str(value)
 
 
 def description_of(value: object) -> str:
-    """Return the description of a value for messages, shortened."""
+    """Return a short description of a value for messages."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class PythonLoader(yaml.SafeLoader):
-    """PyYAML's own parser; it takes a `?` in plain text of flow style, and tabs, where libyaml takes them."""
+    """PyYAML's own parser, extended to accept `?` in plain flow text, and tabs, where libyaml does."""
 
     _in_plain = False
 
@@ -45,7 +45,10 @@ class PythonLoader(yaml.SafeLoader):
             self._in_plain = False
 
     def peek(self, index: int = 0) -> str:
-        """Return a character ahead; within plain text, a stand-in for `?` and tab, which is not kept."""
+        """Return a character ahead; within plain text, a stand-in for `?` and tab.
+
+        The stand-in steers only the scanner: the text itself keeps the original character.
+        """
         scanner: Any = super()  # its methods have no types
         ahead: str = scanner.peek(index)
         return _LIKE.get(ahead, ahead) if self._in_plain else ahead
@@ -89,7 +92,7 @@ _MORE_THAN_TEXT: Final = re.compile("|".join(f"(?:{each.pattern})" for each in _
 
 
 def read_yaml(source: Source, loader: Any = None) -> Tree:
-    """Return the tree of one YAML document, with mistakes that do not stop reading. Raises Unreadable."""
+    """Return the tree of one YAML document, including non-fatal mistakes. Raises Unreadable."""
     tree = Tree(source)
     parse: Any = yaml.parse  # untyped in the stubs
     text = source.text if source.text.endswith("\n") else f"{source.text}\n"  # as editors end a file

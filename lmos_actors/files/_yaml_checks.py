@@ -1,8 +1,9 @@
-"""Refusal of YAML that the parsers read differently from YAML 1.2, or from one another.
+"""Checks that reject YAML which the parsers read differently from YAML 1.2, or from one another.
 
-Both parsers follow YAML 1.1, and take some texts that are not YAML. This file compares their events with the
-text: what is between two scalars (`_between`), how a scalar is written, and how far lines are indented.
-Lines that begin with a closing bracket may be indented less than YAML 1.2 says: everybody reads them alike.
+Both parsers follow YAML 1.1, and accept some texts that are not YAML. This file compares their events with
+the text: what is between two scalars (`_between`), how a scalar is written, and how far lines are indented.
+Lines that begin with a closing bracket may be indented less than YAML 1.2 demands, as all parsers read them
+alike.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _NEXT_LINE: Final = re.compile(r"[\r\n]( *)(?=([^ \r\n]))")
 
 
 def checked(text: str, events: Iterator[Any]) -> Iterator[Any]:
-    """Return the events of a text. Raise Unreadable where YAML 1.2 gives it another meaning, or none."""
+    """Return the checked events. Raise Unreadable where YAML 1.2 reads the text differently or not at all."""
     if strange := _LINE_ENDS.search(text):
         at, name = strange.start(), {"\x85": "N", "\u2028": "L", "\u2029": "P"}[strange[0]]
         raise Unreadable(
@@ -85,7 +86,7 @@ class _Checks:
             yield event
 
     def _structure(self, event: Any, start: int, end: int) -> None:
-        """Check up to the begin or end of the stream, the document, a list or a mapping."""
+        """Check the text up to the start or end of the stream, the document, a list or a mapping."""
         if isinstance(event, yaml.DocumentStartEvent):
             self.at = end
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -106,7 +107,7 @@ class _Checks:
             self._between(start)
 
     def _between(self, end: int) -> None:
-        """Check comments and punctuation up to a scalar or the end of a bracket."""
+        """Check comments and punctuation up to a scalar or a closing bracket."""
         for found in _SIGN.finditer(self.text, self.at, end):
             at, sign = found.start(), found[0][0]
             if sign == "#" and self.text[at - 1 : at].strip():
@@ -136,7 +137,7 @@ class _Checks:
             raise Unreadable(first.start(2), "this comment would be part of the text: begin it below the key")
 
     def _lines(self, start: int, end: int, anywhere: str = "") -> None:
-        """Check that lines which continue a value are indented, except before a character of `anywhere`."""
+        """Check that continuation lines of a value are indented, unless they begin with one of `anywhere`."""
         least = self.columns[-1] + 1
         for found in _NEXT_LINE.finditer(self.text, start, end):
             if len(found[1]) < least and found[2] not in anywhere:

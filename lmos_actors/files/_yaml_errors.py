@@ -1,9 +1,8 @@
-"""Messages for YAML syntax errors, which name the mistake and its correction.
+"""Messages for YAML syntax errors that name the mistake and how to correct it.
 
 The parsers report what their grammar expected at the place where they gave up, which is often after the
-mistake. For common mistakes (a missing colon, quotes or a bracket, a tab) this file finds the mistake
-itself. Matching is by fragments of the messages of PyYAML and of libyaml; an unknown message is shown
-unchanged.
+mistake. For common mistakes (a missing colon, quotes or a bracket, a tab) this file finds the mistake itself.
+Matching is by fragments of the messages of PyYAML and of libyaml; an unknown message is shown unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules of links between two nodes: when a message from one arrives at the other, if it does."""
+"""The rules of links between two nodes: whether a message from one arrives at the other, and when."""
 
 from lmos_actors._late import late
 

@@ -1,26 +1,26 @@
-"""Links between nodes: when a message from one arrives at another, if it does. No clock, no tasks.
+"""Links between nodes: whether a message arrives, and when. Uses no clock and starts no tasks.
 
 A simulated network and the proxy for faults of real connections deliver by these rules.
 
-A `Line` is one direction between two nodes. Its rules say how long a message takes (latency and jitter), how
-many bytes a second it carries, and which share of messages is lost, doubled or overtaken. Two kinds of
-delivery read them in different ways:
+A `Line` is one direction between two nodes. Its rules define how long a message takes (latency and jitter),
+how many bytes a second it carries, and which share of messages is lost, doubled or overtaken. There are two
+kinds of delivery:
 
-- *stream*: as over TCP. Everything arrives, once and in order. A loss is the delay of a retransmission, which
-  comes after `FIRST_RETRY`, and each further one after twice as long. Bytes sent while the line is cut arrive
-  with the first retransmission after the cut.
-- *datagram*: as over UDP. A lost message is gone, as is one that is sent while the line is cut or finds the
-  queue of a slow line full. A doubled message arrives twice, each time by itself; an overtaken one arrives
-  later than it would have.
+- *stream*: as over TCP. Everything arrives, once and in order. A loss causes the delay of a retransmission,
+  which comes after `FIRST_RETRY`, and each further one after twice as long. Bytes sent while the line is cut
+  arrive with the first retransmission after the cut.
+- *datagram*: as over UDP. A message is gone if it is lost, is sent while the line is cut, or finds the queue
+  of a slow line full. A doubled message arrives twice, each copy with its own delay. An overtaken message
+  arrives later than it otherwise would.
 
-What is kept true:
+Guarantees:
 
-- **Chance by name.** Each line draws from a random stream of its own, made from the names of its ends: one
-  more line or fault changes nothing elsewhere.
-- **Instants are computed when a message is sent.** A cut or a fault that begins later does not affect
-  messages under way: they have passed.
-- Several faults on one line add up: it is cut while any of them cuts it; latencies are added; a message gets
-  through if each of the faults lets it through.
+- **Chance by name.** Each line draws from its own random stream, derived from the names of its ends: an
+  additional line or fault changes nothing elsewhere.
+- **Arrival times are computed when a message is sent.** A cut or a fault that begins later does not affect
+  messages under way.
+- **Several faults on one line add up.** The line is cut while any of them cuts it; latencies are added; a
+  message gets through only if each of the faults lets it through.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ class Draw(Protocol):
 
 @attrs.frozen(kw_only=True)
 class LinkRules:
-    """The behaviour of a line. `latency` and `jitter` add up; shares are from 0 to 1.
+    """The behaviour of a line. `latency` and `jitter` are added; shares range from 0 to 1.
 
-    `bandwidth` is in bytes a second, None without a limit, and `queue` the bytes that may wait for it.
+    `bandwidth` is in bytes per second, None for no limit. `queue` is the number of bytes that may wait to be
+    sent.
     """
 
     latency: Draw | None = None
@@ -72,7 +73,7 @@ class LinkRules:
 
     @property
     def is_perfect(self) -> bool:
-        """Whether the line delays, loses and changes nothing."""
+        """Whether the line delays, loses and changes no message."""
         return self == PERFECT
 
 
@@ -83,7 +84,8 @@ PERFECT: Final = LinkRules()
 class LinkFault:
     """A change of the lines for which `selects` returns True, given the names of both ends.
 
-    `cuts`: nothing gets through. `latency` is added, `loss` is a further share that is lost.
+    With `cuts`, nothing gets through. `latency` is added to the line's own; `loss` is the share of the
+    remaining messages that is lost as well.
     """
 
     selects: Callable[[str, str], bool]
@@ -115,11 +117,11 @@ class Line:
 
     @property
     def is_cut(self) -> bool:
-        """Whether nothing gets through."""
+        """Whether the line is cut, so that nothing gets through."""
         return self.cut_since is not None
 
     def waiting_bytes(self, now: float) -> float:
-        """Return the bytes that wait for the bandwidth."""
+        """Return the number of bytes that are queued because of the limited bandwidth."""
         return 0.0 if self.rules.bandwidth is None else max(0.0, self.free_at - now) * self.rules.bandwidth
 
 
@@ -183,9 +185,9 @@ class Links:
     # ---- messages
 
     def send_in_order(self, line: Line, size: int, now: float, *, after: float = 0.0) -> float:
-        """Return when a message that is sent now arrives. The line must be up.
+        """Return the arrival time of a message that is sent now. The line must be up.
 
-        `after`: the instant at which the message before it on the same connection arrives.
+        `after` is the arrival time of the previous message on the same connection.
         """
         arrives = self._on_the_way(line)
         losses = line.retries = self._losses(line) if line.loss else 0
@@ -197,7 +199,8 @@ class Links:
     def send_again(self, line: Line, size: int, sent_at: float, now: float, *, after: float = 0.0) -> float:
         """Return the arrival time of a message that was sent while its line, now up again, was cut.
 
-        The message is sent again when its sender's timer fires: the longer the cut has lasted, the later.
+        The message is sent again when its sender's timer fires next. The intervals of the timer grow with the
+        length of the cut.
         """
         losses = 0
         while _retries(losses) < now - sent_at:
@@ -206,7 +209,8 @@ class Links:
         return self.send_in_order(line, size, now + max(wait, 0.0), after=after)
 
     def send_alone(self, line: Line, size: int, now: float) -> tuple[float, ...]:
-        """Return the instants at which a datagram that is sent now arrives: two if doubled, none if lost."""
+        """Return the arrival times of a datagram that is sent now: two if it is doubled, none if it is lost.
+        """
         rules, random = line.rules, line.random
         seconds = self._on_the_way(line)
         is_lost = random.random() < line.loss if line.loss else False
@@ -251,7 +255,7 @@ class Links:
 
 
 def _retries(losses: int) -> float:
-    """Return the seconds between the sending of a message and its retransmission with this number."""
+    """Return the seconds from the sending of a message to its retransmission with the number `losses`."""
     seconds, wait = 0.0, FIRST_RETRY
     for _ in range(losses):
         seconds += wait
@@ -260,16 +264,16 @@ def _retries(losses: int) -> float:
 
 
 def corrupted(piece: bytes, place: int) -> bytes:
-    """Return bytes with the highest bit of one byte changed, so that text is no longer text."""
+    """Return `piece` with the highest bit of one byte flipped, so that text becomes invalid."""
     changed = bytearray(piece)
     changed[place] ^= 0x80
     return bytes(changed)
 
 
 def between_sides(sides: Iterable[Iterable[str]], *, one_way: bool = False) -> Callable[[str, str], bool]:
-    """Return a function that tells which lines a partition cuts: those from one of its sides to another.
+    """Return a function that decides whether a partition cuts a line: if its ends are on different sides.
 
-    Nodes that are on no side are reached by all. `one_way`: only what the first side sends is cut.
+    Nodes that are on no side stay reachable for all. With `one_way`, only lines from the first side are cut.
     """
     side_of: dict[str, int] = {name: number for number, names in enumerate(sides) for name in names}
 

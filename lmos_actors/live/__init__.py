@@ -1,4 +1,4 @@
-"""The live view of a node: what its page and other viewers see of it while it works.
+"""The live view of a node: what its page and other viewers show while the node runs.
 
 The public names are imported from here, as in `from lmos_actors.live import LiveServer`.
 """

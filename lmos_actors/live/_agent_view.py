@@ -1,8 +1,8 @@
 """The view `agent`: one place of the tree in full, with its agent's state, messages and runs.
 
-The view shows what a crash report shows: no value that is marked secret, and no text that contains one. All
-of it is bounded, and no code of an agent is called: looking at an agent must not hold it up. The runtime does
-not note when a message came; so `seen` is when this view first saw it.
+Like a crash report, the view shows no value that is marked secret, and no text that contains one. Everything
+is bounded, and no code of an agent is called: looking at an agent must not delay it. The runtime does not
+record when a message arrived, so `seen` is the time at which this view first saw it.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ NAMES: Final = 50
 
 
 class AgentArguments(Struct, forbid_unknown_fields=True):
-    """The place to look at."""
+    """The arguments of the view: the path of the place to show."""
 
     path: Annotated[str, Meta(max_length=4_096)]
 
 
 class AgentView:
-    """One place of the tree; `kind` is `gone` while there is nothing at it."""
+    """One place of the tree; `kind` is `gone` while the place is empty."""
 
     is_busy = False
 
@@ -59,7 +59,7 @@ class AgentView:
         self._seen: dict[int, tuple[Any, float]] = {}
 
     def content(self) -> State:
-        """Return everything that is shown of the place."""
+        """Return all that the view shows of the place."""
         place = place_at(self._root, self._path)
         if place is None:
             return {"kind": "gone"}
@@ -87,7 +87,7 @@ class AgentView:
         }
 
     def _inside(self, slot: Slot) -> State:
-        """Return the fields, the messages that wait, and the runs, all without the agent's secrets."""
+        """Return the fields, the waiting messages and the runs, all without the agent's secrets."""
         waiting = list(islice(_messages(slot), MESSAGES))
         runs = [] if slot.extra is None else list(islice(slot.extra.runs, RUNS))
         look = Inspection(slot, [*(item for _, item in waiting), *(run.envelope for run in runs)])
@@ -133,7 +133,7 @@ class AgentView:
         return {"suspended": keeping.why_suspended(slot)[0]} if slot.suspended and keeping is not None else {}
 
     def _last_crashes(self, slot: Slot) -> list[State]:
-        """Return the last reports about the agent, the newest first."""
+        """Return the last three crash reports about the agent, the newest first."""
         crashes = self._rt.crashes
         first = crashes.count - len(crashes.reports) + 1
         mine = [(first + n, each) for n, each in enumerate(crashes.reports) if each.is_of(slot)][-3:]
@@ -168,7 +168,7 @@ def _members(pool: Pool[Any]) -> State:
 
 
 def _messages(slot: Slot) -> Iterator[tuple[str, Any]]:
-    """Yield the messages that have not begun, the next first, each with where it waits."""
+    """Yield each message that has not begun, with the place where it waits; the next one comes first."""
     extra = slot.extra
     if extra is not None and extra.pace is not None and extra.pace.item is not None:
         yield "worked on", extra.pace.item
@@ -183,7 +183,10 @@ def _messages(slot: Slot) -> Iterator[tuple[str, Any]]:
 
 
 def _statistics(slot: Slot) -> State:
-    """Return the counts, without a walk through a queue that may be very long; see `AgentStatistics`."""
+    """Return the message counts of an agent without walking its queue, which may be very long.
+
+    See `AgentStatistics`.
+    """
     extra = slot.extra
     found = {"accepted": slot.accepted + slot.inline, "handled": slot.handled + slot.inline}
     for name in ("cancelled", "dropped", "dead_lettered", "refused"):
@@ -230,7 +233,7 @@ _PLAIN: Final[dict[str, str]] = {MONITORS: "monitors", ALL_EVENTS: "all events"}
 
 
 def _listeners(sinks: Any) -> State:
-    """Return the number of listeners by what they listen to: `units` is a property, `!asked` an event."""
+    """Return the number of listeners per property or event: `units` is a property, `!asked` an event."""
     by_key: dict[str, Any] = sinks.by_key
     few = islice(by_key.items(), NAMES)
     return {_PLAIN.get(key, key.removeprefix("?")): len(listening) for key, listening in few}
@@ -251,7 +254,7 @@ def _durable(slot: Slot) -> State:
 
 
 def _class(slot: Slot) -> State:
-    """Return the class of an agent and what it offers; only the name if the class is not known."""
+    """Return the class of an agent and what it offers; only the name if the class cannot be found."""
     agent: Any = slot.agent
     cls: Any = agent.__class__ if agent is not None else agent_class(slot.spec)
     if cls is None:
@@ -266,7 +269,11 @@ def _class(slot: Slot) -> State:
 
 @lru_cache(maxsize=128)
 def contract_of(cls: type[Any]) -> State:
-    """Return the affordances of a class as in its description, without null; an `error` if it has none."""
+    """Return the affordances of a class as in its description, without null values.
+
+    If the class cannot be described, the result has only the member `error`. If there are too many
+    affordances, only their names are returned.
+    """
     try:
         plain = dump(describe(cls))
     except Exception as error:  # a docstring or a schema may fit no description

@@ -1,9 +1,9 @@
-"""The audit log: who has asked for which operation, when, and with what outcome.
+"""The audit log: who requested which operation, when, and with what outcome.
 
-It is in the store of the node, or in memory without one; only the last entries are kept. An operation does
-not wait for the log, and does not fail with it: a node whose store fails may need an operation. Refused
-operations are listed apart, in memory, so that nobody can displace entries by asking for forbidden
-operations. An entry that is not in the store as it is shown has `kept: false`.
+The log is kept in the node's store, or in memory if there is no store; only the last entries are kept. An
+operation neither waits for the log nor fails with it, as a node whose store fails may need an operation.
+Refused operations are listed apart, in memory, so that nobody can displace entries by requesting forbidden
+operations. An entry has `kept: false` if the store does not have it in the form that is shown.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class AuditEntry(msgspec.Struct, kw_only=True):
 class Audit:
     """The audit log of one node; `node` is the node's name among nodes with the same store.
 
-    The last `most` entries are kept. `noted` is called with each operation that has ended; it must not block.
+    The last `most` entries are kept. `noted` is called with the entry of each operation that has ended; it
+    must not block.
     """
 
     def __init__(self, rt: Runtime, node: str, noted: Callable[[AuditEntry], None], most: int) -> None:
@@ -73,7 +74,7 @@ class Audit:
         self._is_loaded = rt.keeping is None
 
     async def load(self) -> None:
-        """Read the entries in the store, once; if that fails, the log goes on without them."""
+        """Read the stored entries, once; if that fails, the log continues without them."""
         if self._is_loaded or self._rt.keeping is None:
             return
         self._is_loaded = True
@@ -88,7 +89,7 @@ class Audit:
         self._prune()
 
     def begin(self, who: str, what: str, path: str) -> AuditEntry:
-        """Note that an operation begins."""
+        """Record that an operation begins."""
         entry = self._entry(who, what, path)
         self._entries[entry.key] = entry
         self._keep(entry)
@@ -96,14 +97,14 @@ class Audit:
         return entry
 
     def end(self, entry: AuditEntry, state: EntryState, outcome: str) -> None:
-        """Note the outcome of an operation, which has ended."""
+        """Record the outcome of an operation that has ended."""
         entry.state, entry.outcome = state, printable(outcome[:CHARACTERS], keep="\n")
         entry.ended = self._now()
         self._keep(entry)
         self._noted(entry)
 
     def refuse(self, who: str, what: str, path: str, why: str) -> None:
-        """Note that somebody has asked for what he may not do."""
+        """Record that somebody requested an operation without the right to it."""
         entry = self._entry(who, what, path)
         entry.state, entry.outcome = "refused", why[:CHARACTERS]
         self._refused.append(entry)
@@ -114,7 +115,7 @@ class Audit:
         return self._rt.keeping is not None
 
     def is_kept(self, entry: AuditEntry) -> bool:
-        """Return whether the store has an entry as it is now."""
+        """Return whether the store contains an entry in its current form."""
         return self.has_store and entry.state != "refused" and entry.key not in self._unkept
 
     def newest(self) -> list[AuditEntry]:
@@ -160,9 +161,9 @@ def _by_time(entry: AuditEntry) -> tuple[float, str]:
 
 
 def audit_state(root: Supervisor, audit: Audit, sees: Sight, _arguments: NoArguments) -> State:
-    """Return the last operations and decisions, the newest first, by keys.
+    """Return the state of the view: the last operations and decisions by key, the newest first.
 
-    Decisions are kept by the agent `approvals`. The text of a decision about an agent is shown only to those
+    The agent `approvals` stores the decisions. The text of a decision about an agent is shown only to viewers
     who may inspect the agent.
     """
     last = nlargest(SHOWN, decisions(root), key=_by_decision)
@@ -179,7 +180,7 @@ def _row(audit: Audit, entry: AuditEntry) -> State:
 
 
 def _decision(audit: Audit, sees: Sight, approval: Any) -> State:
-    """Return a decision as an operation on the agent that has asked."""
+    """Return a decision in the form of an operation on the agent that asked for it."""
     return {
         **({} if audit.has_store else {"kept": False}),
         "node": audit.node,

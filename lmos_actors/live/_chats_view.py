@@ -1,7 +1,7 @@
 """The view `chats`: the chat agents of the node that the viewer may talk to.
 
 A chat agent is recognized by its actions, not by its class, which is in a layer above this file. Private
-agents are for their node alone.
+agents are left out, as only their own node may use them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ACTIONS: Final = frozenset({"chat", "sessions", "history", "forget"})
 
 
 def chats_view(tree: NodeTree, invokes: Sight, _arguments: NoArguments) -> Search:
-    """Return the view of the chat agents that the viewer may invoke; opening it again searches anew."""
+    """Return a view of the chat agents that the viewer may invoke; reopening it searches again."""
     classes: dict[type[Any], bool] = {}
     found: dict[Slot, type[Any]] = {}
 

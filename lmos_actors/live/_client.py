@@ -1,4 +1,4 @@
-"""A viewer of a live view: the present states of its views, kept up to date by what the node sends."""
+"""A client of the live view, which keeps the current states of its views from the node's messages."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def live_url(url: str) -> str:
 
 
 class LiveClient:
-    """One viewer. `views` are the states of its looks by their ids, `errors` what the node has refused."""
+    """One viewer. `views` are the states of its looks by id, `errors` the error messages from the node."""
 
     def __init__(self, connection: Connection, url: str) -> None:
         self._connection = connection
@@ -91,7 +91,7 @@ class LiveClient:
         self._send(Do(id, what, path))
 
     async def wait(self) -> None:
-        """Wait until something has come since the last wait; for one task at a time.
+        """Wait until a message has arrived since the last wait. Only one task at a time may wait.
 
         Raises ConnectFailed once the connection has ended.
         """
@@ -164,9 +164,10 @@ async def open_live(
     network: Network | None = None,
     options: ConnectionOptions = _OPTIONS,
 ) -> AsyncGenerator[LiveClient]:
-    """Look at a node for a block; `url` is any URL of the node. Raise ConfigError, ConnectFailed.
+    """Open the live view of a node for a block; `url` is any URL of the node.
 
-    A header in `headers` replaces one of the same name from the credentials.
+    A header in `headers` replaces one of the same name from the credentials. Raises ConfigError and
+    ConnectFailed.
     """
     place = live_url(url)
     connection = await connect(

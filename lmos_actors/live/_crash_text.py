@@ -1,4 +1,4 @@
-"""Crash reports as rows of views. Each is rendered once; the row is kept while the node keeps the report."""
+"""Crash reports as rows of views, each rendered once and kept as long as its report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CrashRows:
         return report in self._rendered
 
     def row(self, report: CrashReport) -> State:
-        """Return what happened, where and when, with the report as `text` and as data, `report`."""
+        """Return a row: what happened, where and when, and the report as `text` and as data in `report`."""
         row = self._rendered.get(report)
         if row is None:
             row = self._rendered[report] = _rendered(report)

@@ -1,12 +1,12 @@
-"""The view `flow`: the messages of some agents, as they pass, and how many go from whom to whom.
+"""The view `flow`: the messages of some agents as they pass, and their counts by sender and receiver.
 
-Only the slots of those agents record messages, and only while somebody looks: a slot becomes one that records
-(`tap`), and the node gets an instrument. When no viewer has asked for `KEEP` seconds, everything is put back
-as it was.
+Only the slots of those agents record messages, and only while somebody looks: a slot is turned into one that
+records (`tap`), and the node gets an instrument. When no viewer has looked for `KEEP` seconds, everything is
+restored.
 
-Under load not everything is kept. Messages from whom to whom are always counted; the messages themselves are
-kept only up to a number a second, and then as whole traces: a message that began outside and all messages
-that followed from it, or none of them.
+Under load not everything is kept. All messages are counted by sender and receiver. The messages themselves
+are kept only up to a number per second, and then as whole traces: a message that began outside and all
+messages that followed from it, or none of them.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ Edge = tuple[str, str, str]
 
 
 class FlowArguments(Struct, forbid_unknown_fields=True):
-    """Whose messages to show: of the agents at these paths and below them; "" is the whole node.
+    """The arguments of the view: it shows the messages of the agents at `paths` and below.
 
-    If given, `trace` selects the messages of one trace, `affordance` of one action, property or event.
+    The path "" is the whole node. If given, `trace` selects the messages of one trace, and `affordance` those
+    of one action, property or event.
     """
 
     paths: Annotated[tuple[Path, ...], Meta(min_length=1, max_length=20)] = ("",)
@@ -85,14 +86,14 @@ class FlowArguments(Struct, forbid_unknown_fields=True):
 
 @attrs.define
 class EdgeCount:
-    """The messages over one edge; `failed` counts requests that were not answered with a result."""
+    """The message counts of one edge; `failed` counts requests that were not answered with a result."""
 
     sent: int = 0
     failed: int = 0
 
 
 class Edges(dict[Edge, EdgeCount]):
-    """The counts of messages by sender, receiver and action; beyond MOST_EDGES all edges count as one."""
+    """The counts of messages by sender, receiver and action; all edges beyond MOST_EDGES share one count."""
 
     def __missing__(self, edge: Edge) -> EdgeCount:
         return self.setdefault(edge if len(self) < MOST_EDGES else ("", "", ""), EdgeCount())
@@ -139,7 +140,7 @@ class Flow:
         self._in_second = self._errors = 0
 
     def look(self, paths: Iterable[str]) -> None:
-        """Note that somebody looks at the messages of agents at these paths now."""
+        """Note that somebody is looking at the messages of the agents at these paths."""
         until = trio.current_time() + KEEP
         for path in paths:
             if self._wanted.pop(path, None) is None:
@@ -180,7 +181,7 @@ class Flow:
             self._covered.clear()
 
     async def _tap_all(self) -> None:
-        """Tap the agents that are looked at; untap those that no longer are, or that are gone."""
+        """Tap the agents that are looked at; untap all others, including those that are gone."""
         found: dict[Slot, None] = {}
         began = thread_time()
         for count, slot in enumerate(self._sought(), start=1):
@@ -201,7 +202,7 @@ class Flow:
         self._tapped.pop(slot, None)
 
     def _sought(self) -> Iterator[Slot]:
-        """Yield the agents that are looked at, or were at the last look."""
+        """Yield the agents that are looked at, or were at the previous scan."""
         paths = dict.fromkeys((*self._wanted, *self._scanned))
         self._scanned = tuple(self._wanted)
         for path in paths:
@@ -249,7 +250,10 @@ class Flow:
         self._keep(kind, agent, fields)
 
     def _without_secrets(self, agent: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Return the record of an error, declared or not, without the secrets in the fields of its agent."""
+        """Return the fields of an error's record without the secrets in the fields of its agent.
+
+        This applies to declared and to undeclared errors.
+        """
         self._errors += 1
         error, place = fields["error"], place_at(self._root, agent)
         if self._errors > MOST_ERRORS:
@@ -260,7 +264,11 @@ class Flow:
         return {**{name: value for name, value in fields.items() if name not in left_out}, "error": shown}
 
     def _has_room(self, trace: Any) -> bool:
-        """Return whether one more record is kept: all at first, then every other trace, every fourth, …"""
+        """Return whether one more record is kept.
+
+        At first all records are kept. Under load only those of every other trace are kept, then of every
+        fourth, and so on.
+        """
         now = trio.current_time()
         if now - self._second >= 1.0:
             if self._in_second < MOST_A_SECOND // 4 and self._every > 1:
@@ -287,14 +295,14 @@ SHOWN: Final = frozenset({"input", "value", "data", "progress"})
 
 
 def whole_values(fields: Mapping[str, Any]) -> State:
-    """Return the values of a record as JSON, with `json` set, if all of them can be shown whole; else {}."""
+    """Return a record's values as JSON, with `json` set; {} unless all of them can be shown whole."""
     texts = {name: whole_json(fields[name]) for name in SHOWN if fields.get(name) is not None}
     whole = {name: text for name, text in texts.items() if text is not None}
     return {**whole, "json": True} if whole and len(whole) == len(texts) else {}
 
 
 def shown_fields(fields: Mapping[str, Any], whole: State, as_text: Callable[[Any], str]) -> State:
-    """Return the shown fields of a record: its `whole` values, and the others, as text unless short."""
+    """Return the fields of a record to show: the `whole` values, and the others as text unless short."""
     shown = dict(whole)
     for name, value in fields.items():
         if value is not None and name not in whole:
@@ -310,7 +318,7 @@ def _shown(value: Any) -> str:
 
 
 class _Both:
-    """The node's own instrument, and the taps."""
+    """An instrument that passes records to the node's own instrument and to the taps."""
 
     def __init__(self, own: Instrument, flow: Flow) -> None:
         self._own, self._flow = own, flow
@@ -321,7 +329,7 @@ class _Both:
 
 
 class Record(Protocol):
-    """A record of a message: its number, and the properties by which a viewer may choose it."""
+    """A record of a message: its number, and the properties by which a viewer may select it."""
 
     @property
     def n(self) -> int: ...
@@ -333,12 +341,12 @@ class Record(Protocol):
     def trace(self) -> Any: ...
 
     def shown(self) -> State:
-        """Return what is shown of the record."""
+        """Return the record in the form that views show."""
         ...
 
 
 class Messages(Protocol):
-    """The messages of a node, or of a run according to its log."""
+    """The recorded messages of a node, or of a run according to its log."""
 
     edges: Edges
     recorded: int
@@ -350,11 +358,11 @@ class Messages(Protocol):
         ...
 
     def look(self, paths: Iterable[str]) -> None:
-        """Note that somebody looks at the messages of agents at these paths now."""
+        """Note that somebody is looking at the messages of the agents at these paths."""
 
 
 class FlowView:
-    """The messages and edges of one viewer, who sees the records of agents for which `sees` holds."""
+    """The messages and edges for one viewer, who sees the records of agents for which `sees` is true."""
 
     is_busy = False
 
@@ -364,7 +372,7 @@ class FlowView:
         self._arguments = arguments
 
     def content(self) -> State:
-        """Return the last `records`, by their numbers, and the `edges` with most messages.
+        """Return the last `records`, by number, and the `edges` with the most messages.
 
         `recorded` counts all records that were kept, `left_out` the messages without a record.
         """
@@ -400,7 +408,7 @@ class FlowView:
 
 
 def is_below(path: str, places: Container[str]) -> bool:
-    """Return whether a path is one of these places, or below one; "" is above every path."""
+    """Return whether a path is one of `places`, or below one of them; "" is above every path."""
     while path not in places:
         if not path:
             return False

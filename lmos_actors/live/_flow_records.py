@@ -1,4 +1,4 @@
-"""The records of the view `flow` as a viewer receives them: in their order, each once."""
+"""The records of the view `flow`, collected by a viewer in order and without duplicates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENDS: Final = frozenset({"answered", "refused", "dropped", "cancelled", "dead_le
 
 
 class FlowRecords:
-    """The records of the view in their order, each once, as they are in a log."""
+    """The records of the view in order and without duplicates, in the form that they have in a log."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -51,7 +51,7 @@ class FlowRecords:
             yield self._logged(record)
 
     def _logged(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Return a record as in a log: values as data, or as text if `text` names them."""
+        """Return a record in the form of a log: values as data, or as text for the names in `text`."""
         fields: dict[str, Any] = {**record, "n": self._number, "t": self.at}
         values = [name for name in VALUES if name in fields]
         if fields.pop("json", False):

@@ -1,8 +1,9 @@
-"""The views of a deployment, on the node of its launcher: groups, their processes, and what these print.
+"""The views of a deployment, on its launcher's node: groups, their processes, and the output of these.
 
-A viewer who sees the tree of the node sees the states of all groups; one with a right over some groups sees
-those. Seeing what a process prints takes the right `inspect` for the process, by its place in the tree, such
-as `groups.weather.1`; so does seeing why it has ended, as that includes its last words.
+A viewer who sees the tree of the node sees the states of all groups; a viewer with a right over some groups
+sees those. The output of a process is shown to viewers with the right `inspect` for the process, by its place
+in the tree, such as `groups.weather.1`. The same right is needed to see why the process has ended, as the
+reason includes its last output.
 """
 
 from __future__ import annotations
@@ -41,17 +42,17 @@ HEAD: Final[tuple[str, ...]] = ("name", "launcher_pid", "since", "doing", "lines
 
 
 class LogsArguments(Struct, forbid_unknown_fields=True):
-    """Which lines to show: of a process, such as `weather/1`, of a group, or of all; and how many."""
+    """The arguments of the view: a process, such as `weather/1`, a group, or all; and the number of lines."""
 
     process: Annotated[str, Meta(max_length=300)] = ""
     rows: Annotated[int, Meta(ge=1, le=LINES)] = 200
 
 
 class GroupsView:
-    """The groups of a deployment and their processes, as one viewer may see them.
+    """The groups of a deployment and their processes, as far as one viewer may see them.
 
-    The viewer sees all groups if `sees_all` holds for it, else those over which it has a right. `fitting`
-    returns the operations that fit a path.
+    The viewer sees all groups if `sees_all` is true for its admission, otherwise those over which it has a
+    right. `fitting` returns the operations that apply to a path.
     """
 
     is_busy = False
@@ -121,7 +122,7 @@ def _process(replica: State, *, sees: bool) -> State:
 
 
 def logs_state(root: Supervisor, sees: Sight, arguments: LogsArguments) -> State:
-    """Return the last lines that processes have printed, by their numbers, which grow with time."""
+    """Return the last lines that processes have printed, by line number; later lines have higher numbers."""
     launcher = _launcher(root)
     if launcher is None:
         return {"rows": {}}
@@ -137,9 +138,10 @@ def logs_state(root: Supervisor, sees: Sight, arguments: LogsArguments) -> State
 
 
 def all_approvals_state(root: Supervisor, decides: Sight, arguments: ApprovalsArguments) -> State:
-    """Return the questions of agents to people: of the node's agents, or of the agents of all groups.
+    """Return the questions that agents ask people: agents of this node, or of all groups of a launcher.
 
-    A launcher has the questions of groups, by process and id, if its page lets this machine decide them.
+    A launcher has the questions of its groups, by process and id, if its page lets people at this machine
+    decide them.
     """
     if not has_approvals(root):
         return approvals_state(root, decides, arguments)

@@ -42,7 +42,7 @@ def patch_between(before: State, after: State) -> State:
 
 
 def patched(state: Any, patch: Any) -> Any:
-    """Return a new state with a patch applied; both arguments stay as they are."""
+    """Return a new state with a patch applied; both arguments stay unchanged."""
     if not isinstance(patch, dict):
         return patch
     result: State = dict(cast("State", state)) if isinstance(state, dict) else {}

@@ -1,8 +1,8 @@
-"""The messages of the live view: what a viewer asks, and what the node sends; JSON, one in each text frame.
+"""The messages between viewers and the node of a live view, as JSON, one in each text frame.
 
-A *look* is one view that a viewer has open, under an id that it chooses. Its state is a JSON object, empty at
-first; the node sends the changes as a JSON merge patch (RFC 7396), and the next ones once the viewer has
-confirmed these. `docs/reference/live.md` has the states of all views.
+A *look* is one view that a viewer has open, under an id that the viewer chooses. Its state is a JSON object,
+initially empty. The node sends changes as a JSON merge patch (RFC 7396), and sends the next patch only after
+the viewer has confirmed this one. `docs/reference/live.md` describes the states of all views.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Leave(Struct, tag_field="type", tag="leave"):
 
 
 class Taken(Struct, tag_field="type", tag="taken"):
-    """The confirmation that changes have arrived, by their number; without it no more are sent."""
+    """The confirmation that the changes with this number have arrived; the node waits for it."""
 
     number: int
 
 
 class Do(Struct, tag_field="type", tag="do"):
-    """A request for an operation. The same id again gets the same answer, and nothing is done twice."""
+    """A request for an operation. A repeated id gets the first answer again, and nothing is done twice."""
 
     id: Id
     what: Annotated[str, Meta(max_length=64)]
@@ -61,7 +61,7 @@ FromViewer: TypeAlias = Look | Leave | Taken | Do
 
 
 class Hello(Struct, tag_field="type", tag="hello", kw_only=True):
-    """The first message: which node this is, and what the viewer may see and do."""
+    """The first message from the node: which node it is, and what the viewer may see and do."""
 
     version: int = VERSION
     kind: str = "node"
@@ -81,7 +81,7 @@ class Hello(Struct, tag_field="type", tag="hello", kw_only=True):
 
 
 class Changes(Struct, tag_field="type", tag="changes"):
-    """The changes since the last ones; `time` is in seconds, by a monotonic clock."""
+    """The changes since the previous message; `time` is in seconds of a monotonic clock."""
 
     number: int
     time: float
@@ -89,7 +89,7 @@ class Changes(Struct, tag_field="type", tag="changes"):
 
 
 class Done(Struct, tag_field="type", tag="done"):
-    """An operation has been carried out; `outcome` is in words, such as "restarted" or "held already"."""
+    """The answer to a completed operation; `outcome` is a phrase such as "restarted" or "held already"."""
 
     id: str
     what: str
@@ -98,7 +98,7 @@ class Done(Struct, tag_field="type", tag="done"):
 
 
 class Progress(Struct, tag_field="type", tag="progress"):
-    """How far a long operation has come; `text` says it in words. Its outcome follows."""
+    """The progress of a long operation, as `text`. The outcome follows in another message."""
 
     id: str
     what: str
@@ -107,7 +107,7 @@ class Progress(Struct, tag_field="type", tag="progress"):
 
 
 class Wrong(Struct, tag_field="type", tag="error", omit_defaults=True):
-    """A message of the viewer was wrong; `id` names the look that it was about."""
+    """The answer to a viewer's message that failed; `id` is the id in that message, if there is one."""
 
     code: str
     message: str
@@ -115,7 +115,7 @@ class Wrong(Struct, tag_field="type", tag="error", omit_defaults=True):
 
 
 class Refused(Exception):
-    """A request of a viewer is refused; the texts are sent to the viewer as a `Wrong`."""
+    """Raised to refuse a viewer's request; code and message are sent to the viewer as a `Wrong`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -123,7 +123,7 @@ class Refused(Exception):
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> Refused:
-    """Return the refusal of an unknown view or operation, which names the nearest one, or all."""
+    """Return the refusal of an unknown view or operation; it suggests the nearest name, or lists all."""
     names = sorted(known)
     hint = hint_at(name, names) or f"; there are: {', '.join(names)}"
     return Refused("UNKNOWN", f"there is no {kind} {name!r}{hint}")

@@ -103,7 +103,7 @@ class NodeTree:
         return [] if below is None else numbered_children(below, names)
 
     def agents(self) -> Callable[[int], list[Slot]]:
-        """See `Tree`: it returns the agents that are there now."""
+        """See `Tree`. Only agents that exist now are returned."""
         rest = agents_of(self.root)
         return lambda count: list(islice(rest, count))
 

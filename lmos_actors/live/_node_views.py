@@ -1,4 +1,4 @@
-"""Views that a function makes anew each time, such as views made by the node; and the view of approvals."""
+"""Views computed by a function each time, such as those made by the node, and the view of approvals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHARACTERS: Final = 2_000
 
 
 class MadeView:
-    """A view that keeps nothing between two looks: `make` returns its state for `given`, at once."""
+    """A view without a state of its own: `make` computes the content from `given`, without blocking."""
 
     is_busy = False
 
@@ -41,7 +41,7 @@ class MadeView:
         self._make, self._given = make, given
 
     def content(self) -> State:
-        """Return the state, made anew."""
+        """Return the newly computed state."""
         return self._make(*self._given)
 
 
@@ -51,7 +51,7 @@ def made_by_node(make: Callable[[], State], _arguments: NoArguments) -> State:
 
 
 class ApprovalsArguments(Struct, forbid_unknown_fields=True):
-    """How many questions are shown; 0 for their number alone."""
+    """The arguments of the view: how many questions to show; 0 shows only their number."""
 
     rows: Annotated[int, Meta(ge=0, le=MOST_APPROVALS)] = MOST_APPROVALS
 
@@ -59,7 +59,8 @@ class ApprovalsArguments(Struct, forbid_unknown_fields=True):
 def approvals_state(root: Supervisor, decides: Sight, arguments: ApprovalsArguments) -> State:
     """Return the waiting and the last decided approvals that the viewer may decide.
 
-    `rows` contains them by their ids; `order` lists waiting ones first, and in both groups the newest first.
+    `rows` contains the approvals by id. `order` lists the waiting ones before the decided ones, each group
+    with the newest first.
     """
     mine = [each for each in reversed(_kept(root)) if decides(each.agent)]
     mine.sort(key=lambda each: each.state != "waiting")
@@ -72,7 +73,7 @@ def approvals_state(root: Supervisor, decides: Sight, arguments: ApprovalsArgume
 
 
 def _row(approval: Any, room: int) -> tuple[State, int]:
-    """Return the row of an approval, and the bytes of its form, which is left out beyond `room` bytes."""
+    """Return the row of an approval and the size of its form; a form larger than `room` bytes is left out."""
     members = {name: value for name, value in msgspec.structs.asdict(approval).items() if value is not None}
     for name in ("data", "answer"):
         value = members.pop(name, None)
@@ -89,7 +90,7 @@ def _row(approval: Any, room: int) -> tuple[State, int]:
 
 
 def decisions(root: Supervisor) -> list[Any]:
-    """Return the approvals that somebody has decided, in no order."""
+    """Return the approvals that somebody has decided, in no particular order."""
     return [each for each in _kept(root) if each.state in ("approved", "refused")]
 
 

@@ -1,13 +1,13 @@
-"""Operations on a node that works: restart, stop, hold and release an agent; drain the node.
+"""Operations on a running node: restart, stop, hold and release an agent; drain the node.
 
-Each is carried out by a task of the node, so that it goes on when its viewer leaves, and is answered once it
-has ended. An id names one operation of one viewer for good: the same message again, from a viewer that got
-no answer, gets the answer of the first, and nothing is done twice.
+A task of the node carries out each operation, so that the operation continues when its viewer leaves. The
+answer is sent once the operation has ended. An id names one operation of one viewer: if a viewer that got no
+answer sends the same message again, it gets the answer to the first one, and nothing is done twice.
 
-A hold by an operator counts once, and is undone by an operator; holds by a scenario or a program are counted
-apart. It belongs to the place in the tree and lasts over restarts.
+A hold by an operator counts once, and an operator undoes it; holds by a scenario or a program are counted
+separately. A hold belongs to the place in the tree and outlasts restarts.
 
-The node of a launcher has operations of its own in place of these: its tree shows processes.
+The node of a launcher has other operations in place of these, as its tree shows processes.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ Decision: TypeAlias = "Callable[[Do], Awaitable[str]]"
 
 @attrs.frozen
 class OwnOperations:
-    """A node's own operations in place of those on agents, by name; `fitting` gives those for a path.
+    """A node's own operations, by name, in place of those on agents.
 
-    `decisions` answer what agents ask people: they take the right `approve` in place of `operate`.
+    `fitting` returns the operations that apply to a path. `decisions` answer the questions that agents ask
+    people; they require the right `approve` in place of `operate`.
     """
 
     kinds: Mapping[str, Operation]
@@ -76,7 +77,7 @@ NODE_WIDE: Final = ("drain",)
 
 @attrs.define
 class _Asked:
-    """An operation that was asked for: its answer, or the viewers that wait for it."""
+    """A requested operation: its answer, or the viewers that wait for the answer."""
 
     do: Do
     answer: Answer | None = None
@@ -85,15 +86,18 @@ class _Asked:
 
 
 def _remembered(do: Do) -> Do:
-    """Return a request as it is remembered: its long texts become a digest, as there are many requests."""
+    """Return a request in the form that is kept: a digest replaces its long texts.
+
+    Many requests are kept, and whole texts would take too much memory.
+    """
     said = blake2s(msgspec.json.encode((do.note, do.answer))).hexdigest()
     return msgspec.structs.replace(do, note="", answer=said)
 
 
 class Operations:
-    """The operations of one node. `drain` begins to drain it, and never blocks.
+    """The operations of one node. `drain` starts to drain the node, and never blocks.
 
-    `own` are the operations of this node in place of the usual ones.
+    If given, `own` are the operations of this node in place of the usual ones.
     """
 
     def __init__(
@@ -128,11 +132,11 @@ class Operations:
         return sorted((*self._kinds, *self._decisions, *self._node_wide))
 
     def right_for(self, what: str) -> Verb:
-        """Return the right that an operation takes."""
+        """Return the right that an operation requires."""
         return "approve" if what in self._decisions else "operate"
 
     def fitting(self, path: str) -> list[str]:
-        """Return the operations that make sense at a path now, in the order in which they are offered."""
+        """Return the operations that apply to a path now, in the order in which they are offered."""
         if self._own is not None:
             return self._own.fitting(path)
         place = place_at(self._root, path)
@@ -148,9 +152,10 @@ class Operations:
         return [*again, *([] if is_stopped else ["stop"]), "release" if place in self._held else "hold"]
 
     def ask(self, do: Do, who: str, why_not: str, reply: Reply) -> None:
-        """Carry an operation out, and reply once it has ended. Never blocks.
+        """Carry out an operation, and reply once it has ended. Never blocks.
 
-        `who` is the viewer, `why_not` the reason why he may not do this, "" if he may.
+        `who` is the name of the viewer. `why_not` is the reason why the viewer may not do this, or "" if it
+        is permitted.
         """
         if do.what not in self.names:
             refused = unknown("operation", do.what, self.names)
@@ -284,7 +289,10 @@ class Operations:
         return "released; the program itself holds it still" if slot.held else "released"
 
     def _raised(self, error: StopFailed) -> str:
-        """Return what an agent raised while it ended, as in its crash report, without its secrets."""
+        """Return a phrase about the error that an agent raised while it ended.
+
+        The error is described as in its crash report, without the secrets of the agent.
+        """
         cause = error.__cause__
         reports = reversed(self._root.rt.crashes.reports)
         report = next((each for each in reports if each.error is cause), None)
@@ -292,7 +300,7 @@ class Operations:
         return f", and raised while it ended: {text}"
 
     def _child(self, path: str) -> tuple[Supervisor, Slot | Supervisor]:
-        """Return the supervisor of the child at a path, and this child. Raise Refused, NotFound."""
+        """Return the supervisor of the child at a path, and the child itself. Raise Refused, NotFound."""
         place = place_at(self._root, path)
         if place is None:
             raise NotFound("agent", path)

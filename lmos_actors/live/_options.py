@@ -9,10 +9,10 @@ from lmos_actors._core import check_limits
 
 @attrs.frozen(kw_only=True)
 class PageOptions:
-    """Limits of a node's page: people look, and the node goes on with its work.
+    """Limits of a node's page, so that people who look do not keep the node from its work.
 
-    At most `viewers` connections look at a time. Each has at most `views` views open, and gets changes of
-    each every `interval_seconds` at most; a view that would send more than `view_bytes` at once is closed.
+    At most `viewers` connections look at a time. Each has at most `views` open views, and gets the changes of
+    each at most every `interval_seconds`. A view that would send more than `view_bytes` at once is closed.
     The audit log keeps the last `audit_entries` operations.
 
     Raises ConfigError for a number that is not above 0.

@@ -1,11 +1,11 @@
 """The page of a node over HTTP: its document, its one script, its one style, and the log-in.
 
-The page is in front of the guard of all other routes: a browser has to load it and show the form before it
-can log in. So everybody can get the files of this package, but nothing about the node except its schemes. The
-name that a request uses for the node, and the origin of the request, are checked all the same.
+The page is served in front of the guard of all other routes: a browser has to load it and show the form
+before anybody can log in. So everybody can get the files of this package, but nothing about the node except
+its authentication schemes. The host name in a request and the request's origin are checked nevertheless.
 
 The policy of the page lets it load from the node alone, and lets no script turn text into markup
-(`require-trusted-types-for`): whatever an agent is named, it is shown as text.
+(`require-trusted-types-for`), so that the name of an agent is always shown as text.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class _File:
 
 
 class Page:
-    """Answers requests for the page, and passes all others on to `app`.
+    """The application that answers requests for the page and passes all others on to `app`.
 
     `may_look` returns whether a client may see the live view at all.
     """
@@ -162,7 +162,7 @@ class Page:
         }
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Answer one request; a request that is not for the page costs only this one call more."""
+        """Answer one request. A request for anything but the page costs only this additional call."""
         path = scope["path"]
         if path == ROOT or path.startswith(BELOW):
             return self._serve(path, scope, receive, send)
@@ -218,7 +218,7 @@ class Page:
         }
 
     async def _log_in(self, request: Request, _admission: Admission) -> Response:
-        """Begin a session. Forms of other sites cannot do so: they send no JSON, and another Origin."""
+        """Begin a session. A form of another site cannot do so: it sends no JSON, and has another Origin."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HttpError(415, "send application/json")
         try:
@@ -247,7 +247,7 @@ def software() -> str:
 
 @cache
 def _documents_and_files() -> tuple[dict[bool, _File], dict[str, _File]]:
-    """Return the documents, by whether the client may look, and the files by their paths."""
+    """Return the document for clients that may look and for others, and the other files by path."""
     style, script = part_of(STYLES), "(() => {\n'use strict';\n" + part_of(SCRIPTS) + "})();\n"
     tag = _tag(style + script)[:12]
     # the document says whether this client may look: then the page connects without asking first
@@ -267,7 +267,7 @@ def _documents_and_files() -> tuple[dict[bool, _File], dict[str, _File]]:
 
 @cache
 def part_of(names: tuple[str, ...]) -> str:
-    """Return files of the page, joined in this order."""
+    """Return the text of the named files of the page, joined in the given order."""
     folder = files("lmos_actors").joinpath("live", "page")
     return "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
 
@@ -305,7 +305,7 @@ def _json(value: dict[str, Any], cookie: bytes | None = None) -> Response:
 
 
 def _refused(refusal: Refusal) -> Response:
-    """Return a refusal, without a challenge: with one, browsers would ask for a password themselves."""
+    """Return a refusal without a challenge, as a challenge makes browsers ask for a password themselves."""
     status = 403 if refusal.status == 401 else refusal.status
     response = problem_response(HttpError(status, refusal.reason))
     response.headers.update(

@@ -26,7 +26,7 @@ USES: Final[tuple[Verb, ...]] = ("read", "write", "invoke", "subscribe")
 
 
 class RightsArguments(Struct, forbid_unknown_fields=True):
-    """The agent that the viewer asks about."""
+    """The arguments of the view: the path of the agent whose rights are requested."""
 
     path: Annotated[str, Meta(max_length=4_096)]
 
@@ -38,11 +38,11 @@ def rights_state(
     admission: Admission,
     arguments: RightsArguments,
 ) -> State:
-    """Return the viewer's rights over one place by access lists: to use it over HTTP, and to operate on it.
+    """Return the viewer's rights at one path: to use the agent over HTTP, and to operate on it.
 
-    `fitting` returns the operations that make sense at a path now; `serves` is whether agents can be used at
-    the address of the page. `there` is whether the viewer may use the agent or pool at the place, which must
-    not be private.
+    The rights come from access lists. `fitting` returns the operations that apply to a path now; `serves` is
+    whether agents can be used at the address of the page. In the result, `there` is whether the viewer may
+    use the agent or pool at the path, which must not be private.
     """
     name, allows = public_name(arguments.path), admission.allows
     operations = fitting(arguments.path) if allows(name, "operate") else []
@@ -53,9 +53,9 @@ def rights_state(
 
 
 def own_agents_view(tree: NodeTree, admission: Admission, _arguments: NoArguments) -> Search:
-    """Return the view of the agents that a viewer may inspect or operate, if it does not see the tree.
+    """Return a view of the agents that the viewer may inspect or operate, for viewers without the tree.
 
-    Opening the view again searches anew.
+    Opening the view again starts a new search.
     """
     sights = [Sight(admission, right) for right in ("inspect", "operate")]
     return Search(tree, lambda slot: any(sees(slot.path) for sees in sights), tree.row_of, MOST_ROWS)

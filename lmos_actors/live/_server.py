@@ -1,11 +1,13 @@
-"""The server of the live view: which viewers are let in, and which views there are.
+"""The server of the live view: it decides which viewers are admitted and which views they may open.
 
-A node has one once it listens. It costs nothing while nobody looks: the survey waits, and no view is made.
+A node has such a server once it listens. The server costs nothing while nobody looks: the survey waits, and
+no view is computed.
 
-Who sees what: on a node without security, on an address of this machine, every viewer sees the tree and its
-counts; all else needs `allow_operations`. With schemes, viewers are let in who have one of the rights
-`inspect`, `operate` and `approve` over anything, and each view needs its own right: `inspect` for the node as
-a whole (the name "", which the pattern `*` matches), or for the agent whose inside it shows.
+On a node without security, at an address of this machine, every viewer sees the tree and its counts;
+everything else requires `allow_operations`. On a node with schemes, a viewer is admitted with one of the
+rights `inspect`, `operate` and `approve` over anything. Each view then requires its own right: `inspect` for
+the node as a whole (the name "", which the pattern `*` matches), or for the agent whose inner state the view
+shows.
 """
 
 from __future__ import annotations
@@ -64,10 +66,10 @@ OPTIONS: Final = ConnectionOptions(
 
 
 class LiveServer(NodeService):
-    """Serves the live view of a node, and its page, within `options`.
+    """The service that offers the live view of a node and its page, within the limits of `options`.
 
-    `own` are operations that replace the usual ones on agents, and `noted` is called with each operation that
-    has ended.
+    `own` are operations that replace the usual ones on agents. `noted` is called with the audit entry of each
+    operation that has ended.
     """
 
     name = "page"
@@ -89,7 +91,7 @@ class LiveServer(NodeService):
         self._pace = Pace()
 
     def open(self, home: ServiceHome) -> None:
-        """Remember the node, whose guard decides which viewers are admitted."""
+        """Store the node, whose guard decides which viewers are admitted."""
         self._home = home
         self._guard, self._failed, self._url = home.guard, home.failed, home.url
         self._root, self._start_soon = home.root, home.start_soon
@@ -101,7 +103,7 @@ class LiveServer(NodeService):
 
     @cached_property
     def _kinds(self) -> dict[str, ViewKind]:
-        """All views, by name; their files are imported when somebody looks."""
+        """All kinds of views, by name; their modules are imported at the first use."""
         from ._view_kinds import view_kinds
 
         serves, sees = self._serves_agents, self._sees_tree
@@ -110,7 +112,7 @@ class LiveServer(NodeService):
     # ---- which connections
 
     def wrap(self, app: App) -> App:
-        """Return an application that serves the page, and passes all else on to `app`."""
+        """Return an application that serves the page, and passes all other requests on to `app`."""
         return Page(app, self._guard, self._may_look)
 
     def accept(self, upgrade: Upgrade) -> Accept | Refuse | None:
@@ -129,7 +131,11 @@ class LiveServer(NodeService):
         return Accept(SUBPROTOCOL, partial(self._serve, admission=admission), options=OPTIONS)
 
     def _has_room(self, principal: str | None) -> bool:
-        """Return whether one more may look; when full, close the oldest window of the user with the most."""
+        """Return whether one more viewer is admitted.
+
+        If the server is full, the oldest connection of the principal with the most connections is closed to
+        make room, provided that this principal has at least two more than the new viewer's.
+        """
         if not self._viewers.is_full():
             return True
         staying = [viewer for viewer in self._viewers if viewer not in self._crowded_out]
@@ -225,7 +231,7 @@ class LiveServer(NodeService):
         return sorted(shown)
 
     def _why_not(self, right: str, about: str) -> str:
-        """Return why somebody lacks a right, and what would grant it."""
+        """Return why a viewer lacks a right, and what would grant it."""
         if self._guard.security.is_open:
             return (
                 f"on a node without security this takes allow_operations "
@@ -237,7 +243,7 @@ class LiveServer(NodeService):
     # ---- operations
 
     def _do(self, admission: Admission, do: Do, reply: Callable[[FromNode], None]) -> None:
-        """Carry an operation out for a viewer; see `Operations`."""
+        """Carry out an operation for a viewer; see `Operations`."""
         if not admission.valid(trio.current_time()):
             reply(Wrong("FORBIDDEN", "the credentials are not valid any more", do.id))
             return
@@ -252,7 +258,7 @@ class LiveServer(NodeService):
     # ---- draining
 
     def on_drain(self) -> None:
-        """Close all connections: the viewers come back to the next node at this address."""
+        """Close all connections; the viewers reconnect to the next node at this address."""
         self._viewers.draining = True
         for viewer in self._viewers:
             viewer.close(*SHUTDOWN)
@@ -264,7 +270,7 @@ class LiveServer(NodeService):
 
 @attrs.frozen
 class _WithoutReasons:
-    """Passes answers on, but not why an operation failed: the reason may quote what a process has printed."""
+    """A reply that hides why an operation failed, as the reason may quote the output of a process."""
 
     reply: Callable[[FromNode], None]
 
@@ -275,7 +281,7 @@ class _WithoutReasons:
 
 
 def full_of(options: PageOptions) -> str:
-    """Return why nobody more may look."""
+    """Return the reason given when no more viewers are admitted."""
     return f"{options.viewers} viewers look already"
 
 
@@ -293,7 +299,7 @@ def admitted(guard: Guard, upgrade: Upgrade) -> Admission | Refuse:
 
 
 def _named(kind: ViewKind, arguments: Any) -> list[str]:
-    """Return what a view is about, by names as in access lists: agents, or the node."""
+    """Return the access-list names of the agents, or of the node, that a view is about."""
     if kind.scope == "agents":
         return [public_name(path) for path in arguments.paths]
     return [public_name(arguments.path) if kind.scope == "agent" else NODE]

@@ -1,4 +1,4 @@
-"""The agents whose inside a viewer may see: node-wide views leave out the inside of all others."""
+"""The agents whose inner state a viewer may see: node-wide views hide the inner state of all others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REMEMBERED: Final = 4_096
 
 
 class Sight:
-    """Whether a viewer has a right over agents, by their paths; remembered, as views ask again and again."""
+    """A check whether a viewer has a right over an agent, by path; cached, as views check repeatedly."""
 
     def __init__(self, admission: Admission, right: Verb = "inspect") -> None:
         self._admission = admission

@@ -1,8 +1,9 @@
 """Sums over the tree: for each supervisor, over all agents below it.
 
-There may be very many agents, and people read the sums. So one task goes through the tree again and again
-while somebody looks, `STEP` agents at a time, and rests so long after each step that it takes a small part of
-one processor. All viewers share it. A sum mixes several instants, and may be as old as one pass.
+There may be very many agents, and the sums are for people to read. So while somebody looks, one task walks
+through the tree repeatedly, `STEP` agents at a time, and rests long enough after each step to use only a
+small part of one processor. All viewers share the task. A sum mixes several instants, and may be as old as
+one pass.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class StartSoon(Protocol):
-    """Starts a task of the node."""
+    """A function that starts a task of the node."""
 
     def __call__(self, fn: Callable[[], Awaitable[None]], /, *, name: str) -> None: ...
 
@@ -79,7 +80,7 @@ class Sums:
 
 @attrs.define
 class _Open:
-    """A supervisor that is being gone through."""
+    """A supervisor whose children are being walked through."""
 
     path: str
     children: Iterator[Any]
@@ -87,7 +88,7 @@ class _Open:
 
 
 class Survey:
-    """The sums of one tree; they are kept up to date while anybody looks, by a task of `start_soon`."""
+    """The sums of one tree. A task started by `start_soon` keeps them up to date while anybody looks."""
 
     def __init__(self, root: Supervisor, start_soon: StartSoon) -> None:
         self._root = root
@@ -107,7 +108,7 @@ class Survey:
         return self._sums.get(path)
 
     def begin(self) -> None:
-        """Note that somebody looks from now on."""
+        """Note that one more viewer looks."""
         self._lookers += 1
         if not self._runs:
             self._runs = True
@@ -146,7 +147,8 @@ class Survey:
         self._handled, self.top = tops.handled, tops.found()
 
     def _walk(self, sums: dict[str, Sums], tops: _Tops) -> Iterator[str | None]:
-        """Go through the tree, one agent a step; yield the paths of supervisors whose sums are complete."""
+        """Walk the tree. Yield None for each agent, and the path of a supervisor once its sums are complete.
+        """
         line = [_Open(self._root.path, iter(self._root.children))]
         while line:
             last = line[-1]
@@ -169,7 +171,7 @@ class Survey:
 
 
 class _Tops:
-    """The agents with the highest amounts of something, found while a tree is gone through."""
+    """The agents with the highest value of each kind, collected while a tree is walked through."""
 
     def __init__(self, before: dict[int, int], seconds: float) -> None:
         self.handled: dict[int, int] = {}
@@ -196,7 +198,7 @@ class _Tops:
             self._slots["restarts"].append((slot.incarnation - 1, -number, slot))
 
     def settle(self) -> None:
-        """Drop the agents that are not among the first."""
+        """Drop all agents except those with the highest values."""
         for order, found in self._slots.items():
             if len(found) > 2 * MOST_TOP:
                 self._slots[order] = nlargest(MOST_TOP, found)

@@ -1,8 +1,8 @@
-"""The views `tree`, `find` and `top`: the tree of a node or a run as rows, of which a viewer gets some.
+"""The views `tree`, `find` and `top`: rows from the tree of a node or a run.
 
-A viewer says which places it has opened, and which rows it shows; below a closed supervisor it sees only
-sums. So what a viewer gets does not grow with the tree, and its cost hardly does: of a supervisor with very
-many children only those on the screen are looked at.
+A viewer's arguments name the places that it has opened and the rows that it shows; below a closed supervisor
+it sees only sums. So the data for a viewer does not grow with the tree, and its cost hardly does: of a
+supervisor with very many children only those on the screen are visited.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Tree(Protocol):
 
     @property
     def passes(self) -> int:
-        """How often all agents have been counted."""
+        """The number of times that all agents have been counted."""
         ...
 
     def path_of(self, place: Place) -> str:
-        """Return the path of a place, as viewers write it: "" for the root."""
+        """Return the path of a place in the form that viewers use: "" for the root."""
         ...
 
     def class_of(self, agent: Place) -> str:
@@ -51,7 +51,7 @@ class Tree(Protocol):
         ...
 
     def row_of(self, place: Place) -> State:
-        """Return what a row shows of a place."""
+        """Return the row that shows a place."""
         ...
 
     def size_of(self, place: Place) -> int | None:
@@ -59,26 +59,27 @@ class Tree(Protocol):
         ...
 
     def children_between(self, place: Place, begin: int, end: int) -> Sequence[Place]:
-        """Return the children with numbers from `begin` up to `end`, but not `end` itself."""
+        """Return the children with numbers from `begin` up to, but not including, `end`."""
         ...
 
     def numbered_children(self, place: Place, names: Iterable[str]) -> Iterable[tuple[int, Place]]:
-        """Return the children of these names with their numbers, in order."""
+        """Return the children with the given names, each with its number, in order."""
         ...
 
     def agents(self) -> Callable[[int], Sequence[Place]]:
-        """Return a function whose calls return the next agents, at most the given number; [] at the end."""
+        """Return a function that returns the next agents at each call, up to the given number; [] at the end.
+        """
         ...
 
     def top(self, by: Order) -> Sequence[tuple[float, Place]]:
-        """Return the agents with the most of something, each with its amount."""
+        """Return the agents with the highest value of the kind `by`, each with that value."""
         ...
 
 
 class TreeArguments(Struct, forbid_unknown_fields=True, rename={"first": "from"}):
-    """The rows that are shown: `rows` rows from number `first` on, of the tree with `open` places.
+    """The arguments of the view: `rows` rows from number `first` on, with the places in `open` expanded.
 
-    `at` is a path whose row number is wanted.
+    `at` is a path whose row number is requested.
     """
 
     open: Annotated[list[Path], Meta(max_length=MOST_OPEN)] = []
@@ -88,7 +89,7 @@ class TreeArguments(Struct, forbid_unknown_fields=True, rename={"first": "from"}
 
 
 class FindArguments(Struct, forbid_unknown_fields=True):
-    """The agents whose path or class contains a text, whatever its case."""
+    """The arguments of a search for agents whose path or class contains a text, ignoring case."""
 
     text: Annotated[str, Meta(min_length=1, max_length=200)]
     rows: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = 100
@@ -96,7 +97,10 @@ class FindArguments(Struct, forbid_unknown_fields=True):
 
 @attrs.define
 class _Level:
-    """The children of the open place `above` (None: the root alone); the first `shown` are done."""
+    """The children of the open place `above`, of which the first `shown` are done.
+
+    If `above` is None, the level consists of the root alone.
+    """
 
     above: Place
     size: int
@@ -106,7 +110,7 @@ class _Level:
 
 
 class TreeView:
-    """The rows of one viewer, by their paths."""
+    """The view of the tree for one viewer: its rows, by path."""
 
     is_busy = False
 
@@ -126,7 +130,7 @@ class TreeView:
     def content(self) -> State:
         """Return `order`, the paths of the rows; `rows`, what each shows; `total`, the number of all rows.
 
-        `at` is the number of the wanted row, if there is one.
+        `at` is the number of the requested row, if that row exists.
         """
         tree = self._tree
         rows: dict[str, State] = {}
@@ -160,17 +164,17 @@ class TreeView:
         return {"total": number, "from": self._first, "order": list(rows), "rows": rows, **sought}
 
     def _some(self, above: Place, begin: int, end: int) -> Sequence[Place]:
-        """Return the places of a level with numbers from `begin` up to `end`, but not `end` itself."""
+        """Return the places of a level with numbers from `begin` up to, but not including, `end`."""
         if above is not None:
             return self._tree.children_between(above, begin, end)
         return [self._tree.root] if begin < end else []
 
 
 class Search:
-    """A search through all agents of a tree, step by step, as there may be very many.
+    """A search through all agents of a tree in steps, as there may be very many agents.
 
-    It is made once: agents that a node starts later are not in it. `matches` returns whether an agent is
-    sought, `row` what is shown of it; the search ends at `most` rows.
+    The agents are listed once: a node's later agents are not found. `matches` returns whether an agent is a
+    match, `row` returns its row; the search ends at `most` rows.
     """
 
     def __init__(
@@ -190,7 +194,10 @@ class Search:
         """Whether there is more to be searched."""
 
     def content(self) -> State:
-        """Search on, and return the rows of the matches; `complete` once all agents have been looked at."""
+        """Continue the search, and return the rows of all matches so far.
+
+        `complete` is true once all agents have been searched.
+        """
         until = thread_time() + 0.005  # seconds of processor time for one step of a search
         self.is_busy = len(self._found) < self._most
         while self.is_busy and thread_time() < until:
@@ -214,11 +221,14 @@ class FindView:
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is more to be searched."""
+        """Whether the search has not ended yet."""
         return self._search.is_busy
 
     def content(self) -> State:
-        """Search on, and return the rows of the matches; `searched` agents have been looked at."""
+        """Continue the search, and return the rows of all matches so far.
+
+        `searched` is the number of agents that have been searched.
+        """
         found = self._search.content()
         return {**found, "searched": self._search.looked_at}
 
@@ -231,16 +241,16 @@ class FindView:
 
 
 class TopArguments(Struct, forbid_unknown_fields=True):
-    """The agents with the most of something: messages that wait, messages handled a second, or restarts."""
+    """The arguments of the view: rank by waiting messages, messages handled per second, or restarts."""
 
     by: Order = "waiting"
     rows: Annotated[int, Meta(ge=1, le=50)] = 20
 
 
 def top_state(tree: Tree, arguments: TopArguments) -> State:
-    """Return the agents with the most of something, as of the last count of all agents.
+    """Return the agents with the highest values of a kind, as of the last count of all agents.
 
-    `most` is the amount that each has, `passes` how often all agents have been counted.
+    `most` is the value of each agent, `passes` the number of times that all agents have been counted.
     """
     found = tree.top(arguments.by)[: arguments.rows]
     rows = {tree.path_of(agent): {**tree.row_of(agent), "most": round(most, 1)} for most, agent in found}

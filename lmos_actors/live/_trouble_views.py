@@ -35,10 +35,10 @@ class NoArguments(Struct, forbid_unknown_fields=True):
 
 
 def waiting_state(rt: Runtime, _arguments: NoArguments) -> State:
-    """Return which run, task or agent waits for which, and the circles of waits that nothing can end.
+    """Return the waits between runs, tasks and agents, and the circles of waits that nothing can end.
 
-    The waits of circles come first. Agents at rest wait for nothing, and are not looked at: there may be
-    very many.
+    The waits in circles come first. Agents at rest wait for nothing and are not visited, as there may be very
+    many.
     """
     graph = waiting_graph(rt.tally.settle(len(rt.tally.untallied)), rt)
     return {
@@ -63,7 +63,7 @@ def _edge(wait: Waiting) -> State:
 
 
 def dead_letters_state(rt: Runtime, sees: Sight, _arguments: NoArguments) -> State:
-    """Return the last dead letters, the newest first, by their numbers, and how many there have been.
+    """Return the last dead letters by number, the newest first, and the number of all so far.
 
     Messages and reasons of agents that the viewer may not see are hidden.
     """
@@ -86,7 +86,7 @@ def dead_letters_state(rt: Runtime, sees: Sight, _arguments: NoArguments) -> Sta
 
 
 class CrashesArguments(Struct, forbid_unknown_fields=True):
-    """The numbers of the reports that are shown whole."""
+    """The arguments of the view: the numbers of the reports to show whole."""
 
     open: Annotated[list[int], Meta(max_length=WHOLE)] = []
 
@@ -103,7 +103,7 @@ class CrashesView:
         """Whether reports are still to be rendered."""
 
     def content(self) -> State:
-        """Return the reports that are rendered by now, and how many crashes there have been.
+        """Return the reports that have been rendered so far, and the number of all crashes.
 
         For agents that the viewer may not see, only the fact of a crash is shown.
         """

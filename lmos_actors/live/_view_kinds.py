@@ -1,4 +1,4 @@
-"""The kinds of views of a node: who may open one, and what makes it."""
+"""The kinds of views of a node: who may open each of them, and how it is made."""
 
 from __future__ import annotations
 
@@ -41,14 +41,19 @@ Scope: TypeAlias = Literal["tree", "node", "agent", "agents", "some", "all"]
 
 @attrs.frozen
 class ViewKind:
-    """A kind of view: who may open it, its arguments, and what makes one.
+    """A kind of view: who may open it, its arguments, and the function that makes it.
 
-    `scope` says who may open it. `tree`: viewers who see the tree. `node`, `agent`, `agents`, `some`: viewers
-    with the right `inspect` for the node as a whole, for the agent at the path among the arguments, for the
-    agents at all of its paths, for any agent. `all`: every viewer; the view hides what its viewer may not
-    see.
-    With `sight`, the view gets the agents over which its viewer has this right, and shows what is inside
-    these alone; with `by_viewer`, it gets the viewer's admission.
+    `scope` defines who may open the view:
+
+    - `tree`: viewers who see the tree.
+    - `node`: viewers with the right `inspect` for the node as a whole.
+    - `agent`: viewers with this right for the agent at the path among the arguments.
+    - `agents`: viewers with this right for the agents at all paths among the arguments.
+    - `some`: viewers with this right for any agent.
+    - `all`: every viewer; the view hides what its viewer may not see.
+
+    With `sight`, the view gets the agents over which its viewer has this right, and shows the inner state of
+    these alone. With `by_viewer`, it gets the viewer's admission.
     """
 
     scope: Scope
@@ -66,7 +71,7 @@ def _kind(
     sight: Verb | None = None,
     by_viewer: bool = False,
 ) -> ViewKind:
-    """Return a kind of view whose `make` gets the `given` values before its viewer's."""
+    """Return a kind of view whose `make` gets the `given` values before the viewer's arguments."""
     return ViewKind(scope, arguments, partial(make, *given), sight, by_viewer)
 
 

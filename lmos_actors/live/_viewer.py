@@ -1,9 +1,10 @@
-"""One viewer: a WebSocket connection, the views that it has open, and what has changed in them.
+"""One viewer: a WebSocket connection, its open views, and the changes in them.
 
-No event is sent by itself. At intervals the views are made anew, and what differs from what the viewer has is
-sent; then nothing more, until the viewer has confirmed it. So a viewer that never reads costs one message,
-and a storm of crashes no more than a calm. The more the views cost, the longer the interval. All viewers of a
-node take turns at a `Pace`, so that even many viewers leave the node most of its processor.
+Events are not sent one by one. At intervals the views are computed anew, and the differences from the
+viewer's copy are sent; then nothing more until the viewer has confirmed them. So a viewer that never reads
+costs one message, and a storm of crashes costs no more than a calm. The more the views cost, the longer the
+interval. All viewers of a node take turns at a `Pace`, so that even many viewers leave most of the processor
+to the node.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ _WRITE: Final = msgspec.json.Encoder()
 
 
 class Pace:
-    """The pace of making views, for all viewers of a node: one view at a time, in the order of asking.
+    """The pace of computing views for all viewers of a node: one at a time, in the order of requests.
 
-    The rest after a turn is the node's, not a viewer's: a viewer could leave and come back to escape it. The
-    cost of a view is processor time: on a busy machine a step also waits for other processes, which does not
-    count.
+    The rest after a turn applies to the whole node, as a viewer could escape a rest of its own by
+    reconnecting. The cost of a view is measured in processor time, so that waiting for other processes does
+    not count.
     """
 
     def __init__(self) -> None:
@@ -119,7 +120,7 @@ def arguments_of(name: str, arguments: dict[str, Any], cls: type[ArgumentsT]) ->
 
 @attrs.define
 class _Open:
-    """A view that a viewer has open, and its state as the viewer has it."""
+    """A view that a viewer has open, and the state of the view that was sent last."""
 
     view: View
     sent: State = attrs.field(factory=dict[str, Any])
@@ -128,9 +129,9 @@ class _Open:
 class Viewer:
     """The handler of one connection.
 
-    `open` opens a view by its name, with arguments, and raises Refused; `do` carries an operation out, and
-    calls the function given with it for each answer. `pace` is shared by all viewers of the node; `failed` is
-    called with what a view raises.
+    `open` opens a view by name and arguments, and raises Refused. `do` carries out an operation, and calls
+    the given function with each answer. `pace` is shared by all viewers of the node. `failed` is called with
+    any error that a view raises.
     """
 
     def __init__(
@@ -200,7 +201,7 @@ class Viewer:
         return found
 
     def is_behind(self) -> bool:
-        """Return whether the viewer has to read before more is read from it."""
+        """Return whether so much unsent data waits that no more is to be read from the viewer."""
         return self._waiting >= BEHIND
 
     def close(self, code: int, reason: str) -> None:
@@ -236,7 +237,7 @@ class Viewer:
     # ---- changes
 
     async def _update(self) -> None:
-        """Send what has changed, again and again."""
+        """Send changes repeatedly until the viewer's credentials are no longer valid."""
         while True:
             waits = await self._wait_for_viewer()
             if not self._is_admitted():
@@ -255,7 +256,7 @@ class Viewer:
                     await self._asked.wait()
 
     async def _wait_for_viewer(self) -> bool:
-        """Wait until changes may be sent, for CHECK seconds at most; return whether they may not yet."""
+        """Wait until changes may be sent, at most CHECK seconds; return True if they may not be sent yet."""
         with trio.move_on_after(CHECK):
             while not self._looks:
                 await self._asked.wait()
@@ -269,7 +270,7 @@ class Viewer:
         return self._admission is None or self._admission.valid(trio.current_time())
 
     async def _patches(self) -> tuple[dict[str, State], float]:
-        """Make the views anew; return what has changed in each, and the seconds that this took."""
+        """Compute the views anew; return the changes in each, and the processor time in seconds."""
         patches: dict[str, tuple[_Open, State]] = {}
         cost = 0.0
         for id, look in tuple(self._looks.items()):
@@ -283,7 +284,7 @@ class Viewer:
         return {id: patch for id, (look, patch) in patches.items() if self._looks.get(id) is look}, cost
 
     def _patch(self, id: str, look: _Open) -> State:
-        """Make one view anew, and return what has changed in it; close it if it fails or is too large."""
+        """Compute one view anew, and return its changes; close the view if it fails or is too large."""
         try:
             state = look.view.content()
             patch = patch_between(look.sent, state)
@@ -306,7 +307,7 @@ class Viewer:
 
 
 def _sendable(patch: State) -> tuple[State, int]:
-    """Return a patch without lone surrogates, which JSON in UTF-8 cannot contain, and its bytes."""
+    """Return a patch without lone surrogates, which JSON in UTF-8 cannot contain, and its size in bytes."""
     try:
         return patch, len(_WRITE.encode(patch))
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""Values of messages as JSON, for logs made from what a viewer has seen: whole, or not at all.
+"""Values of messages as JSON, either whole or not at all, for logs made from a viewer's records.
 
-Only plain values are written: no code of a value's own class is called, and what such a class does not show
-of itself is not shown here. Secrets are hidden, as everywhere.
+Only plain values are written. No code of a value's own class is called, and nothing is shown that such a
+class hides. Secrets are hidden, as everywhere.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def whole_json(value: Any) -> str | None:
 
 
 class _Plain:
-    """Copies one value, as long as it is plain and small. Raises ValueError."""
+    """The copying of one value; raises ValueError if the value is not plain, or is too large."""
 
     def __init__(self) -> None:
         self._left = MOST_PARTS
@@ -74,7 +74,7 @@ class _Plain:
         raise ValueError("not plain")
 
     def _record(self, value: msgspec.Struct, depth: int) -> dict[str, Any]:
-        """Copy a record without its secret fields: short secrets are not looked for in the text."""
+        """Copy a record with its secret fields hidden, as the text is not searched for short secrets."""
         return {
             member.wire: HIDDEN if member.secrecy > PARTS else self.of(getattr(value, member.name), depth + 1)
             for member in record_of(type(value)) or ()

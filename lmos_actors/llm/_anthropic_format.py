@@ -1,4 +1,4 @@
-"""The messages of Anthropic: requests to it, and answers from it. Imports its SDK."""
+"""The message format of Anthropic: requests to its models, and their answers. Imports its SDK."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def request_body(model: Fields, request: ModelRequest, _: Rules) -> dict[str, An
 
 
 def _messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
-    """Convert messages; the results of tools and what the user says after them are one message."""
+    """Convert messages; the results of tools and the user's text after them become one message."""
     spoken: list[dict[str, Any]] = []
     for message in messages:
         if isinstance(message, ModelMessage):
@@ -228,7 +228,7 @@ class Answer:
             self._beside = aside(data)
 
     def _whole(self, event: _Event) -> Iterator[ModelItem]:
-        """Return the items of an answer that comes in one piece, although a stream was requested."""
+        """Return the items of an answer that arrives whole, although a stream was requested."""
         self._begun, self._model = True, event.model
         if event.stop_reason:
             self._finished = checked_reason(event.stop_reason)
@@ -269,7 +269,7 @@ class Answer:
             yield Reasoning(state=signature)
 
     def _take_usage(self, usage: _Usage | None) -> None:
-        """Update the counts of tokens, which are totals so far; missing counts stay as they were."""
+        """Update the token counts. The new counts are totals; missing counts leave the old ones unchanged."""
         if usage is None:
             return
         cached = counted(usage.cache_read_input_tokens)
@@ -279,7 +279,7 @@ class Answer:
         self._output = max(self._output, counted(usage.output_tokens))
 
     def last_items(self) -> Iterator[ModelItem]:
-        """Return the requested tools, and the end. Raises ValueError, ErrorEvent, BrokenOff."""
+        """Return the requested tools, and the end of the answer. Raises ValueError, ErrorEvent, BrokenOff."""
         tools = self._tools.requests()
         if self._finished is None:
             raise unfinished(self._beside, begun=self._begun)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Answer(Protocol):
-    """One answer, event by event."""
+    """The reader of one answer, event by event."""
 
     is_complete: bool
 
@@ -33,7 +33,7 @@ class Answer(Protocol):
 
 @attrs.frozen
 class Format:
-    """One wire format; `connect` returns its SDK, and the part of the SDK that takes requests."""
+    """One wire format; `connect` returns its SDK, and the part of the SDK that sends requests."""
 
     connect: Callable[[str, httpx2.AsyncClient], tuple[Any, Any]]
     request_body: Callable[[Fields, ModelRequest, Rules], dict[str, Any]]
@@ -42,7 +42,7 @@ class Format:
 
 
 class Client:
-    """The client of one model, which sends requests by an SDK and reads answers itself."""
+    """The client of one model. It sends requests through an SDK, and reads the answers itself."""
 
     def __init__(self, model: Fields, provider: Provider, rules: Rules, form: Format) -> None:
         self._model = model
@@ -57,7 +57,7 @@ class Client:
         await self._sdk.close()
 
     async def attempt(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
-        """Send a request once. Raises what the SDK raises."""
+        """Send a request once. Errors of the SDK are not converted."""
         stream = await self._requests.create(**self._form.request_body(self._model, request, self.rules))
         answer = self._form.answer(frozenset(offer.name for offer in request.tools))
         events = EventDecoder()

@@ -1,4 +1,4 @@
-"""Server-sent events of an answer: bytes in, events out."""
+"""Decoder of the server-sent events of an answer."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class EventDecoder:
             yield from self.feed(b"\n\n")
 
     def _begun(self, head: bytes) -> bytes:
-        """Collect the first bytes, and return the bytes that are to be read now."""
+        """Collect the first bytes of the body; return the bytes that can be decoded now."""
         if BOM.startswith(head):  # it may be complete with the next byte
             self._head = head
             return b""

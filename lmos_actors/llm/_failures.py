@@ -1,4 +1,4 @@
-"""The failures of models: answers to a request (`ActionFailed`) with a code."""
+"""The failures of models: error answers to a request (`ActionFailed`), each with a code."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ REQUEST_REFUSED: Final = "MODEL_REQUEST_REFUSED"
 
 
 def model_failure(code: str, message: str, **more: Any) -> ActionFailed:
-    """Return the failure of a request to a model, to be raised."""
+    """Return the failure of a request to a model, for the caller to raise."""
     return ActionFailed({"code": code, "message": message, **more})

@@ -1,16 +1,17 @@
 """The families of endpoints: what each accepts, and requests and histories in a form that it accepts.
 
-A history may come from anywhere: from another provider, from a model that makes up names of tools, from a
+A history may come from anywhere: from another provider, from a model that makes up names of tools, or from a
 turn that was broken off. Strict providers refuse a request for one id that is too long. So each request is
-mapped here, once, before it is written in a provider's format, and the names of tools are mapped back in what
-the model answers. The mapping depends on the request alone, and its result for the first messages does not
-change when more come: providers cache what they have read.
+mapped here, once, before it is written in a provider's format, and the names of tools in the answer are
+mapped back. The mapping depends on the request alone, and its result for the first messages does not change
+when more follow, because providers cache what they have read.
 
-- **Names of tools** are changed one to one, so there is always a way back. Those that fit stay; in the others
-  each character that does not fit becomes `_`, with a digest if the result is too long or taken.
-- **Ids of calls** stay as they came if they fit and are new in the history; others become a digest.
+- **Names of tools** are changed one to one, so that they can always be mapped back. Names that fit stay. In
+  the others each character that does not fit becomes `_`, with a digest if the result is too long or taken.
+- **Ids of calls** stay unchanged if they fit and are new in the history; others become a digest.
 - **Results** stand directly behind their calls, one for each; a result without a call becomes a text.
-- **Texts** are not blank. A blank message of the model is left out, one of the user gets a text that says so.
+- **Texts** are not blank. A blank message of the model is left out; a blank message of the user gets a text
+  that says so.
 - **Turns** begin with the user; two messages of the model in a row become one.
 """
 
@@ -57,10 +58,12 @@ _LETTERS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 class Rules:
     """The rules of one family of endpoints for requests.
 
-    `blank` is the content of a model message with calls alone. `ends_with_user`: the user must have the last
-    word. `answers_results`: a model message must stand between results and a user message. `names_results`:
-    a result has the name of its tool, too. `offers_used`: a request with calls must offer tools, at least
-    those called. `arguments` and `few_words` are given to `ToolSchema`.
+    - `blank`: the content of a model message that consists of calls alone.
+    - `ends_with_user`: the last message must be the user's.
+    - `answers_results`: a model message must stand between results and a user message.
+    - `names_results`: a result has the name of its tool, too.
+    - `offers_used`: a request with calls must offer tools, at least those that were called.
+    - `arguments` and `few_words` are passed to `ToolSchema`.
     """
 
     ids: re.Pattern[str]
@@ -127,7 +130,7 @@ def check_family(family: object, path: str) -> None:
 class Sendable:
     """A request in a form that a family's endpoints accept; `back` maps the items of the answer back.
 
-    `left_out` names each tool or argument that the model does not get to know, and why.
+    `left_out` has the reason for each tool or argument that is not sent to the model.
     """
 
     def __init__(self, request: ModelRequest, rules: Rules) -> None:
@@ -171,7 +174,7 @@ class Sendable:
 
 
 class _Names:
-    """The names of tools, changed one to one; offered names that fit are kept first."""
+    """The names of tools, mapped one to one; offered names that fit are assigned first."""
 
     def __init__(self, fitting: re.Pattern[str], offered: Sequence[str]) -> None:
         self._fitting = fitting
@@ -181,7 +184,7 @@ class _Names:
             self.sent(name)
 
     def sent(self, name: str) -> str:
-        """Return the name that the provider gets."""
+        """Return the name to send to the provider."""
         if name not in self._sent:
             fits = self._fitting.fullmatch(name)
             made = name if fits and name not in self._meant else self._made(name)
@@ -214,7 +217,7 @@ def _digest(text: str) -> str:
 def _numbered(
     turns: Iterable[_Turn], fitting: re.Pattern[str], name_of: Callable[[str], str]
 ) -> list[Message]:
-    """Return the messages of turns in order, with names and ids of calls that fit, each id once."""
+    """Return the messages of turns in order, with names and ids of calls that fit; no id occurs twice."""
     made: list[Message] = []
     taken: set[str] = set()
     for turn in turns:
@@ -247,7 +250,7 @@ class _Turn:
 
 
 def _in_order(messages: Sequence[Message], rules: Rules) -> list[_Turn]:
-    """Return the turns of a history, in an order that all endpoints of a family take."""
+    """Return the turns of a history, in an order that all endpoints of a family accept."""
     turns: list[_Turn] = []
     for turn in _paired(messages):
         said, last = turn.said, turns[-1] if turns else None
@@ -272,7 +275,7 @@ def _in_order(messages: Sequence[Message], rules: Rules) -> list[_Turn]:
 
 
 def _paired(messages: Sequence[Message]) -> list[_Turn]:
-    """Return messages as turns without blank texts, each call with its first result."""
+    """Group messages into turns without blank texts, each call with its first result."""
     turns: list[_Turn] = []
     open_calls: dict[str, list[tuple[_Turn, int]]] = {}
     for message in messages:

@@ -1,8 +1,8 @@
-"""Events as endpoints send them, fitted to the members that are read here.
+"""Converter of an endpoint's events to the members that are read here.
 
-Most events are as their format says, and msgspec reads them. Any other event is read again, member by member:
-a value of the wrong type is converted if it means the same, and left out otherwise. So no answer is lost for
-a trifle such as null, a number as text, bytes that are not UTF-8, or half a character.
+Most events follow their format, and msgspec reads them. Any other event is read again, member by member: a
+value of the wrong type is converted if it means the same, and left out otherwise. So no answer is lost for a
+trifle such as null, a number as text, bytes that are not UTF-8, or half a character.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOTHING: Any = object()
 
 
 class Fitting(Generic[T]):
-    """Reads the events of one answer as `form`; `replaced` counts the bytes that were not UTF-8."""
+    """A reader of one answer's events as `form`; `replaced` counts the bytes that were not UTF-8."""
 
     def __init__(self, form: type[T], decoder: msgspec.json.Decoder[T]) -> None:
         self.replaced = 0
@@ -33,7 +33,7 @@ class Fitting(Generic[T]):
         self._decode = decoder.decode
 
     def read(self, data: bytes) -> Sequence[T]:
-        """Return the objects in an event: several, if the line ends between events are missing.
+        """Return the objects in an event; there are several if the line ends between events are missing.
 
         Raises ValueError or RecursionError.
         """
@@ -118,7 +118,7 @@ def _number(value: object) -> Any:
 
 
 class Halves:
-    """A text in pieces that are cut anywhere, even between the halves of a surrogate pair."""
+    """A text in pieces, which may be cut anywhere, even between the halves of a surrogate pair."""
 
     __slots__ = ("_half",)
 
@@ -126,7 +126,7 @@ class Halves:
         self._half = ""
 
     def take(self, text: str) -> str:
-        """Return the whole characters in a piece, together with what was left of earlier pieces."""
+        """Return the whole characters in a piece, including half a character left over from before."""
         if self._half:
             text, self._half = self._half + text, ""
         elif text.isascii():
@@ -141,7 +141,7 @@ class Halves:
 
 
 def paired(text: str) -> str:
-    """Return a text with halves of characters put together, and single halves replaced."""
+    """Return a text with the halves of surrogate pairs joined, and single halves replaced."""
     if text.isascii():
         return text
     try:

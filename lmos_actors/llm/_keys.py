@@ -1,6 +1,7 @@
 """The key of a provider: read from its reference, read again when it changes, and never shown.
 
-`lmos_actors.security` is imported only when a client is made: code that uses only the contract does without.
+`lmos_actors.security` is imported only when a client is made, as code that uses only the contract does not
+need it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _LEAST: Final = 4  # characters: a shorter key may stand in any text
 
 
 class ProviderKey:
-    """The key of one provider, or none; `repr` shows the reference."""
+    """The key of one provider, or none; `repr` shows the reference only."""
 
     def __init__(self, reference: str | None) -> None:
         from lmos_actors.security import Reference, SecretSource
@@ -62,7 +63,7 @@ class ProviderKey:
     def value(self) -> SecretBytes | None:
         """Return the key, None if no key is to be sent. Blocks on the disk when a file has changed.
 
-        Raise the failure MODEL_KEY_REFUSED, which names the reference, if there is nothing to be read.
+        Raise the failure MODEL_KEY_REFUSED, which names the reference, if the key cannot be read.
         """
         source = self._source
         if source is None:
@@ -101,7 +102,7 @@ class ProviderKey:
 
 
 class _KeyFilter(logging.Filter):
-    """Puts `***` in place of keys in what is logged: HTTP libraries log the headers that providers send."""
+    """A filter that replaces keys in log lines by `***`: HTTP libraries log headers from providers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +128,7 @@ _KEY_FILTER: Final = _KeyFilter()
 
 
 def hide_keys(key: ProviderKey, packages: Collection[str]) -> None:
-    """Keep a key out of the log lines of packages, for all loggers that they have made so far."""
+    """Keep a key out of the log lines of packages, for all loggers that these have created so far."""
     _KEY_FILTER.keys.add(key)
     for name in tuple(logging.root.manager.loggerDict):
         if name.partition(".")[0] in packages:
@@ -182,8 +183,8 @@ def check_fields(model: Fields) -> None:
 def with_options(body: dict[str, Any], model: Fields, omit: object) -> dict[str, Any]:
     """Return the arguments for a request, changed by the `rename` and `options` of the model.
 
-    `omit` replaces an argument that the SDK insists on and that must not be sent. The SDKs always have to be
-    asked for a stream, as they read any other answer themselves: an option `stream` is put into the body.
+    `omit` replaces an argument that the SDK requires but that must not be sent. The SDKs must always be asked
+    for a stream, as they read any other answer themselves, so an option `stream` is put into the body.
     """
     more: dict[str, Any] = body.pop("extra_body", {})
     for name, other in model.rename.items():

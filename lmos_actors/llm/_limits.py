@@ -1,12 +1,11 @@
-"""The limits of one model: requests at once, and requests and tokens per minute. And how tokens are counted.
+"""The limits of one model for requests at once, requests per minute and tokens per minute.
 
 All requests to a model wait in one line, in the order in which they came. The first in the line begins when
-all limits allow it; no request overtakes it, so a large request is not kept waiting by small ones. Requests
-that wait are cancelled when their callers leave, and leave no gap in the line.
+all limits allow it; no request overtakes it, so a large request is not kept waiting by small ones. A waiting
+request is cancelled when its caller leaves, and leaves no gap in the line.
 
-In any 60 seconds, no more requests begin than the limit allows. How many tokens a request takes is known at
-its end: until then it counts with an estimate of its input, and its final count delays those that come after
-it.
+In any 60 seconds, no more requests begin than the limit allows. The tokens of a request are known only at its
+end. Until then it counts with an estimate of its input; its final count delays later requests.
 
 A provider may count nothing, or only one direction, and counts nothing of an answer that breaks off. So
 limits, budgets and metrics count by the `Tally` of a request: the provider's counts, or else estimates.
@@ -74,8 +73,8 @@ REFUSALS: Final = frozenset({KEY_REFUSED, MODEL_BUSY, MODEL_UNAVAILABLE, NO_MODE
 def estimated_tokens(said: str | Message | ModelItem | ModelRequest) -> float:
     """Return an estimate of the tokens of a text, a message, an item of an answer, or a whole request.
 
-    A token is four characters of ASCII, and three bytes of UTF-8 in other scripts. A file counts 1,000 tokens
-    in addition to those of its text.
+    One token is assumed for four characters of ASCII, and for three bytes of UTF-8 in other scripts. A file
+    counts 1,000 tokens in addition to those of its text.
     """
     if isinstance(said, str):
         if said.isascii():
@@ -94,7 +93,7 @@ def estimated_tokens(said: str | Message | ModelItem | ModelRequest) -> float:
 
 
 def _texts_of(said: Message | ModelItem | ModelRequest) -> Iterator[str]:
-    """Yield the texts in a value, except the messages of a request; plain data as JSON."""
+    """Yield the texts in a value, except the messages of a request; plain data is yielded as JSON."""
     if isinstance(said, ModelRequest):
         yield said.instructions
         yield from (encode(each).decode() for each in (said.tools, said.answer) if each)
@@ -142,13 +141,13 @@ class Tally:
 
     @property
     def usage(self) -> Usage:
-        """The tokens of the input, and of the output that has come so far."""
+        """The tokens of the input, and of the output received so far."""
         counts = self._counts
         output = counted(counts.output_tokens) or ceil(self.came)
         return Usage(counted(counts.input_tokens) or self.expected, output, counted(counts.cached))
 
     def spent(self, error: BaseException | None) -> Usage:
-        """Return what the request has used at its end; nothing if it was refused before it began."""
+        """Return the tokens of a request that has ended: none if it was refused before it began."""
         return Usage() if not self.began and _is_refused(error) else self.usage
 
 
@@ -161,7 +160,7 @@ def _is_refused(error: BaseException | None) -> bool:
 
 
 class Admission:
-    """One request that has begun: the time of its beginning, and the number of tokens that it counts as."""
+    """One request that has begun: its start time, and the number of tokens for which it counts."""
 
     __slots__ = ("at", "tokens")
 
@@ -171,7 +170,7 @@ class Admission:
 
 
 class RequestLimits:
-    """The line in front of one model. None means no limit."""
+    """The line of requests in front of one model. None means no limit."""
 
     def __init__(
         self, concurrency: int, waiting: int, requests_per_minute: int | None, tokens_per_minute: int | None
@@ -189,10 +188,11 @@ class RequestLimits:
 
     @asynccontextmanager
     async def admitted(self, tally: Tally, deadline: float | None) -> AsyncGenerator[None]:
-        """Wait until a request may begin; it ends with the block, and then counts with its tally's tokens.
+        """Wait until a request may begin, then run the block as that request.
 
-        `deadline` is the caller's, by `trio.current_time()`. Raise MODEL_BUSY if too many wait, or if
-        the wait would outlast the deadline.
+        After the block the request counts with the tokens of its tally. `deadline` is the deadline of the
+        caller, by `trio.current_time()`. Raise MODEL_BUSY if too many requests wait, or if the wait would
+        outlast the deadline.
         """
         tokens = 0 if self._tokens is None else tally.expected
         if self._line.statistics().tasks_waiting >= self._waiting:
@@ -224,17 +224,17 @@ class RequestLimits:
             self._changed.set()
 
     def _settle(self, admission: Admission, tokens: int) -> None:
-        """Note how many tokens a request has taken."""
+        """Replace the estimated tokens of a request by the tokens that it has used."""
         if self._begun and admission.at >= self._begun[0].at:  # else it no longer counts
             self._begun_tokens += tokens - admission.tokens
             admission.tokens = tokens
 
     def pause(self, seconds: float) -> None:
-        """Let no request begin for some seconds, as the provider has asked."""
+        """Let no request begin for some seconds, as requested by the provider."""
         self._paused_until = max(self._paused_until, trio.current_time() + seconds)
 
     def _seconds_until_free(self, tokens: int) -> float:
-        """Return the seconds until the first in the line may begin, 0 or less if it may now.
+        """Return the seconds until the first request in the line may begin; 0 or less if it may begin now.
 
         Return `inf` if another request has to end first.
         """

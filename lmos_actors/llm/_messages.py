@@ -1,4 +1,4 @@
-"""The values of models: the parts of a request, and the items of an answer."""
+"""The data types of models: the parts of a request, and the items of an answer."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class ModelFile(Struct, frozen=True, omit_defaults=True):
 
 
 class ToolRequest(Struct, frozen=True, tag="tool_request", omit_defaults=True):
-    """The model asks for a tool. `id` is the provider's.
+    """The model's request to call a tool. `id` is the provider's.
 
-    `unreadable` is the text that came in place of `arguments`, if it is not a JSON object: the tool must not
-    be called then.
+    `unreadable` is the received text if it is not a JSON object, and so cannot be `arguments`. The tool must
+    not be called then.
     """
 
     id: str
@@ -30,21 +30,21 @@ class ToolRequest(Struct, frozen=True, tag="tool_request", omit_defaults=True):
 
 
 class Reasoning(Struct, frozen=True, tag="reasoning", omit_defaults=True):
-    """A piece of what the model thinks before it answers; `state` goes back to the provider as it is."""
+    """A piece of the model's reasoning before it answers; `state` is returned to the provider unchanged."""
 
     text: str = ""
     state: str = ""
 
 
 class UserMessage(Struct, frozen=True, tag_field="role", tag="user", omit_defaults=True):
-    """A message to the model."""
+    """A message from the user to the model."""
 
     text: str = ""
     files: list[ModelFile] = []
 
 
 class ModelMessage(Struct, frozen=True, tag_field="role", tag="model", omit_defaults=True):
-    """A message of the model: text, requests for tools, or both."""
+    """A message from the model: text, requests for tools, or both."""
 
     text: str = ""
     tools: list[ToolRequest] = []
@@ -52,9 +52,9 @@ class ModelMessage(Struct, frozen=True, tag_field="role", tag="model", omit_defa
 
 
 class ToolMessage(Struct, frozen=True, tag_field="role", tag="tool", omit_defaults=True):
-    """The result of the tool request `id`, or why there is none.
+    """The result of the tool request `id`, or the reason why there is no result.
 
-    `unknown`: the tool may have done its work or not, so the same call is not to be made again.
+    If `unknown` is true, the tool may have done its work or not, so the same call must not be made again.
     """
 
     id: str
@@ -68,7 +68,7 @@ Message: TypeAlias = UserMessage | ModelMessage | ToolMessage
 
 
 class ToolOffer(Struct, frozen=True, omit_defaults=True):
-    """A tool that the model may ask for; `schema` is the JSON Schema of its arguments, an object."""
+    """A tool that the model may request; `schema` is the JSON Schema of its arguments, an object."""
 
     name: str
     description: str = ""
@@ -76,7 +76,7 @@ class ToolOffer(Struct, frozen=True, omit_defaults=True):
 
 
 class ModelRequest(Struct, frozen=True, omit_defaults=True):
-    """All that a model gets: it remembers nothing between two requests.
+    """The complete input of a model, which remembers nothing between two requests.
 
     `answer` is a JSON Schema that the text of the answer has to meet.
     """
@@ -96,7 +96,7 @@ class TextDelta(Struct, frozen=True, tag="text"):
 
 
 class Usage(Struct, frozen=True, tag="usage", omit_defaults=True):
-    """Tokens of one request, as the provider counts them; `cached` of the input were in its cache."""
+    """The tokens of one request, as counted by the provider; `cached` input tokens were in its cache."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -104,7 +104,7 @@ class Usage(Struct, frozen=True, tag="usage", omit_defaults=True):
 
     @property
     def tokens(self) -> int:
-        """All tokens: of the input and of the output."""
+        """The total number of tokens, of the input and of the output."""
         return self.input_tokens + self.output_tokens
 
 
@@ -114,9 +114,10 @@ StopReason: TypeAlias = Literal["stop", "tools", "length", "refused"]
 class ModelEnd(Struct, frozen=True, tag="end", omit_defaults=True):
     """The last item of an answer.
 
-    `reason`: the model has said all (`stop`), waits for tools (`tools`), was cut by `max_tokens` (`length`),
-    or does not want to answer (`refused`). `model` is the name of the model that has answered. `said` is the
-    provider's own word for a reason that is none of these: the answer then counts as whole.
+    `reason` is `stop` if the answer is complete, `tools` if the model waits for tools, `length` if
+    `max_tokens` cut the answer, and `refused` if the model declines to answer. `model` is the name of the
+    model that answered. `said` is the provider's own word for a reason that is none of these; the answer then
+    counts as whole.
     """
 
     reason: StopReason = "stop"

@@ -1,8 +1,8 @@
-"""Models as agents: the contract that every language model has here.
+"""Models as agents: the contract of every language model in this package.
 
-A model is an agent, and not an object inside each agent that uses it. So all that agents have holds for
-models too: many agents share one, with its limits; its key is in one process, and others reach it by a ref;
-a caller that leaves cancels its request; a mock, a recording or a fault takes its place in a scenario; it is
+A model is an agent, and not an object inside each agent that uses it. So models have all that agents have.
+Many agents share one model and its limits. Its key is in one process, and other processes reach it by a ref.
+A caller that leaves cancels its request. A mock, a recording or a fault takes its place in a scenario. It is
 supervised, traced and counted.
 """
 
@@ -44,16 +44,16 @@ CONCURRENCY: Final = 64
 class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
     """A language model. Subclass it and write `respond`, or use the client of a provider.
 
-    `respond(self, request)` answers one request: an async generator of `ModelItem`s, the last of which is a
-    `ModelEnd`. It raises what `model_failure` returns.
+    `respond(self, request)` answers one request. It is an async generator of `ModelItem`s, the last of which
+    is a `ModelEnd`, and raises failures made by `model_failure`.
 
     At most `concurrency` requests are carried out at once. In any minute at most `requests_per_minute` begin,
-    and each only if those of the last minute leave room for its input in `tokens_per_minute`; None does not
+    and each only if those of the last minute leave room for its input in `tokens_per_minute`; None means no
     limit. The others wait in order, at most 4,096 together. If the next one cannot begin before its caller's
-    deadline, it fails with MODEL_BUSY, and `retry_after` in seconds.
+    deadline, it fails with MODEL_BUSY, and with `retry_after` in seconds.
 
-    A node with `metrics` counts requests and tokens, one with `tracing` has a span for each request; spans
-    have prompts and answers only with `record_prompts`.
+    A node with `metrics` counts requests and tokens, and a node with `tracing` has a span for each request.
+    Spans have prompts and answers only with `record_prompts`.
     """
 
     is_live: ClassVar[bool] = False
@@ -82,7 +82,7 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
         return RequestLimits(self.concurrency, waiting, self.requests_per_minute, self.tokens_per_minute)
 
     def respond(self, request: ModelRequest) -> AsyncGenerator[ModelItem]:
-        """Answer a request. To be written by subclasses, as an async generator."""
+        """Answer a request. Subclasses implement this as an async generator."""
         raise model_failure(NO_MODEL, f"{type(self).__name__} has no respond: it is no model")
 
     @action(safe=True, concurrency=MAX_REQUESTS)
@@ -95,7 +95,7 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
         max_tokens: Annotated[int, Meta(ge=1)] | None = None,
         temperature: Annotated[float, Meta(ge=0, le=2)] | None = None,
     ) -> AsyncGenerator[ModelItem]:
-        """Answer messages, piece by piece; the last item is the end, with what was used.
+        """Answer messages, piece by piece; the last item is the end, with the tokens used.
 
         `answer` is a JSON Schema that the text has to meet.
         """
@@ -119,7 +119,7 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
                     yield item  # noqa: ASYNC119 -- the runtime closes what it runs
 
     def _deadline(self) -> float | None:
-        """Return when the caller of this request gives up, in the clock's seconds, if that is known."""
+        """Return the deadline of this request's caller, in seconds of the clock; None if it is not known."""
         return current_request().deadline
 
     def _refuse_virtual_time(self) -> None:
@@ -134,7 +134,7 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
 
 
 def _check(item: Any) -> None:
-    """Raise the failure of a model whose item cannot be sent on: its content may come from anybody."""
+    """Raise the failure MODEL_MALFORMED for an invalid item, as its content may come from anybody."""
     try:
         if type(item) not in (TextDelta, Reasoning, ToolRequest, ModelEnd):
             raise InvalidInput(f"it is {type(item).__name__}")

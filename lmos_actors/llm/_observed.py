@@ -1,7 +1,7 @@
-"""Requests to models as metrics and spans, if a node has either; if not, an item costs two calls.
+"""Metrics and spans of requests to models. On a node with neither, an item costs two calls.
 
-Spans follow OpenTelemetry's conventions for generative AI. Prompts and answers are in them only if the
-model says so (`record_prompts`), each cut after `MOST_RECORDED` characters.
+Spans follow OpenTelemetry's conventions for generative AI. Prompts and answers are in them only if the model
+has `record_prompts` set, each cut after `MOST_RECORDED` characters.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Observed(Unobserved):
 def observed(
     edge: Edge | None, provider: str, model: str, request: ModelRequest, *, prompts: bool
 ) -> Unobserved:
-    """Return the observer of a request; `prompts` says whether spans have prompts and answers."""
+    """Return the observer of a request; with `prompts`, its span has the prompt and the answer."""
     if edge is None:
         return UNOBSERVED
     attributes: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Models of OpenAI, and of endpoints that speak its chat completions: vLLM, Ollama, llama.cpp and others."""
+"""Models of OpenAI, and of endpoints with its chat completions: vLLM, Ollama, llama.cpp and others."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ if TYPE_CHECKING:
 
 
 class OpenAIModel(ProviderModel):
-    """A model of OpenAI, or of any endpoint at `url` that speaks its chat completions.
+    """A model of OpenAI, or of any endpoint at `url` that has its chat completions.
 
     `key` is a reference to the key, `env:NAME` or `file:PATH`, which is read again when it changes; None for
-    endpoints without one. An answer has at most `max_tokens`, which a request may lower. `temperature` is for
-    requests that give none. `options` are further members of each request, as the provider names them,
-    such as `{"reasoning_effort": "low"}`.
+    endpoints without a key. An answer has at most `max_tokens`, which a request may lower. `temperature`
+    applies to requests that set none. `options` are further members of each request, under the provider's
+    names, such as `{"reasoning_effort": "low"}`.
 
-    An option that is None removes the member of that name from requests. `rename` gives members other
-    names: `{"max_tokens": "max_completion_tokens"}`.
-    `family` says what the endpoint takes: `openai`, `anthropic`, `gemini`, `mistral` or `ollama`; with None
-    it is found out from `model` and `url`.
+    An option that is None removes the member of that name from requests. `rename` gives members other names:
+    `{"max_tokens": "max_completion_tokens"}`.
 
-    A failure that may pass is tried again up to `retries` times, before the first item and by the caller's
-    deadline. `connect_seconds` bounds the time to connect, `idle_seconds` the silence between two pieces of
-    an answer, `answer_seconds` the time from its first byte to its end.
+    `family` selects the rules of the endpoint: `openai`, `anthropic`, `gemini`, `mistral` or `ollama`. With
+    None it is derived from `model` and `url`.
 
-    Raises ConfigError, also without the extra `llm`; its start raises ForbiddenCall on virtual time.
+    A failure that may pass is retried up to `retries` times, as long as no item has arrived and the caller's
+    deadline allows it. `connect_seconds` bounds the time to connect, `idle_seconds` the silence between two
+    pieces of an answer, `answer_seconds` the time from its first byte to its end.
+
+    Raises ConfigError, also without the extra `llm`. The start of the agent raises ForbiddenCall on virtual
+    time.
     """
 
     provider_name: ClassVar[str] = "openai"

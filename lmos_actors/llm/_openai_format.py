@@ -1,4 +1,4 @@
-"""The chat completions of OpenAI: requests to it, and answers from it. Imports its SDK."""
+"""The chat completions of OpenAI: requests to a model, and its answers. Imports the SDK."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ _CHUNK: Final = msgspec.json.Decoder(_Chunk)
 
 
 class Answer:
-    """One answer, chunk by chunk; requests for tools come in pieces, and are returned when they are whole."""
+    """One answer, chunk by chunk; requests for tools arrive in pieces and are returned once whole."""
 
     def __init__(self, tools: frozenset[str]) -> None:
         self.is_complete = False
@@ -255,7 +255,7 @@ class Answer:
 
 
 def _thought_and_said(content: list[Any]) -> tuple[str, str]:
-    """Return the reasoning and the text in the parts of a content."""
+    """Separate the parts of a message's content; return the reasoning and the text."""
     thought: list[str] = []
     said: list[Any] = []
     for part in content:

@@ -1,19 +1,21 @@
-"""A provider of models, as seen by its clients here: retries, outages, time limits, failures.
+"""A provider of models, as its clients here see it: retries, outages, time limits, failures.
 
-The SDKs send requests, with all that belongs to them, and report refusals. What this module guarantees:
+The SDKs send requests and report refusals. What this module guarantees:
 
-1. **The key is in no object of an SDK.** They get a placeholder; the key is put into the header when a
-   request leaves (`KeyAuth`). So no log, repr or traceback of theirs has it. If a provider sends it back, it
-   is taken out of texts made here, and out of lines that they and the HTTP libraries log (`hide_keys`).
-2. **Answers are read here, below the SDKs.** An SDK reads through half a dozen async generators, one inside
-   the other. All but the outermost are left to the garbage collector when a caller leaves, and one SDK does
-   so after each answer; trio then finishes them in tasks of its own. They also read lines of any length, and
-   answers without an end. `Body` is not a generator, counts bytes, and ends the generators below it.
-3. **Nothing is asked twice once an item has come.** Before that, what may pass by itself is tried again, with
-   growing waits, as the provider asks (`Retry-After`), and never past the caller's deadline.
+1. **The key is in no object of an SDK.** The SDKs get a placeholder; the key is put into the header when a
+   request leaves (`KeyAuth`). So none of their logs, reprs or tracebacks contains it. If a provider sends it
+   back, it is removed from texts made here, and from lines that the SDKs and the HTTP libraries log
+   (`hide_keys`).
+2. **Answers are read here, below the SDKs.** An SDK reads through half a dozen nested async generators. All
+   but the outermost are left to the garbage collector when a caller leaves, and one SDK does so after each
+   answer; trio then finishes them in tasks of its own. The SDKs also read lines of any length, and answers
+   without an end. `Body` is not a generator, counts bytes, and ends the generators below it.
+3. **Nothing is requested twice once an item has arrived.** Before that, a failure that may pass by itself is
+   retried, with growing waits or with the wait that the provider asks for (`Retry-After`), and never past the
+   caller's deadline.
 4. **While the provider cannot be reached, requests fail at once.** After a request that could not connect in
-   any of its attempts, only one request a second tries, and only once; the first that succeeds ends that.
-5. **No exception of an SDK gets past this file**: it holds the request, and so its headers.
+   any of its attempts, only one request a second tries, and only once. The first that succeeds ends this.
+5. **No exception of an SDK leaves this file**, because it holds the request, and so its headers.
 6. **Outages are logged, requests are not.** `OutageLog` writes one line when requests begin to fail for a
    reason that an operator has to know, and one when the provider answers again.
 """
@@ -91,13 +93,13 @@ FOREIGN: Final = frozenset({"anthropic", "httpcore2", "httpx2", "openai", "pydan
 
 
 class KeyAuth(httpx2.Auth):
-    """Puts the key into a request when it leaves, in the header in which the SDK has put the placeholder."""
+    """Authentication that replaces the SDK's placeholder in a header by the key when a request leaves."""
 
     def __init__(self, key: ProviderKey) -> None:
         self._key = key
 
     def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
-        """Set the header, or take it out if there is no key."""
+        """Set the header that has the placeholder, or remove it if there is no key."""
         key = self._key.current
         for name, value in list(request.headers.items()):
             if PLACEHOLDER in value:
@@ -108,11 +110,11 @@ class KeyAuth(httpx2.Auth):
 
 
 class TooLong(httpx2.StreamError):
-    """An answer has more bytes than it may have."""
+    """Raised if an answer exceeds its limit of bytes."""
 
 
 class TooSlow(httpx2.ReadTimeout):
-    """An answer takes more seconds than it may, though pieces of it keep coming."""
+    """Raised if an answer exceeds its limit of seconds, although pieces of it keep arriving."""
 
 
 class Body(httpx2.AsyncByteStream):
@@ -149,13 +151,13 @@ class Body(httpx2.AsyncByteStream):
         return piece
 
     async def drain(self) -> None:
-        """Read on after the end of an answer, for a short time, so that the connection can be used again."""
+        """Read on for a short time after the end of an answer, so that the connection can be used again."""
         with suppress(Exception), trio.move_on_after(DRAINING):
             async for _ in self:
                 pass
 
     async def aclose(self) -> None:
-        """Close the connection, unless the body has been read to its end."""
+        """Close the connection, or keep it for reuse if the body has been read to its end."""
         if self._closed:
             return
         self._closed = True
@@ -168,7 +170,7 @@ class Body(httpx2.AsyncByteStream):
 
 @attrs.frozen
 class Problem:
-    """The failure of one attempt; `passes` tells whether it may pass by itself."""
+    """The failure of one attempt; `passes` is whether it may pass by itself."""
 
     code: str
     text: str
@@ -184,7 +186,7 @@ class Problem:
 
 @attrs.frozen
 class Waits:
-    """Limits of one provider: attempts after the first; seconds to connect, of silence, of one answer."""
+    """Limits of one provider: retries; seconds to connect, of silence, and of one answer."""
 
     retries: int
     connect: float
@@ -193,7 +195,7 @@ class Waits:
 
 
 class OutageLog:
-    """Logs when a provider begins to fail, and when it answers again; each `with` block is one request."""
+    """A log of when a provider begins to fail and when it answers again; a `with` block is one request."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -220,14 +222,14 @@ class OutageLog:
             self._code = None
 
     def left_out(self, found: Mapping[str, str]) -> None:
-        """Log each part of a request that the provider would not take, and why, once."""
+        """Log, once each, the parts of a request that the provider would not accept, with the reasons."""
         for what, why in found.items():
             if (what, why) not in self._left_out and len(self._left_out) < MOST_LEFT_OUT:
                 self._left_out.add((what, why))
                 self._logger.warning("%s is not told of %s: %s", self._name, what[:300], why[:300])
 
     def replaced(self, count: int) -> None:
-        """Count bytes of an answer that were not UTF-8, and log them, at most once in LOG_PAUSE."""
+        """Count the bytes of an answer that were not UTF-8. Log them, but not again within LOG_PAUSE."""
         self._replaced += count
         now = trio.current_time()
         if count and now >= self._due.get("", now):
@@ -253,8 +255,8 @@ class OutageLog:
 class Provider:
     """One provider, reached under one key.
 
-    `name` is its name in failures, `draw` a source of numbers from 0 to 1, `now` the wall clock,
-    `pause` lets no request of the model begin for some seconds.
+    `name` is its name in failures, `draw` a source of numbers from 0 to 1, `now` the wall clock. `pause` lets
+    no request of the model begin for some seconds.
     """
 
     def __init__(
@@ -309,7 +311,7 @@ class Provider:
         sent: Sendable,
         deadline: float | None,
     ) -> AsyncGenerator[ModelItem]:
-        """Answer a request by one attempt, or several. Raises failures of models."""
+        """Answer a request in one or several attempts. Raises failures of models."""
         tries, key_read_again = 0, False
         self._outages.left_out(sent.left_out)
         with self._outages:
@@ -339,7 +341,7 @@ class Provider:
                 await self._wait_to_retry(problem, tries, deadline)
 
     def _check_reachable(self) -> None:
-        """Let one request a second try to reach a provider that could not be reached."""
+        """Fail at once if the provider could not be reached, except for one request a second."""
         if self._unreachable is None:
             return
         now = trio.current_time()
@@ -349,7 +351,7 @@ class Provider:
         self._next_try = now + PAUSE
 
     async def _wait_to_retry(self, problem: Problem, tries: int, deadline: float | None) -> None:
-        """Wait before the next attempt. Raise the failure if no further attempt is to be made."""
+        """Wait before the next attempt. Raise the failure if there is to be no further attempt."""
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** (tries - 1)) * (0.75 + 0.5 * self._draw())
         asked = problem.retry_after
         if asked is not None:
@@ -427,14 +429,17 @@ def provider_of(
 
 
 class BrokenOff(httpx2.RemoteProtocolError):
-    """An answer has begun, and the bytes ended before it did."""
+    """Raised if the bytes of an answer end before the answer does."""
 
     def __init__(self) -> None:
         super().__init__("the answer ended before its end")
 
 
 def unfinished(beside: object, *, begun: bool) -> Exception:
-    """Return why an answer has no end: a failure is reported beside it, it broke off, or it never began."""
+    """Return the error for an answer without an end.
+
+    The provider has reported a failure, the answer broke off, or it never began.
+    """
     if words_in(beside):
         return ErrorEvent(beside)
     return BrokenOff() if begun else ValueError("there is no answer in it")
@@ -442,9 +447,9 @@ def unfinished(beside: object, *, begun: bool) -> Exception:
 
 @asynccontextmanager
 async def body_of(stream: Any) -> AsyncGenerator[Body]:
-    """Return the body of the answer that an SDK would read, and close the connection after the block.
+    """Yield the body of the answer that an SDK would read, and close the connection after the block.
 
-    If it has been read to its end, the connection is used again.
+    If the body has been read to its end, the connection is kept for reuse.
     """
     response: httpx2.Response = stream.response
     try:

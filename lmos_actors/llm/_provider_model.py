@@ -1,4 +1,4 @@
-"""The models of all providers as agents: their fields and their life. An SDK is imported when one starts."""
+"""The models of all providers as agents: their fields and lifespan. Each start imports the SDK."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ProviderModel(Model):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Hold the client of the SDK, which is imported here, in a thread."""
+        """Hold the client of the SDK, which is imported in a thread."""
         self._refuse_virtual_time()
         self._client: Client = await self.to_thread(self._made_client)
         try:

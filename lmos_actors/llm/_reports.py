@@ -1,20 +1,21 @@
-"""The failures that providers report: their class, their words, and how long to wait.
+"""The failures that providers report: their class, their text, and how long to wait.
 
-There is no format for failures. They come as the body of a refusal, as an event among those of an answer, in
-place of an answer with status 200, and as the reason of an end. Each endpoint has its own shapes, and
-gateways pack one into the other, even as JSON in a text. So all of them are read in the same way: a report
-is the objects that lie within each other, and what they say together.
+There is no format for failures. They arrive as the body of a refusal, as an event among those of an answer,
+in place of an answer with status 200, and as the reason of an end. Each endpoint has its own shapes, and
+gateways pack one into the other, even as JSON in a text. So all of them are read in the same way: a report is
+the set of nested objects, with all the texts in them.
 
-The class decides whether a request is tried again. The surest sign counts, not the first one:
+The class decides whether a request is retried. The surest sign counts, not the first one:
 
 1. *Names that are certain*, and numbers that a provider made up. llama.cpp answers 500 to a request that is
-   too long, OpenAI 429 for an empty account. How they are spelt says nothing: `RateLimitError`,
+   too long, OpenAI 429 for an empty account. Spelling does not matter: `RateLimitError`,
    `rate_limit_exceeded` and `rateLimitExceeded` are one.
 2. *The status* of the answer, or else a number in the report: `429` and `"429"` are one.
-3. *Names that may be anything.* Mistral calls an overload `invalid_request_error`: so they come last.
+3. *Names that may be anything.* They come last, as Mistral for example calls an overload
+   `invalid_request_error`.
 
 A failure of no known class may pass. An unknown reason for an end is no failure: after text or whole tools
-the answer stands, and the word of the provider is kept; without either it is no answer.
+the answer counts, and the provider's word is kept; without either it is no answer.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ BROKEN: Final = re.compile("error|abort|cancel|malformed|unexpected|insufficient
 
 
 class ErrorEvent(Exception):
-    """A failure that came in place of an answer, or within one; `body` is what was sent."""
+    """Raised for a failure sent in place of an answer, or within one; `body` is the received value."""
 
     def __init__(self, body: object) -> None:
         super().__init__(words_in(body) or "a failure without a text")
@@ -127,7 +128,7 @@ class ErrorEvent(Exception):
 
 @attrs.frozen
 class Report:
-    """A failure as a provider reports it: its class, its own name for that, its words, and a wait in seconds.
+    """A report of a failure by a provider: class, the provider's name for it, text, and a wait in seconds.
 
     The class is a code of this package, NO_QUOTA or NO_RIGHT.
     """
@@ -154,14 +155,14 @@ def report_of(
 
 
 def words_in(body: object) -> str:
-    """Return a report in words, empty if there are none."""
+    """Return the text of a report, "" if there is none."""
     return _joined(_parts(body)[1])
 
 
 def told(data: bytes | str) -> Any:
-    """Return the JSON value of an event, of whatever form; its text if it is not JSON.
+    """Return the JSON value of an event, whatever its form; its text if it is not JSON.
 
-    Return a list if it holds several objects, as the line ends between events are missing.
+    Return a list if the event holds several objects because line ends between events are missing.
     """
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     with suppress(ValueError, RecursionError):
@@ -175,7 +176,7 @@ def told(data: bytes | str) -> Any:
 
 
 def aside(data: bytes) -> object:
-    """Return the value of an event outside the answer itself. Raise ErrorEvent if it is named an error."""
+    """Return the value of an event outside the answer itself. Raise ErrorEvent if it is an error."""
     said = told(data)
     for part in _parts(said)[0][:1]:
         if "error" in (part.get("object"), part.get("type")):
@@ -184,9 +185,9 @@ def aside(data: bytes) -> object:
 
 
 def checked_reason(said: str, data: bytes = b"") -> str:
-    """Return the reason that an event gives for an end. Raises ErrorEvent if it is a failure.
+    """Return an event's reason for the end of an answer. Raises ErrorEvent if it is a failure.
 
-    `data` is the event, if it may say more about the failure.
+    `data` is the event, which may have more details of the failure.
     """
     if BROKEN.search(_letters(said)):
         raise ErrorEvent(told(data) if data else {"stop_reason": said})
@@ -194,7 +195,7 @@ def checked_reason(said: str, data: bytes = b"") -> str:
 
 
 def end_of(said: str, usage: Usage, model: str, tools: Sequence[ToolRequest], *, spoke: bool) -> ModelEnd:
-    """Return the end of an answer that asks for `tools`, and contains text if it `spoke`.
+    """Return the end of an answer that requests `tools`; `spoke` is whether the answer contains text.
 
     Raise ValueError if the reason is unknown and the answer has nothing whole.
     """
@@ -235,7 +236,7 @@ def _opened(part: Any) -> Any:
 
 
 def _placed(part: dict[str, Any], name: str) -> Any:
-    """Return a member, with the place in the request that it is about."""
+    """Return a member; a message is prefixed with the place in the request to which it refers."""
     place, value = part.get("loc", ""), part[name]
     if name == "msg" and type(place) is list and isinstance(value, str):
         return f"{'.'.join(map(str, part['loc']))}: {value}"

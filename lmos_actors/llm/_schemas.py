@@ -1,12 +1,12 @@
-"""The schemas of tools as the endpoints of a family take them.
+"""The schemas of tools in a form that the endpoints of a family accept.
 
-Strict providers read the schemas of all tools before anything else, and refuse the whole request for one of
-them. The changes made here can only widen a schema: a tool checks its arguments itself. If not even that
-helps, an optional argument is left out, or else the tool; both are named in `left_out`.
+Strict providers read the schemas of all tools first, and refuse the whole request because of one schema. The
+changes made here can only widen a schema: a tool checks its arguments itself. If no such change helps, an
+optional argument is left out, or else the tool; both are named in `left_out`.
 
 - The whole is an object with `properties`. Alternatives at the top become one object with the properties of
   all alternatives; it requires only those that each alternative requires.
-- An array says what its items are; a schema that is true or false becomes an object.
+- An array declares its items; a schema that is true or false becomes an object.
 - Keywords that an endpoint of Gemini does not know are replaced by others, or removed: references are
   replaced by their targets, `const` by `enum`, a list of types by `nullable` and `anyOf`.
 """
@@ -49,14 +49,14 @@ _FORMATS: Final = {
 
 
 class Unsendable(Exception):
-    """A schema cannot be written so that the provider takes it; the text says why."""
+    """Raised if a schema cannot be written so that the provider accepts it; the text has the reason."""
 
 
 class ToolSchema:
-    """The schema of the arguments of one tool, as `schema`; empty: the tool is sent without a schema.
+    """The schema of the arguments of one tool, as `schema`; if it is empty, the tool is sent without one.
 
-    `keys` is the pattern of names of arguments, `few_words` whether only the keywords of Gemini are known.
-    `left_out` names the arguments that are left out, with the reason. Raises Unsendable.
+    `keys` is the pattern for names of arguments. `few_words` is whether only Gemini's keywords are known.
+    `left_out` has the reason for each argument that is left out, by name. Raises Unsendable.
     """
 
     def __init__(self, schema: Schema, keys: re.Pattern[str] | None, *, few_words: bool) -> None:
@@ -90,7 +90,7 @@ class ToolSchema:
     # ---- the top
 
     def _top(self, schema: Any, level: int) -> Schema:
-        """Return one object that accepts all that a schema with alternatives accepts."""
+        """Return one object that accepts everything that a schema with alternatives accepts."""
         found = self._resolved(schema, level)
         kinds = found.get("type", "object")
         if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
@@ -108,7 +108,7 @@ class ToolSchema:
         return top
 
     def _resolved(self, schema: Any, level: int) -> Schema:
-        """Return a schema without a reference at its top; its own members replace members of the target."""
+        """Return a schema with its top reference resolved; its own members override those of the target."""
         self._count(level)
         found = _in_words(schema)
         if "$ref" not in found:
@@ -169,7 +169,7 @@ class ToolSchema:
 
 
 def _in_words(schema: Any) -> Schema:
-    """Return a schema as an object without invalid members; a schema may also be true or false."""
+    """Return a schema, which may be true or false, as an object without invalid members."""
     if schema is False:
         return {"not": {}}
     if not isinstance(schema, dict):
@@ -184,7 +184,7 @@ def _in_words(schema: Any) -> Schema:
 
 
 def _is_word(name: str, value: Any) -> bool:
-    """Return whether a member has the type that its name demands; schemas come from anywhere."""
+    """Return whether a member has the type that its keyword demands; schemas come from anywhere."""
     if name in _NAMED:
         return isinstance(value, dict)
     if name in ("required", "type", "enum", *_LISTS):
@@ -204,7 +204,7 @@ def _is_null(schema: Any) -> bool:
 
 
 def _join(top: Schema, other: Schema, *, every: bool) -> None:
-    """Merge `other` into `top`; `every`: require what either of them requires, else what both require."""
+    """Merge `other` into `top`. With `every`, require what either of them requires, else what both do."""
     properties: Schema = dict(top.get("properties", {}))
     for name, each in cast("Schema", other.get("properties", {})).items():
         known = properties.get(name, each)

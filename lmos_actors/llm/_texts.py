@@ -1,4 +1,4 @@
-"""The parts that all providers' formats have in common: results, tool requests and files as texts."""
+"""The texts that all providers' formats have in common, made from results, tool requests and files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _TEXTS: Final = frozenset({"application/json", "application/xml", "application/y
 
 
 def result_text(message: ToolMessage) -> str:
-    """Return the result of a tool as text, never blank: a text as it is, other data as JSON; or its error."""
+    """Return the result of a tool, or its error, as a text that is never blank.
+
+    A result that is a text is returned unchanged, other data as JSON.
+    """
     if message.error:
         return f"error: {message.error}"
     if isinstance(message.result, str):
@@ -40,7 +43,7 @@ def result_text(message: ToolMessage) -> str:
 
 
 def tool_request(number: str, name: str, arguments: str) -> ToolRequest:
-    """Return the request for a tool; arguments that are not a JSON object are kept as they came.
+    """Return the request for a tool; arguments that are not a JSON object are kept unchanged.
 
     Missing arguments may be a blank text, null or an empty list. An object may be JSON within a JSON text.
     """
@@ -62,12 +65,12 @@ def tool_request(number: str, name: str, arguments: str) -> ToolRequest:
 
 
 def counted(tokens: int | None) -> int:
-    """Return a count of a provider, which may be anything, as a number from 0 to MOST_TOKENS."""
+    """Return a provider's count, which may have any value, limited to the range from 0 to MOST_TOKENS."""
     return min(max(0, tokens or 0), MOST_TOKENS)
 
 
 def file_text(file: ModelFile, kind: str) -> str:
-    """Return a text file as text, under its name. Raise MODEL_REQUEST_REFUSED if it is not a text file."""
+    """Return a text file's content below its name. Raise MODEL_REQUEST_REFUSED for any other file."""
     name = file.name or "a file"
     if not (kind.startswith("text/") or kind in _TEXTS):
         raise model_failure(REQUEST_REFUSED, f"{name} is of type {kind}, which this provider does not take")

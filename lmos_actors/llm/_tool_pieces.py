@@ -1,13 +1,14 @@
-"""Requests for tools that come in pieces, put together, in the same way for both formats.
+"""Requests for tools that arrive in pieces, joined in the same way for both formats.
 
 A piece has some of these four: an id, an index, a name, a part of the arguments. No endpoint sends all of
-them each time, and each is wrong somewhere: two calls have one index, or one id; the index is missing, or the
-first piece has another one; the name is repeated in each piece, or itself comes in pieces; ids change. So a
-call learns its ids and indexes, and a piece is looked up by its id, then by its index, then by its position.
+them each time, and each of them is wrong somewhere. Two calls have one index, or one id; the index is
+missing, or the first piece has another one; the name is repeated in each piece, or itself arrives in pieces;
+ids change. So the ids and indexes of a call are recorded, and a piece is looked up by its id, then by its
+index, then by its position.
 
-What keeps this safe is that arguments are JSON: a call whose arguments are whole takes no more of them. So a
-piece without an id, on an index that two calls have, belongs to the one that is not whole yet. Where two
-calls could take a piece, the answer is a failure that says so, and never a call with other arguments.
+This is safe because arguments are JSON: a call whose arguments are whole takes no more of them. So a piece
+without an id, on an index that two calls have, belongs to the call that is not whole yet. Where two calls
+could take a piece, the answer is a failure that says so, and never a call with other arguments.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Piece(Struct, frozen=True):
-    """The part of one event that is about one call; `arguments` are a piece of JSON."""
+    """The part of one event that concerns one call; `arguments` are a piece of JSON."""
 
     id: str = ""
     index: int | None = None
@@ -37,7 +38,7 @@ class Piece(Struct, frozen=True):
 
 
 class _Call:
-    """One call, as far as it has come; `settled` is the index of the pieces after its first one."""
+    """One call, as received so far; `settled` is the index in the pieces after its first one."""
 
     __slots__ = ("arguments", "grow", "id", "name", "numbered", "settled")
 
@@ -55,10 +56,10 @@ class _Call:
         return _is_object(self.text())
 
     def text(self) -> str:
-        """Return the arguments as far as they have come.
+        """Return the arguments received so far.
 
-        Some endpoints send all arguments so far in each piece. That is certain if the last piece is an
-        object, and no JSON can begin with all pieces together.
+        Some endpoints repeat all earlier arguments in each piece. This is certain if the last piece is an
+        object, and no JSON text can begin with all pieces joined.
         """
         together = paired("".join(self.arguments))
         if len(self.arguments) > 1 and self.grow and _is_broken(together):
@@ -89,7 +90,7 @@ class _Call:
 
 
 class ToolPieces:
-    """The calls of one answer, of tools that have been offered by these names."""
+    """The calls in one answer to a request that offered tools of the names in `offered`."""
 
     def __init__(self, offered: frozenset[str]) -> None:
         self._offered = offered
@@ -114,7 +115,7 @@ class ToolPieces:
         self._together = together or self._together
 
     def requests(self) -> list[ToolRequest]:
-        """Return the requests for tools, each with an id of its own. Raise ValueError if one has no name."""
+        """Return the requests for tools, each with a unique id. Raise ValueError if one has no name."""
         asked: dict[str, ToolRequest] = {}
         for call in self._calls:
             arguments = call.text()
@@ -128,7 +129,7 @@ class ToolPieces:
     # ---- which call a piece belongs to
 
     def _found(self, piece: Piece, same_place: _Call | None, *, first: bool) -> _Call | None:
-        """Return the call of a piece, None if it begins one."""
+        """Return the call to which a piece belongs; None if the piece begins a new call."""
         if piece.id:
             known = self._by_id.get(piece.id)
             return self._with_new_id(piece) if known is None else _same_id(known, piece)
@@ -152,7 +153,10 @@ class ToolPieces:
         return claimed + [call for call in self._calls if not call.numbered] if claimed else []
 
     def _with_new_id(self, piece: Piece) -> _Call | None:
-        """Return the call to which a piece with a new id belongs: one without an id, or with changing ids."""
+        """Return the call to which a piece with a new id belongs; None if there is none.
+
+        It is a call without an id, or a call whose ids change.
+        """
         on_index, numbered = self._on_index(piece.index), piece.index is not None
         among = on_index or [call for call in self._calls if not (call.id or (call.numbered and numbered))]
         still = [call for call in among if not call.is_whole()]
@@ -163,7 +167,10 @@ class ToolPieces:
         return self._only_open(still, piece) if still and (on_index or not piece.name) else None
 
     def _named_again(self, piece: Piece) -> _Call | None:
-        """Return the call whose name a piece without id and index repeats; None if it may begin another."""
+        """Return the call whose name is repeated by a piece without id and index.
+
+        Return None if the piece may begin another call.
+        """
         named = [call for call in self._open() if call.name == piece.name]
         if len(named) != 1 or (named[0].arguments and piece.arguments.lstrip().startswith("{")):
             return None
@@ -173,7 +180,7 @@ class ToolPieces:
         return [call for call in self._calls if not call.is_whole()]
 
     def _only_open(self, calls: Iterable[_Call], piece: Piece) -> _Call:
-        """Return the one call that can take more. Raise ValueError if none or more than one can."""
+        """Return the only call that is not whole. Raise ValueError if there are none or several."""
         among = list(calls)
         still = [call for call in among if not call.is_whole()]
         if not still and not piece.arguments.strip() and among:
@@ -186,7 +193,7 @@ class ToolPieces:
     # ---- what a piece says
 
     def _begun(self, piece: Piece, together: Sequence[_Call]) -> _Call:
-        """Begin a call. Raise ValueError if the piece may belong to a call that is there already."""
+        """Begin a call. Raise ValueError if the piece may belong to an existing call."""
         for call in self._calls if piece.name else ():
             other_index = call.numbered and piece.index is not None
             if call.id and not piece.id and call.settled is None:
@@ -219,9 +226,10 @@ class ToolPieces:
 
 
 def _same_id(call: _Call, piece: Piece) -> _Call | None:
-    """Return the call of an id, None if the piece begins another call: some endpoints give one id to all.
+    """Return `call`, whose id the piece has, or None if the piece begins another call with that id.
 
-    A piece that repeats a whole call begins no other: some repeat it at the end, even on another index.
+    Some endpoints give one id to all calls. A piece that repeats a whole call begins no other, as some
+    endpoints repeat a call at the end, even on another index.
     """
     if not piece.name or not call.is_whole():
         return call
@@ -238,7 +246,7 @@ def _is_object(text: str) -> bool:
 
 
 def _is_broken(text: str) -> bool:
-    """Return whether no JSON can begin with this text."""
+    """Return whether no valid JSON can begin with this text."""
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
@@ -249,7 +257,7 @@ def _is_broken(text: str) -> bool:
 
 
 def _new_id(number: str, place: int, taken: Iterable[str]) -> str:
-    """Return the id of a call, or one like it that no other call has."""
+    """Return the id of a call, changed if another call already has it."""
     wanted, base, count = number or f"call-{place}", number or "call", place
     while wanted in taken:
         count += 1

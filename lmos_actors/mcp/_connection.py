@@ -1,8 +1,9 @@
 """The common part of connections to MCP servers: their end, and a bound on incoming messages.
 
-The SDK reads as fast as a server writes, and starts a task for each notification and request. So a server
-that sends more than any progress report needs, for longer, is cut off. Messages are counted here, below the
-SDK, and here too the end of a connection is seen: the SDK shows it only to requests in progress.
+The SDK reads as fast as a server writes, and starts a task for each notification and request. So a server is
+cut off if it sends messages at a higher rate, and for longer, than any progress report needs. Messages are
+counted here, below the SDK. The end of a connection is detected here too, as the SDK shows it only to
+requests in progress.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Report: TypeAlias = "Callable[[float, float | None, str], None]"
 
 
 class Connection:
-    """One connection to a server: whether it is lost, why, and how many messages have come.
+    """One connection to a server: whether and why it is lost, and the count of its messages.
 
     `secrets` are texts that are never shown; more may be added later.
     """
@@ -56,9 +57,10 @@ class Connection:
         self._counted_at = -math.inf
 
     def lose(self, why: str, *, at_fault: bool = False, final: bool = False) -> None:
-        """Note that the connection is lost; of several reasons the first is kept.
+        """Mark the connection as lost; the first of several reasons is kept.
 
-        A server `at_fault` is cut off. If so, or if the loss is `final`, no session is begun again.
+        A server `at_fault` is cut off. If it is at fault, or if the loss is `final`, no session is begun
+        again.
         """
         if not self.lost.is_set():
             self.why = f"the MCP server {self.name} {why}"
@@ -67,7 +69,7 @@ class Connection:
             self.lost.set()
 
     def admit(self, *, answer: bool) -> bool:
-        """Count a message; return whether it is allowed. Loses the connection if not.
+        """Count a message; return whether it is allowed. Mark the connection as lost if it is not.
 
         Requests on a connection lost for another reason may still be answered.
         """
@@ -83,7 +85,8 @@ class Connection:
 
     @contextmanager
     def reports(self, heard: Report) -> Generator[str]:
-        """Yield the token of a request; while the block runs, `heard` gets the progress reports for it."""
+        """Yield a progress token for a request; during the block its progress reports are passed to `heard`.
+        """
         token = f"progress-{next(self._tokens)}"
         self._reports[token] = heard
         try:
@@ -94,7 +97,8 @@ class Connection:
     def take_report(self, item: Any) -> bool:
         """Pass on a message that is a progress report; return False for any other message.
 
-        Here reports come before the result. The SDK starts a task for each, possibly late and in any order.
+        Reports are passed on here so that they arrive before the result. The SDK starts a task for each,
+        possibly late and in any order.
         """
         message: Any = getattr(item, "message", None)
         if getattr(message, "method", None) != "notifications/progress":
@@ -108,19 +112,19 @@ class Connection:
         return True
 
     def shown(self, text: str) -> str:
-        """Return the beginning of a text of the server, without secrets."""
+        """Return the beginning of a server's text, with secrets replaced."""
         text = self.hidden(text)
         return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
     def hidden(self, text: str) -> str:
-        """Return a text of the server without secrets."""
+        """Return a server's text with secrets replaced."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
 
 
 class CountedStream:
-    """The read stream of an SDK transport, counted; it ends when the server is at fault."""
+    """The read stream of an SDK transport with its messages counted; it ends if the server is at fault."""
 
     def __init__(self, inner: Any, connection: Connection) -> None:
         self._inner = inner

@@ -1,8 +1,8 @@
-"""Consent of people to the tools of an MCP server, as they are described at the call.
+"""Consent of people to the tools of an MCP server, as the tools are described at the time of the call.
 
 A server may change its description of a tool at any time, and a consent to the old description does not cover
-the new one. So the question has the whole description, by which equal questions are recognized; and before a
-call leaves, the tool is compared with what the person has seen.
+the new one. So the question contains the whole description, by which equal questions are recognized. Before a
+call is sent, the tool is compared with what the person has seen.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ SHOWN: Final = 100
 
 
 class ToolChanged(Exception):
-    """The description of a tool has changed since a person was asked."""
+    """Raised if the description of a tool has changed since a person was asked."""
 
 
 @attrs.frozen
 class Question:
-    """A question to a person; if it `stands`, the answer also holds for later calls that ask the same."""
+    """A question to a person. If `stands` is true, the answer also holds for later equal questions."""
 
     text: str
     data: dict[str, Any]

@@ -43,7 +43,7 @@ BROKEN: Final = "the connection broke off"
 
 
 class SessionLost(Exception):
-    """The session of a request is over; `begun` tells whether the request may have been carried out."""
+    """Raised if a request's session is over; `begun` is whether the request may have been carried out."""
 
     def __init__(self, why: str, *, begun: bool) -> None:
         super().__init__(why)
@@ -51,13 +51,13 @@ class SessionLost(Exception):
 
 
 class NotSignedIn(Exception):
-    """A person has not signed in; the text says why."""
+    """Raised if a person has not signed in; the text has the reason."""
 
 
 class McpServerLost(Exception):
-    """A server does not come back, or has done what no server may do; its agent ends with this error."""
+    """Raised if a server stays away, or breaks a rule; its agent ends with this error."""
 
 
 def mcp_failure(code: str, message: str, **more: Any) -> ActionFailed:
-    """Return the failure of a request to an MCP server, to be raised."""
+    """Return the failure of a request to an MCP server, for the caller to raise."""
     return ActionFailed({"code": code, "message": message, **more})

@@ -1,13 +1,14 @@
 """A session with an MCP server that outlasts its connections: a lost session is begun again.
 
-Servers are restarted, and forget sessions when they like: a program ends, a URL answers 404, or 400 with a
-text of its own. That is not the fault of their agent, which goes on. What keeps outcomes certain:
+Servers are restarted, and drop sessions at any time: a program ends, or a URL answers 404, or 400 with a text
+of its own. That is not the fault of their agent, which goes on. What keeps outcomes certain:
 
-1. **A request that had not begun is sent again**, in the new session: it never left, or was refused because
-   of the session. A request that does no harm twice, such as reading a resource, is sent again, too.
-2. **Any other request that was lost fails with MCP_NO_ANSWER**: its work may be done or not.
-3. **Requests of a session that is over have a second to be answered**: over HTTP each has a connection of its
-   own, and a server that forgets a session may still answer what it had begun.
+1. **A request that had not begun is sent again**, in the new session, as it never left, or was refused
+   because of the session. A request that does no harm when repeated, such as reading a resource, is sent
+   again, too.
+2. **Any other lost request fails with MCP_NO_ANSWER**: its work may be done or not.
+3. **Requests of a session that is over have a second to be answered.** Over HTTP each of them has its own
+   connection, and a server that drops a session may still answer the requests that it had begun.
 4. **A lasting failure ends the agent**: a server that floods, one that is not back within `start_seconds`,
    and one that is lost a fourth time within a minute. Then its supervisor takes over, with its limits.
 """
@@ -54,11 +55,11 @@ class Opened:
 
 
 class HeldSession:
-    """The session with one server, while its task runs.
+    """The session with one server, held as long as `run` runs.
 
-    `prepare` returns what is to be opened. `serve` is run for each session from its beginning to its end: it
-    reads what the server offers, calls its argument, and then follows changes. `note` gets the reason why a
-    session was lost, `draw` is a source of numbers from 0 to 1.
+    `prepare` returns the connection to open. `serve` runs for each session from its beginning to its end: it
+    reads what the server offers, calls its second argument, and then follows changes. `note` is called with
+    the reason for each loss of a session. `draw` is a source of numbers from 0 to 1.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class HeldSession:
         self._asks = False
 
     async def run(self) -> None:
-        """Hold a session, for ever or until that fails: `begun` and `watch` raise the failure."""
+        """Hold a session until `stop`, or until a lasting failure, which `watch` and `check` raise."""
         try:
             await self._hold_for_ever()
         except Exception as error:
@@ -92,29 +93,30 @@ class HeldSession:
             self._let_in(None)
 
     async def begun(self) -> bool:
-        """Wait until the first session has begun, or a person must sign in; return False if `run` ended."""
+        """Wait until the first session has begun, or a person must sign in; return False if `run` has ended.
+        """
         while self._session is None and not self._over.is_set() and not self._asks:
             await self._changed.wait()
         return not self._over.is_set()
 
     def ask_first(self) -> None:
-        """Make `begun` return without a first session: a person has to sign in first."""
+        """Let `begun` return without a first session, as a person has to sign in first."""
         self._asks = True
         self._changed.set()
         self._changed = trio.Event()
 
     async def watch(self) -> None:
-        """Wait until no session will ever begin again. Raises McpServerLost, or what preparing raises."""
+        """Wait until no further session can begin. Raises McpServerLost, or any error of `prepare`."""
         await self._over.wait()
         self.check()
 
     def check(self) -> None:
-        """Raise the error that has ended the sessions for good, if there is one."""
+        """Raise the error that has ended `run`, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     def stop(self) -> bool:
-        """End the session in order, and begin no other; return whether there is one."""
+        """End the session in order, and begin no other; return whether there was one."""
         self._stopped.set()
         return self._session is not None
 
@@ -131,7 +133,7 @@ class HeldSession:
             lost = await self._hold_again(now + self._seconds)
 
     async def ask(self, request: Callable[[Session], Awaitable[T]], *, again: bool) -> T:
-        """Return the answer to a request, which may be sent `again` even if it had begun.
+        """Send a request and return its answer. With `again` a request that had begun may be repeated.
 
         Raises ActionFailed.
         """
@@ -158,7 +160,9 @@ class HeldSession:
         raise AssertionError("the last attempt returns or raises")
 
     async def _hold(self) -> Connection:
-        """Hold one session until it is lost. Raises McpServerLost if it does not begin."""
+        """Hold one session until it is lost; return its connection. Raises McpServerLost if it does not
+        begin.
+        """
         opened = await self._prepare()
         connection, has_begun = opened.connection, False
 

@@ -1,10 +1,10 @@
 """An MCP server at a URL: streamable HTTP, by the transport of the SDK over our own client.
 
-That client bounds what the SDK does not: the bytes of an answer that is not an event stream, and the size of
-a decompressed body. It refuses ambiguous messages. It puts the token into a request as it leaves, so that no
-object of the SDK has it. And it sees when the server, or the session, is gone. The SDK would raise such an
-error from its task group, past waiting requests; here it becomes an answer, with an error that says whether
-the request was sent, and the connection is noted as lost.
+That client bounds the bytes of an answer that is not an event stream, and refuses compressed answers, whose
+size would have no bound; the SDK does neither. It refuses ambiguous messages. It adds the token to a request
+only when the request leaves, so that no object of the SDK has the token. It also detects that the server or
+the session is gone. The SDK would raise such an error from its task group, past waiting requests. Here the
+error becomes an answer, which tells whether the request was sent, and the connection is marked as lost.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def open_http(
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """Connect to a server; yield the read stream and the write stream for the SDK.
 
-    A message has at most `most` bytes. `sign_in` gets tokens.
+    A message has at most `most` bytes. `sign_in` obtains tokens.
     """
     async with (
         _Client(
@@ -70,7 +70,7 @@ async def open_http(
 
 
 class _Client(httpx2.AsyncClient):
-    """A client that notes a server's refusals, once a sign-in could do nothing more."""
+    """An HTTP client that marks the connection as lost after refusals that no sign-in can resolve."""
 
     def __init__(self, connection: Connection, sign_in: SignIn | None, **options: Any) -> None:
         super().__init__(auth=sign_in, **options)
@@ -78,7 +78,7 @@ class _Client(httpx2.AsyncClient):
         self._sign_in = sign_in
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request; if the sign-in raises, return an answer that fails the request."""
+        """Send a request. If the sign-in fails, return an answer that makes the request fail."""
         if self._connection.is_final:  # else a person would be asked to sign in for the next request
             return _failed(request, f"{NOT_SENT}{self._connection.why}")
         if self._sign_in is not None and request.method == "DELETE":  # a session that ends needs no new token
@@ -101,7 +101,7 @@ class _Client(httpx2.AsyncClient):
         return response
 
     async def _loss_in(self, response: httpx2.Response, *, has_session: bool) -> str:
-        """Return why a refusing answer means that the session is over; empty if it does not."""
+        """Return why a refusal means that the session is over; empty if it does not."""
         if response.status_code == 401 and self._sign_in is not None:
             return "does not accept its own token (status 401): see oauth="
         if response.status_code == 401:  # the token is read again for the next one
@@ -118,7 +118,7 @@ class _Client(httpx2.AsyncClient):
 
 
 class HttpTransport(httpx2.AsyncBaseTransport):
-    """Sends requests with the token `bearer`, and notes what goes wrong.
+    """A transport that adds the token `bearer` to requests, and marks the connection as lost on errors.
 
     It is made in a thread, as the first transport reads certificates, which takes some 20 ms.
     """
@@ -157,7 +157,7 @@ class HttpTransport(httpx2.AsyncBaseTransport):
 
 
 def _failed(request: httpx2.Request, text: str) -> httpx2.Response:
-    """Return an answer that fails a request: the SDK gives the error the id of the request."""
+    """Return an answer that makes a request fail; the SDK adds the request's id to the error."""
     said = {"jsonrpc": "2.0", "id": None, "error": {"code": INTERNAL_ERROR, "message": text}}
     return httpx2.Response(503, json=said, request=request)
 
@@ -171,11 +171,11 @@ def _check(text: str | bytearray, refusal: type[Exception]) -> None:
 
 
 class _Broken(httpx2.StreamError):
-    """A body that does not come to its end: the kind of error that the SDK turns into a failed request."""
+    """Raised if a body cannot be used. The SDK turns this kind of error into a failed request."""
 
 
 class _Body(httpx2.AsyncByteStream):
-    """The body of an answer: unambiguous messages, with at most `most` bytes unless it is an event stream."""
+    """The body of an answer. Its messages are checked, and only an event stream may exceed `most` bytes."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, kind: str, most: int) -> None:
         self._inner = inner

@@ -47,7 +47,7 @@ _VARIABLE: Final = re.compile(r"\{(\w+)\}")
 
 @attrs.frozen
 class Mark:
-    """How an action is offered: as a resource, by its `uri`, or as a prompt, which has none."""
+    """The way in which an action is offered: as a resource, with a `uri`, or as a prompt, without one."""
 
     complete: Completions
     uri: str = ""
@@ -66,11 +66,11 @@ def prompt(fn: F, /) -> F: ...
 @overload
 def prompt(*, complete: Completions | None = ...) -> Callable[[F], F]: ...
 def prompt(fn: Any = None, /, *, complete: Completions | None = None) -> Any:
-    """Make an action a prompt: it returns the text of the user, or a list of `McpMessage`.
+    """Make an action a prompt: it returns the user's text, or a list of `McpMessage`.
 
-    `complete` has, by parameter, an action of the agent that returns a list of completions for a text that is
-    being typed; its second parameter gets the values of the other parameters. A parameter whose type has
-    choices needs no such action. Raises TypeError.
+    `complete` maps a parameter to an action of the agent that returns a list of completions. This action gets
+    the text typed so far; its second parameter, if any, gets the values of the other parameters. A parameter
+    whose type has choices needs no such action. Raises TypeError.
     """
     return _left(fn, Mark(_checked(complete, "prompt")), "prompt")
 
@@ -86,8 +86,8 @@ def resource(
     """Make an action a resource, or a template of resources: parts of `uri` in braces are its parameters.
 
     The action returns a text, bytes, an `McpContent` or a list of these; other values are sent as JSON. If
-    several agents are offered, `lmos://agents/` and the name of the agent replace the scheme. Clients that
-    subscribe are told when `changes`, a property or an event of the agent, has a new value. For `complete`
+    several agents are offered, `lmos://agents/` and the name of the agent replace the scheme. Subscribed
+    clients are notified when `changes`, a property or an event of the agent, has a new value. For `complete`
     see `prompt`. Raises TypeError.
     """
     given: Any = uri
@@ -119,7 +119,7 @@ def _checked(complete: Any, word: str) -> Completions:
 
 
 def _left(fn: Any, mark: Mark, word: str) -> Any:
-    """Check that a mark fits a function, and store it there. Raise TypeError."""
+    """Check that a mark fits a function, and store the mark on the function. Raise TypeError."""
     if fn is None:
         return lambda later: _left(later, mark, word)  # pyright: ignore
     if not hasattr(fn, "__code__"):

@@ -1,4 +1,4 @@
-"""JSON-RPC over the streams of a process: one message a line. Streams in the form of the SDK, both ways."""
+"""JSON-RPC over the streams of a process, one message a line, by streams that the SDK can use."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class LongLine:
 
 
 class EndlessLine(Exception):
-    """A line that is too long has not ended within the bytes that may be skipped."""
+    """Raised if a line that is too long does not end within the bytes that may be skipped."""
 
 
 class MessageStream:
-    """A stream of messages that the SDK opens and closes. The bytes below it belong to somebody else."""
+    """A message stream that the SDK opens and closes. The byte stream below it stays open."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -48,8 +48,8 @@ class MessageStream:
 class MessageReader(MessageStream, ABC):
     """The messages in a stream of bytes.
 
-    A line may have `longest` bytes. A longer line is skipped as it comes, up to `most_skipped` bytes, so that
-    memory is bounded. Each byte is searched once.
+    A line may have `longest` bytes. A longer line is skipped as it arrives, up to `most_skipped` bytes, so
+    that memory is bounded. Each byte is searched only once for the end of a line.
     """
 
     def __init__(self, stream: trio.abc.ReceiveStream, longest: int, most_skipped: float = inf) -> None:

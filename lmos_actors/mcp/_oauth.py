@@ -19,15 +19,16 @@ NOBODY: Final = (
 
 @attrs.frozen(kw_only=True)
 class McpOAuth:
-    """How this program gets tokens for an MCP server at a URL (OAuth 2.1).
+    """The OAuth 2.1 options by which this program gets tokens for an MCP server at a URL.
 
-    For itself: with the `client_id` and the `client_secret`, or the `private_key` that signs with
-    `algorithm`, known to the authorization server `issuer` and sent to no other. Both refer to secrets.
+    The program gets tokens for itself with the `client_id` and the `client_secret`, or with the `private_key`
+    that signs with `algorithm`. The authorization server `issuer` knows these credentials, and they are sent
+    to no other server. `client_secret` and `private_key` are references to secrets.
 
-    For a person, who signs in with a browser: `ask` has them open a URL, as an approval (`"approve"`) or by a
-    function of yours. Within `seconds` the browser leads them back to the port `redirect_port` of this
-    machine, 0 for any free one. Without a `client_id` the program registers itself; a `client_id` that is an
-    https URL names the program's metadata.
+    The program gets tokens for a person who signs in with a browser: `ask` has the person open a URL, as an
+    approval (`"approve"`) or by a function of yours. Within `seconds` the browser is redirected to the port
+    `redirect_port` of this machine, 0 for any free one. Without a `client_id` the program registers itself; a
+    `client_id` that is an https URL names the program's metadata.
 
     The tokens are kept in memory, or in the file `tokens`, which nobody else may read. Raises ConfigError.
     """

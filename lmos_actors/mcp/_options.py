@@ -18,17 +18,19 @@ class McpOptions:
 
     `sessions` bounds the sessions of all clients, half of them for one caller with credentials; a session
     without requests ends after `idle_seconds`. `calls` bounds the calls in progress of all clients, half of
-    them for one caller. A list has `page` entries a page. A result has at most `result_bytes`; a longer one
-    is a failure. Unread results have at most `waiting_bytes` together, half of them for one caller with
-    credentials; one more is a failure too. A session may subscribe to `subscriptions` resources.
+    them for one caller. A list has `page` entries a page. A result has at most `result_bytes`; a longer
+    result is a failure. Unread results have at most `waiting_bytes` together, half of them for one caller
+    with credentials; a result beyond that is a failure, too. A session may subscribe to `subscriptions`
+    resources.
 
-    With `agent`, a public name, only that agent is offered, under names without its own. With `logs` a client
-    gets the lines that an agent logs in its request; they may say what was not meant for it. A client that is
-    asked something in its request has `answer_seconds` to answer.
+    With `agent`, a public name, only that agent is offered, and its tools are not prefixed with its name.
+    With `logs` a client gets the lines that an agent logs during the client's request; they may contain texts
+    that were not meant for the client. A client that is asked something during its request has
+    `answer_seconds` to answer.
 
-    A request has at most `body_bytes`. A request that begins a session has to arrive, and is answered, within
-    `opening_seconds`: until then it cannot be cancelled. An answer that is a stream has at most `items`
-    items, as it is held until its end. Of the lines that wait for a client the last `log_lines` are kept.
+    A request has at most `body_bytes`. A request that begins a session must arrive and be answered within
+    `opening_seconds`; until then it cannot be cancelled. An answer that is a stream has at most `items`
+    items, as it is held until its end. Of the log lines that wait for a client the last `log_lines` are kept.
 
     Raises ConfigError for a number that is out of range, and for an invalid name.
     """

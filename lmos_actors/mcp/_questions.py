@@ -7,9 +7,9 @@ A server's question is the text of a stranger, and is treated as such:
 - **A form has the shape that the protocol allows**: fields with a name and a plain value. It is rebuilt from
   the known parts, so that nothing else of a server's schema is ever compiled or shown. A field with a default
   may be left out: the default is then in the answer. A default that does not fit is ignored.
-- **A question for a secret is declined**: answers are kept, and others with the right see them. Such a
-  question is recognized by its words, so it is a net with holes: people decide what they write. A question
-  that would send them to a URL is declined too.
+- **A question for a secret is declined**, as answers are kept and others with the right can see them. Such a
+  question is recognized by its words, and may be missed: people decide what they write. A question that would
+  send them to a URL is declined, too.
 - **The time limits of calls are paused** while somebody is asked, for a bounded time per call.
 """
 
@@ -71,15 +71,15 @@ _IN_FIELD: Final = re.compile(rf"{_SECRETS}|\btoken\b")
 
 
 class Declined(Exception):
-    """A question that nobody is asked; the text says why."""
+    """Raised if a question is declined without asking people; the text has the reason."""
 
 
 class Questions:
     """The questions of one server.
 
-    `ask` asks people, and returns the outcome; without it, all questions are declined. `seconds` is how
-    long a question waits, and how long the time limit of a call is paused. `note` gets each declined
-    question, with the reason.
+    `ask` asks people, and returns the outcome; without it, all questions are declined. `seconds` is how long
+    a question may wait, and how long the time limit of a call may be paused. `note` is called with each
+    declined question and the reason.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Questions:
 
     @contextmanager
     def during_call(self, scope: trio.CancelScope) -> Generator[None]:
-        """Pause the deadline of a call whenever people are asked, inside the block."""
+        """During the block, pause the deadline of a call whenever people are asked."""
         self._calls += 1
         try:
             with self.put_off(scope):
@@ -114,7 +114,7 @@ class Questions:
 
     @contextmanager
     def put_off(self, scope: trio.CancelScope) -> Generator[None]:
-        """Pause a deadline whenever people are asked, inside the block."""
+        """During the block, pause a deadline whenever people are asked."""
         clock = Clock(self._seconds)
         clock.add(scope)
         self._clocks[clock] = None
@@ -127,7 +127,7 @@ class Questions:
 
     @contextmanager
     def standing_still(self) -> Generator[None]:
-        """Pause all deadlines inside the block: people are being asked."""
+        """Pause all deadlines during the block, in which people are asked."""
         self._stops += 1
         if self._stops == 1:
             for clock in self._clocks:
@@ -141,7 +141,7 @@ class Questions:
                     clock.go()
 
     async def answer(self, message: str, schema: Any, mode: str) -> Outcome:
-        """Have people answer a question of the server. Raise only Cancelled."""
+        """Return people's answer to a question of the server. Raise nothing but Cancelled."""
         try:
             form = self._checked(message, schema, mode)
         except Declined as error:
@@ -179,9 +179,9 @@ class Questions:
 
 
 def form_of(schema: Any) -> dict[str, Any]:
-    """Return a form rebuilt as the protocol defines it: all else in the schema is left out.
+    """Rebuild a form as the protocol defines it; everything else in the schema is left out.
 
-    Raise Declined for a form that has other than plain fields, is too large, or asks for a secret.
+    Raise Declined for a form that has fields other than plain ones, is too large, or asks for a secret.
     """
     given = _object(schema, "the form")
     fields = _object(given.get("properties", {}), "the fields")

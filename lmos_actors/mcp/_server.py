@@ -1,12 +1,13 @@
 """MCP servers as agents: each server in use is an agent here, like a language model.
 
-So servers have all that agents have. Many agents share one; it runs once, in one process, and others
-reach it by a ref; a caller that leaves cancels its call at the server; a mock, a recording or a fault takes
-its place in a scenario; it is supervised, traced and counted, and an access list says who may call it.
+So servers have all that agents have. Many agents share one server. It runs once, in one process, and other
+processes reach it by a ref. A caller that leaves cancels its call at the server. A mock, a recording or a
+fault takes the place of a server in a scenario. A server is supervised, traced and counted, and an access
+list decides who may call it.
 
-A server that is restarted, or forgets the session, is connected to again (`_held.py`). If it does not come
-back, or does what no server may do, the agent crashes, and its supervisor restarts it. Calls in progress then
-end like those of any agent that died.
+A server that is restarted, or drops the session, is connected to again (`_held.py`). If it stays away, or
+breaks a rule, the agent crashes, and its supervisor restarts it. Calls in progress then end like those of any
+agent that died.
 """
 
 from __future__ import annotations
@@ -106,23 +107,26 @@ class McpServer(Agent):
     `command` is a text, which is split as a shell would, or a list of words; no shell is run. The program
     runs in `cwd` and gets PATH, HOME and a few more variables, and those in `env`. Values of `env` that begin
     with `env:` or `file:` are references to secrets, and so is `bearer`, the token for a URL. References are
-    read when the agent starts. With `oauth`, tokens for a URL come from where its server says. If a person
-    signs in for that, the agent starts without waiting for them, and offers nothing until then.
+    read when the agent starts. With `oauth`, tokens for a URL come from the authorization server that the MCP
+    server names. If a person has to sign in for that, the agent starts without waiting, and offers nothing
+    until then.
 
-    A session has `start_seconds` to begin, a request `call_seconds`; a result may have `result_bytes`, and
-    the server `most_tools` tools, resources and prompts each.
+    A session has `start_seconds` to begin, a request `call_seconds` to be answered. A result may have
+    `result_bytes`, and the server `most_tools` tools, resources and prompts each.
 
-    `consent` has people approve its tools (`self.approve`): each tool once, as it is described (`"tools"`),
-    or each call (`"calls"`). If its description or schema has changed since, people are asked again.
+    `consent` has people approve the server's tools (`self.approve`): each tool once, as it is described
+    (`"tools"`), or each call (`"calls"`). If the tool's description or schema has changed since, people are
+    asked again.
 
-    Its questions to the user (`elicitation`) are declined, or put to people as approvals (`"approve"`) for
-    `elicitation_seconds` at most, while the time limit of the call is paused. Questions that would send the
-    user to a URL, ask for a secret, or come outside a call are always declined, and counted in `declined`.
+    The server's questions to the user (`elicitation`) are declined, or put to people as approvals
+    (`"approve"`) for `elicitation_seconds` at most, while the time limit of the call is paused. Questions
+    that would send the user to a URL, ask for a secret, or come outside a call are always declined, and
+    counted in `declined`.
 
-    A session that is lost is begun again, and a request that the server had not begun is sent again; any
-    other that was lost fails with MCP_NO_ANSWER. The agent ends with McpServerLost when its server floods, is
-    not back in `start_seconds`, or is lost four times in a minute. Raises ConfigError, also without the extra
-    `mcp`; its start raises ForbiddenCall on virtual time.
+    A lost session is begun again, and a request that the server had not begun is sent again; any other lost
+    request fails with MCP_NO_ANSWER. The agent ends with McpServerLost when its server floods, is not back in
+    `start_seconds`, or is lost four times in a minute. Raises ConfigError, also without the extra `mcp`. The
+    start of the agent raises ForbiddenCall on virtual time.
     """
 
     command: str | list[str] = ""
@@ -238,7 +242,8 @@ class McpServer(Agent):
         return result
 
     def _tool(self, name: str, given: dict[str, Any]) -> McpTool:
-        """Return a tool in its present description. Raises ActionFailed if the arguments do not fit."""
+        """Return a tool as described now. Raises ActionFailed if it is unknown or the arguments do not fit.
+        """
         tool = next((each for each in self.tools if each.name == name), None)
         if tool is None:
             hint = hint_at(name, [each.name for each in self.tools])
@@ -293,7 +298,7 @@ class McpServer(Agent):
     # ---- tasks
 
     async def _serve(self, session: Session, begin: Callable[[], None]) -> None:
-        """Read what the server offers, and each change of it, as long as a session is there."""
+        """Read what the server offers, and each change of this, as long as the session lasts."""
         self._changed = {"tools", "resources", "prompts"}
         try:
             await self._read_changed(session)
@@ -340,7 +345,7 @@ class McpServer(Agent):
 
     @contextmanager
     def _in_progress(self, what: str) -> Generator[None]:
-        """Remember a request, and who has sent it, while it is in progress."""
+        """Record a request and its sender while the request is in progress."""
         call = (current_run(), paths_of_request()[1], what)
         self._calls.append(call)
         try:
@@ -349,7 +354,10 @@ class McpServer(Agent):
             self._calls.remove(call)
 
     async def _ask_people(self, message: str, form: dict[str, Any]) -> Outcome:
-        """Have people answer a server's question; the user of a chat too, if theirs is the only call."""
+        """Have people answer a server's question.
+
+        If all calls in progress come from one caller, its user is asked, too.
+        """
         during = list(dict.fromkeys(what for *_, what in self._calls))[:MOST_SHOWN]
         text, seconds = f"the MCP server asks: {message}", self.elicitation_seconds
         ended = await self._ask_once(text, {"during": during}, form, seconds)
@@ -368,7 +376,10 @@ class McpServer(Agent):
         return found
 
     async def _ask_to_sign_in(self, url: str) -> str | None:
-        """Have a person open a URL; return the last page's address if given, None if they refuse."""
+        """Have a person open a URL, and return the address of the last page that the browser showed.
+
+        Return an empty text if the person gives no address, None if the person refuses.
+        """
         assert self.oauth is not None
         self._held.ask_first()
         if callable(self.oauth.ask):
@@ -398,7 +409,7 @@ class McpServer(Agent):
             )
 
     def _prepared(self) -> Opened:
-        """Read the secrets and import the SDK. Blocks. Raises ConfigError."""
+        """Prepare a connection: read the secrets and import the SDK. Blocks. Raises ConfigError."""
         try:
             from ._session import Limits, open_session
         except ModuleNotFoundError:

@@ -96,7 +96,7 @@ class Limits:
 
 @attrs.frozen
 class Found:
-    """The accepted entries of a server's list, and the left-out ones, in words."""
+    """The accepted entries of a server's list, and texts about those left out."""
 
     entries: tuple[Any, ...]
     left_out: tuple[str, ...] = ()
@@ -180,7 +180,7 @@ class Session:
         return Found(tuple(filter(_fits, found[:most])))
 
     async def _templates(self, *, cursor: str | None) -> types.ListResourceTemplatesResult:
-        """Return a page of templates; an empty one if the server has only resources, and no templates."""
+        """Return a page of templates, which is empty if the server does not know templates."""
         try:
             return await self._client.list_resource_templates(cursor=cursor)
         except MCPError as error:
@@ -388,7 +388,10 @@ async def open_session(
 
 
 def _cause(error: BaseException, connection: Connection) -> BaseException:
-    """Return the only error in nested groups; McpServerLost if it is how the SDK reports a lost server."""
+    """Return the only error in nested exception groups.
+
+    An error by which the SDK reports a lost server is replaced by McpServerLost.
+    """
     group = group_of(error)
     if group is not None:
         rest = group.split(trio.Cancelled)[1]
@@ -422,7 +425,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterable[BaseException]
 
 
 def _is_end(text: str) -> bool:
-    """Return whether an error means that a request's connection has ended, and is not the server's own."""
+    """Return whether an error is the end of a request's connection, and not an error of the server."""
     if UNREADABLE in text:
         return False
     return text in ("Connection closed", BROKEN) or text.startswith((NOT_SENT, "SSE stream"))
@@ -447,7 +450,7 @@ def _bounded(text: str | None) -> str:
 
 
 def _tool_of(tool: types.Tool) -> tuple[McpTool, str | None]:
-    """Return a tool, and why it cannot be used, or None."""
+    """Return a tool, and the reason why it cannot be used; None as the reason if it can."""
     hints = tool.annotations or types.ToolAnnotations()
     taken = McpTool(
         tool.name,

@@ -5,12 +5,13 @@ What this file does that the SDK does not:
 - **Requests run in parallel.** A provider of the SDK holds its lock for each request until the head of the
   answer is there, and a server may take minutes for that. So a request with a valid token is sent here, and
   the provider gets it only if it is refused.
-- **No secret is sent in the clear, or to another machine by a trick.** The server names the addresses that
-  the provider then asks. They are asked by https, or by http on this machine if the server is there, too.
-- **Nobody is asked again and again**: if a server refuses a token with the scopes that it wants, no new one
+- **No secret is sent in the clear, or to another machine by a trick.** The server names the addresses to
+  which the provider then sends requests. These must use https, or http to this machine if the server is
+  on this machine, too.
+- **Nobody is asked again and again**: if a server refuses a token with the scopes that it demands, no new one
   is fetched.
-- **A person has time**: the time limits of calls and of the start are paused. The browser leads back to a
-  port of this machine; if the browser is on another machine, the address of its last page may be given as the
+- **A person has time**: the time limits of calls and of the start are paused. The browser is redirected to a
+  port of this machine. If the browser is on another machine, the address of its last page may be given as the
   answer to the question.
 """
 
@@ -61,10 +62,10 @@ _QUIET: Final = "mcp.client.auth.oauth2"
 
 @attrs.frozen
 class Person:
-    """The way to a person who signs in.
+    """The means of asking a person to sign in.
 
-    `ask` has them open a URL, and returns the address of the last page if they give it, None if they refuse;
-    `standing_still` pauses time limits inside a block.
+    `ask` has the person open a URL. It returns the address of the last page if the person gives it, None if
+    the person refuses. `standing_still` pauses time limits during a block.
     """
 
     ask: Callable[[str], Awaitable[str | None]]
@@ -73,7 +74,7 @@ class Person:
 
 
 class SignIn(httpx2.Auth):
-    """Puts a token into each request, and has the provider get a new one if the server wants another."""
+    """Authentication that adds a token to each request, and gets a new token if the server demands one."""
 
     def __init__(
         self, url: str, options: McpOAuth, secret: str, tokens: Tokens, person: Person | None
@@ -112,7 +113,7 @@ class SignIn(httpx2.Auth):
             await flow.aclose()
 
     def sign(self, request: httpx2.Request) -> str | None:
-        """Put the token into a request, if it is valid; return the header."""
+        """Add the token to a request, provided that the token is valid; return the header."""
         request.headers.pop(_HEADER, None)
         context = self._provider.context
         if context.current_tokens is not None and context.is_token_valid():
@@ -120,7 +121,7 @@ class SignIn(httpx2.Auth):
         return request.headers.get(_HEADER)
 
     def _may_widen(self, refusal: httpx2.Response) -> bool:
-        """Return whether a token with other scopes might help: not if these were already requested."""
+        """Return whether a refusal demands scopes that have not been requested yet."""
         if (
             refusal.status_code != 403
             or extract_field_from_www_auth(refusal, "error") != "insufficient_scope"
@@ -131,7 +132,7 @@ class SignIn(httpx2.Auth):
         return asked is None or not set(wanted) <= set(asked.split())
 
     def _checked(self, outgoing: httpx2.Request, request: httpx2.Request) -> httpx2.Request:
-        """Return a request of the provider. Raises OAuthFlowError for a host that must not be asked."""
+        """Check and return a request of the provider. Raises OAuthFlowError if its address is not allowed."""
         if outgoing is request:
             return outgoing
         url = outgoing.url
@@ -176,7 +177,7 @@ def _provider_of(
 
 
 class _Browser:
-    """A person's browser: it is sent to a URL, and comes back to a port of this machine."""
+    """A person's browser, which is sent to a URL and then redirected to a port of this machine."""
 
     def __init__(self, person: Person, port: int) -> None:
         self._person = person
@@ -186,11 +187,11 @@ class _Browser:
         self._came = trio.Event()
 
     async def open(self, url: str) -> None:
-        """Note the URL: the port has to be open before a browser is sent there."""
+        """Store the URL for `answer`, which opens the port before it sends a browser there."""
         self._url = url
 
     async def answer(self) -> AuthorizationCodeResult:
-        """Have a person open the URL; wait for the browser to come back. Raises NotSignedIn."""
+        """Have a person open the URL, and wait for the redirect. Raises NotSignedIn."""
         self._came, self._answer = trio.Event(), None
         try:
             listener = await TcpNetwork().listen(endpoint_of(f"http://127.0.0.1:{self._port}"))
@@ -208,7 +209,7 @@ class _Browser:
         return self._outcome()
 
     def _outcome(self) -> AuthorizationCodeResult:
-        """Return the outcome that the browser has brought back. Raises NotSignedIn."""
+        """Return the outcome of the sign-in. Raises NotSignedIn if it has failed, or was not in time."""
         if isinstance(self._answer, AuthorizationCodeResult):
             return self._answer
         late = NotSignedIn(f"nobody has signed in within {self._person.seconds:g} s")
@@ -238,7 +239,7 @@ class _Browser:
             self._came.set()
 
     def _read(self, query: str) -> bool:
-        """Read the parameters that a browser brings back; return whether it belongs to this sign-in."""
+        """Read the parameters of a redirect; return whether they belong to this sign-in."""
         said = {name: values[0] for name, values in parse_qs(query).items()}
         state = parse_qs(urlsplit(self._url).query).get("state", [""])[-1]
         if not state or said.get("state") != state:

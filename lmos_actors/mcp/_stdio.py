@@ -118,7 +118,7 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 
 class _Tail:
-    """The end of the standard error of a server."""
+    """The last part of the standard error of a server."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -146,7 +146,7 @@ class _Writer(MessageStream):
         await self._out.aclose()
 
     async def send(self, item: SessionMessage) -> None:
-        """Send a message. If the server has ended and does not get it, its reader reports that."""
+        """Send a message. If the server has ended, the message is lost, and the reader reports the end."""
         data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         if self._out.statistics().tasks_waiting_send >= WAITING:
             self._connection.lose("does not read what is sent to it", at_fault=True)
@@ -154,7 +154,7 @@ class _Writer(MessageStream):
             await self._out.send(data)
 
     async def run(self) -> None:
-        """Write what is sent."""
+        """Write the messages passed to `send`."""
         async with self._in:
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError, OSError):
                 async for data in self._in:
@@ -197,7 +197,8 @@ class _Lines(MessageReader):
                     raise StopAsyncIteration
 
     async def _ended(self) -> None:
-        """Report the loss of the connection: how the process has ended, with its last words."""
+        """Mark the connection as lost, with the exit status of the process and its last line of error output.
+        """
         with trio.move_on_after(GRACE):
             await self._process.wait()
             await self._stderr.ended.wait()
@@ -221,7 +222,7 @@ def _messages_in(line: bytes) -> list[SessionMessage]:
 
 
 class _Answer(msgspec.Struct, forbid_unknown_fields=True):
-    """An answer whose id alone can be relied on."""
+    """An answer of which only the id is checked."""
 
     id: int | str
     jsonrpc: Any = None

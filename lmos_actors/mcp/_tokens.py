@@ -1,7 +1,7 @@
 """The tokens for one MCP server, and the registration at its authorization server: the SDK's token storage.
 
-What the SDK stores of a token does not say when it ends, nor where it is renewed. So both are stored beside
-it: otherwise each new start would have a person sign in, or send the refresh token to a guessed address.
+The SDK stores neither when a token ends nor where it is renewed. So both are stored with it here: otherwise
+each new start would require a person to sign in, or would send the refresh token to a guessed address.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIELD: Final = "McpOAuth.tokens"
 
 
 class Kept(msgspec.Struct):
-    """The record for the server at a URL. `ends` is Unix time."""
+    """The stored record for the server at a URL. `ends` is when the token ends, in Unix time."""
 
     url: str
     tokens: dict[str, Any] | None = None
@@ -35,8 +35,8 @@ class Kept(msgspec.Struct):
 class Tokens:
     """The tokens for the server at a URL, in memory, and in a file if there is a `path`.
 
-    `client` is the given registration; without one, the registration that was made. `secrets` contains all
-    texts that must not be shown.
+    `client` is the registration from the options; None if the program registers itself. `secrets` contains
+    all texts that must not be shown.
     """
 
     def __init__(self, url: str, path: str | None) -> None:
@@ -66,7 +66,7 @@ class Tokens:
             self._hide(kept.tokens, kept.client)
 
     def port(self, wanted: int) -> int:
-        """Return the port that a browser is led back to: the wanted or registered one, or a free one.
+        """Return the port to which a browser is redirected: the wanted or registered one, or a free one.
 
         A registration for another port is forgotten.
         """
@@ -79,7 +79,7 @@ class Tokens:
     # ---- as the SDK calls it
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the tokens, and tell the provider when they end and where they are renewed."""
+        """Return the tokens; set in the provider when they end and where they are renewed."""
         if self.context is not None:
             self.context.token_expiry_time = self._kept.ends
             self.context.oauth_metadata = _read(OAuthMetadata, self._kept.metadata)
@@ -87,7 +87,7 @@ class Tokens:
         return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep tokens."""
+        """Store tokens."""
         self._kept.tokens = _written(tokens)
         if self.context is not None:
             self._kept.ends = self.context.token_expiry_time
@@ -101,7 +101,7 @@ class Tokens:
         return self.client or _read(OAuthClientInformationFull, self._kept.client)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep a registration that was made."""
+        """Store a registration that the program has made."""
         self._kept.client = _written(client_info)
         self._hide(self._kept.client)
         await self._save()

@@ -29,7 +29,7 @@ _OTHERS: Final = re.compile(r"[^a-zA-Z0-9_-]+")
 
 @attrs.frozen
 class McpSource:
-    """An MCP server among the `tools` of a thinking agent, which starts it; made by `mcp`."""
+    """An MCP server among the `tools` of a thinking agent, which starts the server. Made by `mcp`."""
 
     name: str
     options: dict[str, Any]
@@ -37,19 +37,19 @@ class McpSource:
 
     @property
     def factory(self) -> partial[McpServer]:
-        """The factory of the server's agent, from which its class is known even while it does not run."""
+        """The factory of the server's agent; it provides the class even while the agent is not running."""
         return partial(McpServer, **self.options)
 
 
 def mcp(
     server: str | list[str], /, *, name: str | None = None, optional: bool = False, **options: Any
 ) -> McpSource:
-    """Return a source of tools: an MCP server, by its URL or its command, with options of `McpServer`.
+    """Return an MCP server as a source of tools, given its URL or command and options of `McpServer`.
 
     A thinking agent starts the server as a child, restarts it when it ends, and stops it when the agent
-    itself ends. `name` is put before the names of its tools if they collide with others; by default it is the
-    name of the program or the host. An `optional` server may be away: the agent starts and thinks without its
-    tools, and the server is tried again. Raises ConfigError for wrong options.
+    itself ends. `name` is put before the names of the server's tools if they collide with others; by default
+    it is the name of the program or the host. If an `optional` server is away, the agent starts and works
+    without its tools, and the server is tried again. Raises ConfigError for wrong options.
     """
     is_url = isinstance(server, str) and server.startswith(("http://", "https://"))
     options["url" if is_url else "command"] = server

@@ -17,7 +17,7 @@ TOOLS_BYTES: Final = 131_072
 
 
 class McpTool(Struct, frozen=True, omit_defaults=True):
-    """A tool of a server. The schemas are JSON Schemas as JSON text; an empty one is unknown.
+    """A tool of a server. The schemas are JSON Schemas as JSON text, empty if unknown.
 
     `read_only` and `idempotent` are the server's claims, which are not checked.
     """
@@ -31,7 +31,7 @@ class McpTool(Struct, frozen=True, omit_defaults=True):
 
 
 def tool_bytes(tool: McpTool) -> int:
-    """Return the bytes of a tool, with its description and schemas."""
+    """Return the size of a tool in bytes, including its description and schemas."""
     return len(msgspec.json.encode(tool))
 
 
@@ -108,7 +108,7 @@ class McpProgress(Struct, frozen=True, omit_defaults=True):
 class McpInfo(Struct, frozen=True, omit_defaults=True):
     """The server's description of itself, and the version of the protocol in use.
 
-    `instructions` are words for a model. They are a stranger's, so no model gets them automatically.
+    `instructions` are a text for a model. They come from a stranger, so no model gets them automatically.
     """
 
     name: str = ""

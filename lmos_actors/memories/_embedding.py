@@ -33,11 +33,11 @@ _LOG: Final = logging.getLogger("lmos_actors")
 
 
 class EmbeddingFailed(Exception):
-    """The function of an embedding has failed; the text says how."""
+    """Raised if the function of an embedding fails; the text has the reason."""
 
 
 class KeptVector(msgspec.Struct, frozen=True):
-    """A vector as it is kept: floats of 32 bits, little-endian, and the name of its embedding."""
+    """A stored vector: floats of 32 bits, little-endian, and the name of its embedding."""
 
     embedding: str
     numbers: bytes
@@ -74,7 +74,10 @@ class Embedding:
 
 
 async def embedded(embedding: Embedding, texts: Sequence[str]) -> list[array[float]]:
-    """Return a vector of length 1 for each text. Raise EmbeddingFailed; TypeError for a plain function."""
+    """Return a vector of length 1 for each text.
+
+    Raise EmbeddingFailed; TypeError if the function is not async.
+    """
     vectors: list[array[float]] = []
     for start in range(0, len(texts), AT_ONCE):
         some = list(texts[start : start + AT_ONCE])

@@ -88,7 +88,7 @@ class KeptText(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The counts of an identity's texts at an agent and of their words, and the last number of the order."""
+    """The counts of an identity's texts at an agent, and of their words, and the last number in the order."""
 
     texts: int = 0
     words: int = 0
@@ -102,7 +102,7 @@ class Identities(msgspec.Struct, frozen=True):
 
 
 class TooManyIdentities(Exception):
-    """No further identity can have memories at this agent."""
+    """Raised if no further identity can have memories at this agent."""
 
 
 @attrs.frozen
@@ -205,7 +205,7 @@ class KeptMemories:
                         return self._read_owner(known).texts
 
     async def _commit(self, writes: Sequence[Write]) -> bool:
-        """Write a batch; return False if somebody else has changed what it expects. Raise StoreFailed."""
+        """Write a batch; return False if a record does not have the expected value. Raise StoreFailed."""
         try:
             await self._records.commit(writes, self._durability)
         except WriteConflict:
@@ -235,7 +235,8 @@ class KeptMemories:
         return Put(OWNERS, self._owner, msgspec.json.encode(owner), expect)
 
     def _counting(self, *, is_needed: bool) -> AbstractAsyncContextManager[Any]:
-        """Return the lock for changes of the number of identities, or an empty context if none is needed."""
+        """Return the lock for changes of the number of identities, or an empty context if it is not needed.
+        """
         return self._node.lock(self._agent) if is_needed else nullcontext()
 
     async def _count(self, more: int, most: int | None = None) -> Write:
@@ -259,7 +260,7 @@ class KeptMemories:
         return sorted(texts, key=_newest)
 
     async def by_words(self, asked: Sequence[str]) -> list[Found]:
-        """Return the texts with any of the different words `asked`, the best first. Raise StoreFailed."""
+        """Return the texts that have any of the distinct words `asked`, the best first. Raise StoreFailed."""
         known = await self._owner_now()
         if known is None:
             return []
@@ -312,7 +313,7 @@ class KeptMemories:
     async def _with_vectors(
         self, embedding: Embedding, lacking: Sequence[Found], length: int
     ) -> list[array[float]]:
-        """Return the vectors of texts, made now and kept if that is possible. Raise EmbeddingFailed."""
+        """Make the vectors of texts, return them, and store them if possible. Raise EmbeddingFailed."""
         if not lacking:
             return []
         vectors = await embedded(embedding, [each.kept.text for each in lacking])

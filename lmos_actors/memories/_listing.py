@@ -1,4 +1,4 @@
-"""Listing and removal of the memories in a store that no node uses now: for commands."""
+"""Listing and removal of memories, for commands, in a store that no node uses at the time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class MemoryOwner:
 
 
 def owners_in(store: ReadStore, agent: str | None, identity: str | None) -> Iterator[MemoryOwner]:
-    """Yield the identities with memories: of one agent or all, one identity or all. Raise StoreFailed."""
+    """Yield the identities with memories, optionally of one agent or with one name. Raise StoreFailed."""
     for key, value in records_of(store, OWNERS):
         where, who = parts_of(key, 2)
         found = MemoryOwner(where, unquote(who), decoded(store.name, Owner, value).texts)

@@ -45,7 +45,7 @@ _LOG: Final = logging.getLogger("lmos_actors")
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """A text that was remembered. `at` is when, in Unix time; `score` is how well it fits what was asked.
+    """A remembered text. `at` is when, in Unix time; `score` is how well the text fits the question.
 
     The score is above 0 in a search by words, from -1 to 1 with an embedding, and 0 without a question.
     """
@@ -91,8 +91,8 @@ class Memories:
 
     `agent` is the agent itself, in its own code: memories belong to its path. `identity` is a name that the
     agent trusts, such as `turn.principal`; None is a caller without a name. On a node without security all
-    callers are one, without a name; with security, a caller without a name has no memories, and each verb
-    raises ActionFailed (NO_IDENTITY).
+    callers count as one caller without a name. With security, a caller without a name has no memories, and
+    each verb raises ActionFailed (NO_IDENTITY).
 
     Memories are kept in the node's store, or in memory without a store. The class of the agent may set
     `memory_options` to its `MemoryOptions`. Every verb raises StoreFailed while the store fails, and
@@ -116,8 +116,9 @@ class Memories:
     async def remember(self, text: str, tags: Sequence[str] = ()) -> str:
         """Remember a text; return its id once it is kept. A known text becomes the newest, with the new tags.
 
-        The oldest text is removed when there are too many. If the embedding fails, the text is kept all the
-        same. After a cancel the text may be remembered. Raise ActionFailed (NO_IDENTITY, MEMORY_FULL).
+        The oldest text is removed when there are too many. If the embedding fails, the text is kept
+        nevertheless. After a cancel the text may or may not be remembered. Raise ActionFailed (NO_IDENTITY,
+        MEMORY_FULL).
         """
         options = self._options
         _check_text("a text to remember", text, options.text_bytes)
@@ -141,11 +142,12 @@ class Memories:
             raise ActionFailed({"code": MEMORY_FULL, "message": text}) from None
 
     async def recall(self, query: str = "", most: int = 5, tags: Sequence[str] = ()) -> list[Memory]:
-        """Return at most `most` memories that fit a question best, among the memories with all of the tags.
+        """Return up to `most` memories that have all of the tags, ordered by how well they fit a question.
 
-        Without an embedding, a memory must have one of the first 64 words of the question; with an embedding
-        all are ranked by meaning, or by words while it fails. Without words in the question the newest come
-        first. A question longer than a text may be (`text_bytes`) is cut.
+        Without an embedding, a memory must have one of the first 64 words of the question. With an embedding
+        all memories are ranked by meaning, or by words while the embedding fails. Without words in the
+        question the newest come first. A question longer than a text may be (`text_bytes`) is cut.
+
         Raise ActionFailed (NO_IDENTITY).
         """
         options = self._options
@@ -236,7 +238,7 @@ def _check_text(what: str, text: Any, most: int) -> None:
 
 
 def _question(query: Any, most: int) -> str:
-    """Return the question, cut to `most` bytes: users may ask at any length. Raise TypeError."""
+    """Return the question, cut to `most` bytes, as users may ask at any length. Raise TypeError."""
     if not isinstance(query, str):
         raise TypeError(f"a question is a text, not {type(query).__name__}")
     return query.encode("utf-8", "replace")[:most].decode(errors="ignore")

@@ -49,7 +49,7 @@ class Records(Protocol):
 
 
 class ProcessRecords:
-    """The records of a node without a store: they end with it."""
+    """The records of a node without a store; they are lost when the node ends."""
 
     def __init__(self) -> None:
         self._store = MemoryStore()
@@ -91,7 +91,7 @@ class NodeMemories:
         self._locks: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
 
     def lock(self, owner: str) -> trio.Lock:
-        """Return the lock of an owner's changes: without it, tasks of this node would lose updates."""
+        """Return the lock of an owner's changes, without which tasks of this node would lose updates."""
         lock = self._locks.get(owner)
         if lock is None:
             lock = self._locks[owner] = trio.Lock()

@@ -51,7 +51,7 @@ def words_of(text: str) -> list[str]:
 
 
 def asked_of(query: str) -> list[str]:
-    """Return the different words of a question, in their order, at most MOST_ASKED."""
+    """Return the distinct words of a question, in their order, at most MOST_ASKED."""
     return list(dict.fromkeys(words_of(query)))[:MOST_ASKED]
 
 

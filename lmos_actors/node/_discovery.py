@@ -66,7 +66,8 @@ class Discovery:
     # ---- hosting
 
     def enable_lookup(self) -> None:
-        """Make the hosted directory searchable: the node listens, and its children have not started yet."""
+        """Make the hosted directory searchable. Call this once the node listens, before its children start.
+        """
         if self._host is not None:
             self._own = self._host.directory(self._web_url())
 

@@ -221,7 +221,7 @@ def _root(rt: Runtime, tree: SupervisorSpec, lifecycle: NodeLifecycle) -> Superv
 
 
 def _run_turns(rt: Runtime, services: ShieldedNursery, slow: float) -> None:
-    """Start the dispatcher, and in real time the threads that see which turns take `slow` seconds."""
+    """Start the dispatcher, and in real time the threads that detect turns of `slow` seconds or more."""
     services.start_soon(dispatch, rt, name="dispatcher")
     if rt.real:
         from lmos_actors.actors import LoopWatch, Watchdog

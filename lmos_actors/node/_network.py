@@ -105,7 +105,7 @@ class Connections:
 
     @cached_property
     def readiness(self) -> Readiness:
-        """Whether the node takes requests."""
+        """The readiness of the node to take requests."""
         from ._readiness import Readiness
 
         return Readiness(
@@ -114,7 +114,7 @@ class Connections:
 
     @property
     def network(self) -> Network:
-        """The network that makes and takes connections."""
+        """The network that opens and accepts connections."""
         if self._network is None:
             from lmos_actors.transport import default_network
 
@@ -284,7 +284,7 @@ class Connections:
 
     @cached_property
     def own_agents(self) -> OwnAgents:
-        """The services' own agents, as arguments of the guard."""
+        """The facts about the services' own agents, as arguments of the guard."""
         return joined_agents(service.own_agents() for service in self.services)
 
     def _guard(
@@ -294,7 +294,10 @@ class Connections:
         sessions: Sessions | None = None,
         beside: Guard | None = None,
     ) -> Guard:
-        """Return a guard for this node; failed attempts count along with `beside`'s. Raises ConfigError."""
+        """Return a guard for this node, which shares the counts of failed attempts with `beside`.
+
+        Raises ConfigError.
+        """
         from lmos_actors.security import Guard
 
         entropy, options = self._rt.entropy, self._options
@@ -330,7 +333,7 @@ class Connections:
                     self.start_soon(service.run, name=service.name)
 
     def start_soon(self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str) -> None:
-        """Start a task of this stage in the node's context, even if an agent's run asks for it."""
+        """Start a task of this stage in the node's context, even if the caller is an agent's run."""
         context = self._rt.base_context.copy()
         context.run(partial(self._stage.start_soon, async_fn, *args, name=name))
 
@@ -344,7 +347,7 @@ class Connections:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts of `listen`, as given."""
+        """The hosts of `listen`, as written there."""
         return tuple(endpoint.host for endpoint in self._options.endpoints)
 
     def authorities(self) -> tuple[str, ...]:
@@ -468,7 +471,7 @@ class Connections:
                 await listener.aclose()
 
     async def _say_goodbye(self) -> None:
-        """Await `before_goodbye`, then peers, within the time for closing."""
+        """Await `before_goodbye`, then wait for peers, within the time for closing."""
         connection = self._options.connection
         # without options the defaults, whose package a node without connections does not load
         patience = 10.0 if connection is None else connection.close_seconds + connection.stop_seconds

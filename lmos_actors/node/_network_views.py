@@ -92,7 +92,7 @@ def _peer(each: Any) -> State:
 
 
 def _credit(found: tuple[Any, Any] | None) -> State:
-    """Return the credit for one-way messages: the spent part, and the whole window."""
+    """Return the credit for one-way messages: the spent part, and the size of the window."""
     if found is None:
         return {}
     window, spent = found

@@ -56,7 +56,10 @@ P = ParamSpec("P")
 
 
 class Node:
-    """An open node: its root supervisor, and the operations on its tree as a whole. Made by `open_node`."""
+    """An open node: its root supervisor, and the operations on its tree as a whole.
+
+    It is made by `open_node`.
+    """
 
     def __init__(self, stages: NodeStages) -> None:
         self._rt = stages.rt
@@ -109,7 +112,10 @@ class Node:
             yield
 
     def degraded(self) -> list[str]:
-        """Return the paths of agents and supervisors that restart or wait: `/readyz` shows `degraded`."""
+        """Return the paths of agents and supervisors that restart or wait to restart.
+
+        As long as there are any, `/readyz` shows `degraded`.
+        """
         return self._connections.readiness.down()
 
     async def degraded_change(self) -> None:
@@ -147,17 +153,18 @@ class Node:
     ) -> Ref[A]:
         """Return a ref to an agent of that class, by its name or path, or the first started.
 
-        `title`, `type` (one of its `@type`), `capability` (one that its `About` names) and `affordance`
-        (the name of an action, property or event) have to match as well. Agents of this node come first; if
-        there is none, the directories of `register` and `lookup` are asked. An agent found elsewhere is kept
-        until it cannot be reached.
+        `title`, `type` (one of its `@type`), `capability` (one that its `About` names) and `affordance` (the
+        name of an action, property or event) have to match as well. Agents of this node come first. If there
+        is none, the directories of `register` and `lookup` are asked. An agent found elsewhere is kept until
+        it cannot be reached.
 
-        With `spread` the ref leads to all of them, here and elsewhere, and each request to one agent: in turn
-        (`"round_robin"`), by the shortest queue (`"least_loaded"`), or by an argument (`"key"`): the one
-        named `key`, else the first. An agent that is down is skipped if the request has not begun.
+        With `spread` the ref leads to all matching agents, here and elsewhere, and each request goes to one
+        of them: in turn (`"round_robin"`), by the shortest queue (`"least_loaded"`), or by an argument
+        (`"key"`), which is the one named `key`, else the first. An agent that is down is skipped if the
+        request has not begun.
 
-        `id` is the key of one agent (`ChildSpec.key`): the ref leads to the node that runs it now, this one
-        or the one whose entry in a directory has the newest epoch.
+        `id` is the key of one agent (`ChildSpec.key`). The ref then leads to the node that runs it now: this
+        node, or the one whose entry in a directory has the newest epoch.
 
         Never waits and never fails: the ref resolves on first use; `await ref.ready()` waits for it.
         """
@@ -177,11 +184,11 @@ class Node:
         near: bool = True,
         directory: str | None = None,
     ) -> list[Found]:
-        """Return all agents that `find` would look for, first the agents of this node, then agents elsewhere.
+        """Return all agents that match as in `find`, first the agents of this node, then agents elsewhere.
 
-        `directory` is the URL of the directory to ask in place of the directories of `register` and `lookup`;
-        without `near`, agents of this node are left out. Entries of a directory are checked, and unusable
-        ones left out. Raises a TransportError if nothing was found and a directory did not answer.
+        `directory` is the URL of the directory to ask in place of the directories of `register` and `lookup`.
+        Without `near`, agents of this node are left out. Entries of a directory are checked, and unusable
+        ones are left out. Raises a TransportError if nothing was found and a directory did not answer.
         """
         sought = AgentQuery(cls, name, title, type, capability, affordance)
         return await self._discovery.search(sought, near=near, directory=directory)
@@ -198,8 +205,8 @@ class Node:
     ) -> Exploration:
         """Return the agents at an address (`.things`), and the directories that listed some of them.
 
-        `source` is the URL of a description, of a directory or of a server; or a host with its port, which is
-        asked by its well-known URL (WoT Discovery); or `"mdns"`: the nodes announced on the local network by
+        `source` is the URL of a description, of a directory or of a server; or a host with its port, whose
+        well-known URL is read (WoT Discovery); or `"mdns"`: the nodes announced on the local network by
         DNS-SD. That takes three seconds, and up to thirty more to ask these nodes, and needs the extra
         `mdns`. The answers are checked: `.left_out` lists the unusable parts.
 
@@ -227,14 +234,14 @@ class Node:
     ) -> Ref[A]:
         """Return a ref to an agent elsewhere once it is connected; a broken connection is restored.
 
-        `source` is the `http` or `https` URL of its description, or of a node that serves it; the path of a
-        file with its description; or a `ws` or `wss` address, without one. `thing` is the id or the name of
-        one of several. `headers` go with every connection, but not to another server after a redirect;
-        `habits` is the dialect of a peer whose handshake does not name one. Refs to one address share a
-        connection. A description from another host, or a redirect, may lead to this machine only with
-        `local`.
+        `source` is the `http` or `https` URL of the agent's description, or of a node that serves it; the
+        path of a file with the description; or a `ws` or `wss` address, without a description. `thing` is the
+        id or the name of one of several agents there. `headers` go with every connection, but not to another
+        server after a redirect. `habits` is the dialect of a peer whose handshake does not name one. Refs to
+        one address share a connection. A description from another host, or a redirect, may lead to this
+        machine only with `local`.
 
-        Warns if its description differs from the class in a way that would break calls. Raises ConnectFailed
+        Warns if the description differs from the class in a way that would break calls. Raises ConnectFailed
         if nothing is there, ConfigError for a source that leads to no agent.
         """
         from lmos_actors.bindings import consume
@@ -357,10 +364,11 @@ class Node:
         return graph_of(self._root, self._rt)
 
     def dump(self) -> str:
-        """Return as text the turn in progress, the tree with mailboxes and accounts, the stacks of runs and
-        tasks, the waiting graph and the last dead letters. Bounded in length; never raises.
+        """Return the state of the node as text, bounded in length. Never raises.
 
-        A process with open nodes that is sent SIGUSR1 writes the same to standard error.
+        The text has the turn in progress, the tree with mailboxes and accounts, the stacks of runs and tasks,
+        the waiting graph and the last dead letters. A process with open nodes that is sent SIGUSR1 writes the
+        same to standard error.
         """
         from lmos_actors.observe import dump
 

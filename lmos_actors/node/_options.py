@@ -52,7 +52,7 @@ def one_of(*words: str) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
 
 @attrs.frozen(kw_only=True)
 class NodeLimits:
-    """Limits of what a node keeps for those who inspect it, and of its patience with a turn.
+    """Limits of the records that a node keeps for inspection, and of the time for one turn.
 
     The node keeps the last `dead_letters`, `crash_reports` and `connection_failures`. A turn that holds up
     the node for `slow_seconds` is named by a SlowTurnWarning, in steps of 10 ms; real time only.
@@ -162,7 +162,7 @@ class RuntimeOptions:
             )
 
     def check_no_server(self, names: Sequence[str]) -> None:
-        """Raise ConfigError if one of these options is given, which need an address to listen at."""
+        """Raise ConfigError if one of the options `names` is given, as each needs an address to listen at."""
         for name in names:
             if getattr(self, name) not in (None, (), [], False):
                 raise ConfigError("goes with listen=, which is not given", argument(name))
@@ -201,7 +201,7 @@ class RuntimeOptions:
         return self.insecure and not _is_on_loopback(self)
 
     def check_exposed(self) -> None:
-        """Check that endpoints others can reach are unprotected only with `insecure`. Raises ConfigError."""
+        """Raise ConfigError if others can reach an unprotected endpoint and `insecure` is not set."""
         from lmos_actors.bindings import check_exposed
 
         by_url = dict(zip(_urls_of(self.listen), self.endpoints, strict=True))
@@ -283,7 +283,7 @@ class RuntimeOptions:
 
 
 def argument(name: str) -> str:
-    """Return the name of an option as errors show it."""
+    """Return the name of an option in the form that errors show."""
     return f"open_node({name}=...)"
 
 

@@ -1,7 +1,7 @@
-"""Whether a node takes requests: what `/readyz` answers.
+"""The readiness of a node to take requests, which `/readyz` reports.
 
-The answer concerns this node alone. An agent elsewhere may be down, or may itself wait for this node: if each
-node waited for the other to be ready, neither would ever be.
+The readiness concerns this node alone. An agent elsewhere may be down, or may itself wait for this node: if
+each node waited for the other to be ready, neither would ever be.
 """
 
 from __future__ import annotations

@@ -5,15 +5,15 @@ of all services, at the same moments of its life:
 
 1. `children` and `begin`, before its agents start: agents of the service's own start before all others.
 2. `open`, once the node listens and before it takes connections. A node without an address never calls it,
-   nor anything below.
+   nor the methods below.
 3. `routes`, `apart` and `wrap` once, for HTTP; `accept` for each WebSocket, in the order of the services,
    until one of them claims the address. All other WebSockets go to LMOS.
 4. `run` is a task of the node from then on, and is cancelled at its end.
 5. `on_drain` when the node takes no more requests, and again whenever one more connection may have become
-   idle. Then `wait_done`: the node ends once nothing is open that others have asked for.
+   idle. Then `wait_done`: the node ends once no request from others is open.
 
 In addition, the page shows the `views` of the service, its statistics among them, and `/readyz` calls
-`why_not_ready`. Nothing here may block but `run` and `wait_done`, and nothing but `open` may raise.
+`why_not_ready`. Only `run` and `wait_done` may block, and only `open` may raise.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ View: TypeAlias = "Callable[[], dict[str, Any]]"
 
 
 class OwnAgents(TypedDict, total=False):
-    """A service's own agents, as the node's guard takes them: arguments of `Guard`."""
+    """The facts about a service's own agents, as arguments of `Guard`."""
 
     storage_agents: Collection[str]
     shared: SharedToken | None
@@ -85,7 +85,7 @@ class ServiceHome:
 
 
 class NodeService:
-    """A service of one node; a base class whose methods do nothing. See the top of this file."""
+    """The base class of the services of a node, whose methods do nothing. See the top of this file."""
 
     name: ClassVar[str] = "service"
     """The name of its task."""
@@ -160,7 +160,7 @@ class NodeService:
 def first_of(
     services: Sequence[NodeService], others: Callable[[Upgrade], Accept | Refuse]
 ) -> Callable[[Upgrade], Accept | Refuse]:
-    """Return a function that decides about WebSockets: it asks each service, `others` if none accepts."""
+    """Return a function that offers a WebSocket to each service, and to `others` if none claims it."""
 
     def decided(upgrade: Upgrade) -> Accept | Refuse:
         for service in services:
@@ -173,7 +173,7 @@ def first_of(
 
 
 def joined_agents(parts: Iterable[OwnAgents]) -> OwnAgents:
-    """Return the agents of all services together: no service can lift the protection of another's agents.
+    """Join the facts about all services' agents, so that no service lifts the protection of another's.
 
     Raise ConfigError if there are two shared tokens.
     """
@@ -196,7 +196,7 @@ def joined_agents(parts: Iterable[OwnAgents]) -> OwnAgents:
 
 
 def joined_views(parts: Sequence[Mapping[str, View]]) -> dict[str, View]:
-    """Return all views by name; a view has the members from all services."""
+    """Join the views of all services by name; views of one name are merged."""
     found: dict[str, list[View]] = {}
     for part in parts:
         for name, view in part.items():

@@ -1,4 +1,4 @@
-"""The traffic of one node: counts of its connections, and warnings that peers can cause, bounded."""
+"""The traffic of one node: counts of its connections, and bounded warnings that peers can cause."""
 
 from __future__ import annotations
 

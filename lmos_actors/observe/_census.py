@@ -1,8 +1,8 @@
 """Counts of a node's agents by class: the agents that exist now, and totals over all agents so far.
 
 A node may have very many agents, so a count lets other tasks run in between, and its numbers describe one
-instant only approximately. The totals of agents that are gone for good are kept, so that no total ever
-falls: scrapers take a falling counter for a restart.
+instant only approximately. The totals of agents that no longer exist are kept, so that no total ever falls: a
+scraper would read a falling counter as a restart.
 """
 
 from __future__ import annotations
@@ -93,7 +93,10 @@ class Census:
 
 
 class AgentCensus:
-    """A counter of the agents below `root`: at most `classes` classes, at most `shown` agents one by one."""
+    """A counter of the agents below `root`, by at most `classes` classes.
+
+    If there are at most `shown` agents, each of them is listed, too.
+    """
 
     def __init__(self, root: Supervisor, classes: int, shown: int) -> None:
         self._root = root

@@ -1,7 +1,7 @@
 """The dump of a node as text: its tree, its turn, its runs and tasks, and the stacks of user code.
 
-Stacks leave out the calls of the runtime and of trio. A dump is bounded: agents at rest are counted by
-class, and long texts are cut. It only reads, and never raises: a signal handler writes it between any two
+Stacks leave out the calls of the runtime and of trio. A dump is bounded: agents at rest are counted by class,
+and long texts are cut. Making it reads only, and never raises: a signal handler may make it between any two
 instructions, when any data structure may be half changed.
 """
 

@@ -1,7 +1,7 @@
 """Observation of requests at the edge of a node: counted, recorded as spans, or both.
 
-The runtime calls a `NodeEdge` where a request comes in, before it is posted, and once when it is answered;
-and where a request goes out, and once when it ends.
+The runtime calls a `NodeEdge` twice for each request: for an incoming one before it is posted and when it is
+answered, for an outgoing one when it leaves and when it ends.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NO_TRACE: Final[TraceMembers] = {}
 
 
 class NodeEdge:
-    """See `Edge`. `metrics` or `spans` is None if only the other is wanted."""
+    """See `Edge`. `metrics` or `spans` is None if it is not wanted."""
 
     def __init__(self, rt: Runtime, metrics: Metrics | None, spans: Spans | None) -> None:
         self._rt = rt

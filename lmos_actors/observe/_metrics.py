@@ -159,7 +159,7 @@ class Metrics:
     # ---- counting
 
     async def _count(self) -> Census:
-        """Return a census that is at most a second old; wait for one that is being taken."""
+        """Return a census that is at most a second old; if one is being taken, wait for it."""
         while self._counting is not None:
             await self._counting.wait()
         if self._census is None or trio.current_time() - self._census_at >= 1.0:

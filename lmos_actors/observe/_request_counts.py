@@ -47,7 +47,10 @@ def status_class(error: BaseException | None) -> str:
 
 
 def status_number(error: LmosActorsError) -> int:
-    """Return the status for the answer to an error: the error's own where only HTTP has it, such as 406."""
+    """Return the HTTP status for an error.
+
+    An error that only HTTP has, such as 406, carries its own status.
+    """
     from lmos_actors.protocol.lmos import problem_of  # nodes without metrics need not import it
 
     own: int | None = getattr(error, "status_code", None)

@@ -39,9 +39,10 @@ class NodeStatistics:
 
 
 def statistics_of(rt: Runtime, memory: BudgetStatistics) -> NodeStatistics:
-    """Return counts over all agents in the tree now: agents at rest are kept as sums, all others are visited.
+    """Return counts over all agents that are in the tree now.
 
-    No other task runs meanwhile, and there may be very many agents; see `actors/_tally.py`.
+    Agents at rest are kept as sums, and all others are visited. No other task runs meanwhile, and there may
+    be very many agents; see `actors/_tally.py`.
     """
     tally = rt.tally
     others: list[Slot] = tally.settle(len(tally.untallied))

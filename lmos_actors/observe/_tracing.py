@@ -4,7 +4,7 @@ All protocols use `start_server_span` and `start_client_span`. The span of an in
 the span that its `traceparent` names. Agents work in the span of a request and pass it on to near agents;
 requests that they send elsewhere are its children. An agent's code finds it as the current span.
 
-A provider, sampler or processor that raises costs spans and nothing else.
+If a provider, sampler or processor raises, nothing but spans is lost.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Spans:
 
 
 def _context(origin: Origin) -> Context:
-    """Return a context whose current span is an origin's own, or one made from its ids."""
+    """Return a context whose current span is the span of an origin, or one made from the origin's ids."""
     span: Span | None = origin.span
     if span is None:
         state = TraceState.from_header([origin.state]) if origin.state else None

@@ -1,4 +1,4 @@
-"""Stores of kept state, the writer through which a trio program uses one, and the states of agents."""
+"""Stores of durable state, the writer through which a trio program uses a store, and agents' states."""
 
 from lmos_actors._late import late
 

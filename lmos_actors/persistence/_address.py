@@ -20,7 +20,7 @@ SERVER: Final = ("redis://", "rediss://")
 
 
 def has_one_writer(text: str) -> bool:
-    """Return whether a text names a store for one process at a time, which others may open later."""
+    """Return whether a text names a store that only one process at a time can open."""
     query = parse_qsl(text.partition("?")[2])
     return text.startswith("sqlite:") or (text.startswith(SERVER) and ("writers", "one") in query)
 

@@ -276,9 +276,9 @@ class AgentStates:
         slot.output_gate = gate
 
     async def _claim(self, slot: Slot) -> _AgentState:
-        """Return an agent's state, which no other agent can use from now on. Raises NameTaken.
+        """Return the state of an agent, and reserve its key for this agent. Raises NameTaken.
 
-        A stopped agent leaves its key to others, once all that it has submitted is kept.
+        The key of a stopped agent becomes free once all writes that the agent has submitted are kept.
         """
         if self.writer.is_shared and slot.spec.key is None:
             raise ConfigError(
@@ -303,7 +303,7 @@ class AgentStates:
         return state
 
     def seal_soon(self, gate: OutputGate) -> None:
-        """Schedule a check of the state behind a gate, for when another task runs."""
+        """Schedule a check of the state behind a gate, which is made as soon as another task runs."""
         if not self._unsealed:
             self._rt.timers.call_at(trio.current_time(), self._seal)
         self._unsealed[gate] = None
@@ -315,7 +315,7 @@ class AgentStates:
 
 
 def _is_live(slot: Slot) -> bool:
-    """Return whether an agent runs, or will run again without being asked to."""
+    """Return whether an agent runs, or will run again without a request to start it."""
     return not slot.gone and slot.status != "stopped"
 
 
@@ -405,12 +405,12 @@ class _AgentState:
             self.leave_lease()
 
     def end_lease(self) -> None:
-        """Stop relying on the lease: the process that held it has ended."""
+        """Stop relying on the lease, as the process that held it has ended."""
         if self._lease is not None:
             self._lease.end()
 
     def leave_lease(self) -> None:
-        """Leave the lease to others, if it is held."""
+        """Release the lease to other nodes, if it is held."""
         if self._lease is not None:
             self._lease.release()
 
@@ -422,12 +422,12 @@ class _AgentState:
 
     @property
     def is_live(self) -> bool:
-        """Whether the agent runs, or will run again without being asked to."""
+        """Whether the agent runs, or will run again without a request to start it."""
         return _is_live(self.slot)
 
     @property
     def has_ended(self) -> bool:
-        """Whether the agent is stopped, and nothing that it submitted is on its way to the store."""
+        """Whether the agent is stopped, and all commits that it has submitted have ended."""
         return self._kept == self._number and not self.is_live
 
     @property
@@ -481,7 +481,8 @@ class _AgentState:
         return self._submit(writes) if writes else 0
 
     def _submit(self, writes: list[Write]) -> int:
-        """Submit writes to the store, if the lease still is the newest; return the number of the commit."""
+        """Submit writes to the store, valid only while the lease is the newest; return the commit's number.
+        """
         if self._lease is not None:
             writes.append(self._lease.check)
         self._number = number = self._number + 1

@@ -107,14 +107,17 @@ class AgentAnswers:
         return key_of(self._owner, name)
 
     def current(self, kept: bytes | None) -> KeptAnswer | None:
-        """Return the decoded answer; None if it is too old, and the next answer replaces it."""
+        """Return the decoded answer; None if there is none, or if it is too old.
+
+        The next answer replaces an answer that is too old.
+        """
         if kept is None:
             return None
         answer = msgspec.json.decode(kept, type=KeptAnswer)
         return None if self._is_old(answer.at) else answer
 
     def reread(self) -> None:
-        """Forget what has been read: a commit may have failed, or another agent may have used the key."""
+        """Discard what has been read, as a commit may have failed, or another agent may have used the key."""
         self._counts = self._oldest = None
 
     @property
@@ -200,7 +203,7 @@ def _number(kept: bytes) -> int:
 
 
 class AnswerLookups:
-    """The lookups of answers in the store, for all agents of a node, many at once."""
+    """The lookups of answers in the store for all agents of a node, carried out in batches."""
 
     def __init__(self, writer: StoreWriter, start_soon: Callable[..., None]) -> None:
         self._writer = writer

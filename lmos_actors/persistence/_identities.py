@@ -1,4 +1,4 @@
-"""Identities of agents on a hub: who has registered, and the tokens by which they are known again.
+"""Identities of agents on a hub: who has registered, and the tokens by which they are recognized.
 
 A token is 256 random bits. Only its SHA-256 is kept, so that nobody can log in with a copy of the store; the
 token is long enough for a hash without salt. Records:
@@ -8,10 +8,10 @@ token is long enough for a hash without salt. Records:
 | `identities` | hub, id | `Identity`: the digest of its token, when it was made and last used |
 | `invitations` | hub, digest | an invitation that has been used, as long as it is listed |
 
-All identities are in memory too, found by id and by digest. At most `identities` agents can be registered. An
-identity that has never connected ends after `unused_seconds`, an identity that has left and not come back
-after `kept_seconds`. After its end its name is refused for the same time again, so that no other agent can
-pose as the old one. Times are Unix time.
+All identities are in memory too, by id and by digest. At most `identities` agents can be registered. An
+identity that has never connected ends after `unused_seconds`; an identity that has left, and has not
+connected again, ends after `kept_seconds`. After its end its name is refused for the same time again, so that
+no other agent can pose as the old one. Times are Unix time.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Identities:
     """The identities of one hub.
 
     `now` returns Unix time. `random` returns the wanted number of random bytes for a token, `random_id` for a
-    generated id. `is_here` tells whether an agent is connected: if so, its identity does not end.
+    generated id. `is_here` returns whether an agent is connected: if so, its identity does not end.
     """
 
     def __init__(

@@ -245,11 +245,11 @@ class Leases:
 
     @property
     def sign(self) -> str:
-        """The name by which other nodes ask the store whether this node is there, "" while they cannot."""
+        """The name under which other nodes ask the store whether this node is there; "" if they cannot."""
         return self._writer.sign
 
     def _hide(self) -> None:
-        """Remove the sign from all terms: the store can no longer tell others that this node is there."""
+        """Remove the sign from all terms, as the store can no longer confirm that this node is there."""
         for lease in tuple(self.held):
             lease.renew_now()
 

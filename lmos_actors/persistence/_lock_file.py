@@ -15,7 +15,7 @@ SUFFIX = "-lock"
 
 
 class LockFile:
-    """Exclusive lock of a path, held by a process until it lets go or ends."""
+    """Exclusive lock of a path, held by a process until it releases the lock or ends."""
 
     def __init__(self, path: str) -> None:
         self.path = path + SUFFIX

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @attrs.define
 class _Space:
-    """The records of a space, with the keys also in a sorted list for ranges."""
+    """The records of one space, with a sorted list of the keys for range scans."""
 
     values: dict[str, bytes] = attrs.field(factory=dict[str, bytes])
     keys: list[str] = attrs.field(factory=list[str])
@@ -35,7 +35,7 @@ class _Space:
 
 
 class Records:
-    """Records of all spaces in memory: the content of a store, without opening and closing."""
+    """The records of all spaces in memory: the content of a store, without methods to open and close it."""
 
     def __init__(self) -> None:
         self._spaces: dict[str, _Space] = {}
@@ -108,11 +108,11 @@ class MemoryStore:
         self._lock = threading.Lock()  # the calls of each opening come from a thread of its own
 
     def wipe(self) -> None:
-        """Forget everything, as memory does at the end of its process."""
+        """Remove all records, as if the process that held them had ended."""
         self._records = Records()
 
     def open(self) -> None:
-        """Open the store. Raise StoreInUse if it is open, and not shared."""
+        """Open the store. Raise StoreInUse if it is already open and not shared."""
         with self._lock:
             if self._openings and not self.is_shared:
                 raise StoreInUse(self.name, "it is open already")

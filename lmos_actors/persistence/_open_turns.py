@@ -1,4 +1,4 @@
-"""The turns in progress in a store, read from outside: the store is not changed."""
+"""A reader of the turns in progress in a store. It does not change the store."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class TurnInProgress:
-    """A turn that is in progress, or that its agent resumes at its next start. `began` is Unix time.
+    """A turn that is running, or that the agent will resume at its next start. `began` is Unix time.
 
-    `resumed` counts the resumptions; `wrong` is why the turn will be given up, empty if no reason is known.
+    `resumed` is the number of resumptions. `wrong` is the reason why the turn will be given up, or empty if
+    no reason is known.
     """
 
     agent: str
@@ -36,7 +37,7 @@ class TurnInProgress:
 
 
 def turns_in(store: Paged) -> Iterator[TurnInProgress]:
-    """Yield the turns in progress of all agents, in the order of agents, owners and sessions.
+    """Yield the turns in progress of all agents, ordered by agent, owner and session.
 
     Raise StoreFailed.
     """

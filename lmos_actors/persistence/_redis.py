@@ -1,47 +1,49 @@
 """A store in a Redis server, which any number of nodes on any number of machines share.
 
-Each space is a hash of its values and a sorted set of its keys, as a hash has no order:
+Each space is a hash of its values and a sorted set of its keys, because a hash has no order:
 
 | key | type | content |
 |---|---|---|
 | `{PREFIX}:v:SPACE` | hash | key to value |
 | `{PREFIX}:k:SPACE` | sorted set, all scores 0 | the keys, in the order of their bytes |
-| `{PREFIX}:writers` | hash | number of a writer to `TOKEN OPENING COMMIT`, the last of each |
-| `{PREFIX}:seen` | sorted set | the writers, by the second in which each was seen last |
+| `{PREFIX}:writers` | hash | number of a writer to `TOKEN OPENING COMMIT`, the newest of each |
+| `{PREFIX}:seen` | sorted set | the writers, by the second in which each was last seen |
 | `{PREFIX}:meta` | hash | `version`, `made` (when), `id`, `writers` (one or many), `writer` (last number) |
 
 What this module guarantees:
 
-- **A commit is one script**, which the server runs alone: whole or not at all, checks of leases included, so
-  an older epoch is refused where the state is. Redis rolls nothing back when a script fails in the middle; so
-  all that can fail is checked before the first write, and the first write is one that a full server refuses.
-- **Who may write is decided in the server.** Where many may, durable agents have keys of their own, and a
-  commit of each checks its lease. With `writers=one` an opening ends the writers before it, as it does with a
-  file: data without a lease (sessions of chats, hubs, directories) is in a store of its own, and another
-  machine may go on with it.
+- **A commit is one script.** The server runs it alone, as a whole or not at all. The script also checks the
+  leases, so the server that has the state refuses an older epoch. Redis does not roll back a script that
+  fails in the middle. So everything that can fail is checked before the first write, and a full server
+  refuses that first write.
+- **The server decides which writers may write.** If many may, each durable agent has its own keys, and each
+  commit for it checks its lease. With `writers=one` an opening ends the earlier writers, as with a file. Data
+  without a lease (sessions of chats, hubs, directories) is in a separate store of this kind, and another
+  machine may continue to use it.
 - **A late commit is refused.** A call that was cut off or cancelled may still be on its way while the next
-  reading begins. Each commit therefore names its writer's opening and the number of the commit before it;
-  after every failure the writer takes a new opening, and from then on the server refuses commits of the old
+  reading begins. Each commit therefore names its writer's opening and the number of the commit before it.
+  After every failure the writer takes a new opening, and from then on the server refuses commits of the old
   one.
-- **A loss is noticed**, by every call: a server that is restarted without its last commits, or empty, or
-  replaced by a replica that had not got them yet, shows an older number for the last commit than it has
-  confirmed. The call raises `StoreLost`, as does every later call of this object: whatever runs on the lost
-  state has to begin anew. At an opening nothing has been confirmed yet: an emptied server, or another server
-  at the address, is noticed by the `id` in the URL, as a store that is newly made has another identifier.
-- **A writer that is open is not forgotten**, as that would look like a loss. It marks itself as present every
-  few minutes, even while it writes nothing. A writer that was killed is forgotten after a day, once there are
-  very many writers.
-- **A killed writer is missed.** Where many may write, each is subscribed to a channel of its own, on which
-  nothing is ever sent: a writer counted there is connected. Users need rights for `{PREFIX}:here:*`; without
-  them nobody is missed before the end of a lease.
-- **Nothing is asked twice, and a call is cancelled at once**: see `_redis_connections.py`.
-- **A server that cannot keep a store is refused at the opening**: one that evicts keys, a replica, or a
-  server that keeps nothing beyond its end unless the URL permits this.
+- **Every call detects a loss.** A server may be restarted without its last commits, or empty, or be replaced
+  by a replica that had not received them yet. Such a server shows an older number for the last commit than it
+  has confirmed. The call raises `StoreLost`, as does every later call of this object, and everything that
+  runs on the lost state has to start again. At an opening nothing has been confirmed yet. The `id` in the URL
+  then detects an emptied server, or another server at the address, because a new store has a new identifier.
+- **An open writer is not forgotten**, because that would look like a loss. It marks itself as present every
+  few minutes, even while it writes nothing. A killed writer is forgotten after a day, once there are very
+  many writers.
+- **A killed writer is noticed.** If many may write, each subscribes to its own channel, on which nothing is
+  ever sent. A writer counts as connected while its channel has a subscriber. Users need rights for
+  `{PREFIX}:here:*`; without them a killed writer is noticed only at the end of its lease.
+- **No call is repeated, and a call is cancelled at once**: see `_redis_connections.py`.
+- **A server that cannot keep a store is refused at the opening**: a server that evicts keys, a replica, or a
+  server whose data does not survive its end, unless the URL permits this.
 
-What the server promises depends on its settings. `appendfsync everysec`: a commit survives the end of this
-process, and the end of the server unless its disk is so slow that it holds back writes; a power failure costs
-the last two seconds at most. `appendfsync always`: it survives a power failure, too. Replicas get commits
-after they are confirmed; with `replicas=N` a commit is confirmed only when N replicas have it in memory.
+The durability depends on the settings of the server. With `appendfsync everysec` a commit survives the end of
+this process. It also survives the end of the server, unless its disk is so slow that it holds back writes. A
+power failure costs the last two seconds at most. With `appendfsync always` a commit survives a power failure,
+too. Replicas receive commits after they are confirmed; with `replicas=N` a commit is confirmed only when N
+replicas have it in memory.
 """
 
 from __future__ import annotations
@@ -166,7 +168,7 @@ class RedisStore:
     # ---- writing
 
     async def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
-        """Write batches; see `AsyncStore`. Raise StoreFailed for "power" if the server cannot keep it."""
+        """Write batches; see `AsyncStore`. Raise StoreFailed if the server cannot guarantee "power"."""
         self._check_open()
         values: list[bytes] = []
         packed = msgspec.msgpack.encode([[_packed(write, values) for write in batch] for batch in batches])
@@ -211,7 +213,10 @@ class RedisStore:
         return f"{self._token} {self._opening} {commits}"
 
     async def _end_doubt(self) -> None:
-        """Take a new opening after a failure: the server refuses the old one's commits. Raise StoreLost."""
+        """After a failure, take a new opening, so that the server refuses the old one's commits.
+
+        Raise StoreLost.
+        """
         async with self._doubting:
             if not self._is_in_doubt or self._is_committing:
                 return
@@ -265,11 +270,11 @@ class RedisStore:
 
     @property
     def sign(self) -> str:
-        """The name by which others ask whether this writer is there, "" while it is not subscribed."""
+        """The name under which others ask whether this writer is connected, "" while it is not subscribed."""
         return self._token if self._is_attended else ""
 
     def when_unattended(self, tell: Callable[[], object]) -> None:
-        """Have a function called whenever this writer loses its sign."""
+        """Set the function to call whenever this writer loses its `sign`."""
         self._tell_unattended = tell
 
     async def is_there(self, sign: str) -> bool:
@@ -283,7 +288,7 @@ class RedisStore:
             return any(int(count) for count in dict[Any, Any](found).values())
 
     async def _attend(self, nursery: trio.Nursery) -> None:
-        """Have this writer count as connected from now on; wait a second at most until it does."""
+        """Subscribe this writer to its channel, so that it counts as connected; wait for a second at most."""
         if not self.is_shared:
             return
         tried = trio.Event()
@@ -387,7 +392,7 @@ class RedisStore:
 
 
 def _packed(write: Write, values: list[bytes]) -> list[Any]:
-    """Return a write in the script's form, and append its values to the values that are sent."""
+    """Return a write in the form that the script expects, and append the bytes it contains to `values`."""
     if isinstance(write, DeleteRange):
         first, last = ends_of(write.start, write.stop)
         return [3, write.space, first.decode(), True, last.decode()]

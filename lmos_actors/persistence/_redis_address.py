@@ -1,4 +1,4 @@
-"""The URL of a store in a Redis server. Nothing is opened, and the Redis client is not needed."""
+"""The URL of a store in a Redis server. This module opens nothing and does not need the Redis client."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ID_LENGTH: Final = 16
 
 @attrs.frozen(kw_only=True)
 class RedisAddress:
-    """The parts of the URL of a store in Redis.
+    """The parts of the URL of a store in Redis: `redis://HOST[:PORT][/DB]`, or `rediss://` over TLS.
 
-    `redis://HOST[:PORT][/DB]`, over TLS `rediss://`; parameters: `user` and `password` (a reference,
-    `env:NAME` or `file:PATH`), `ca`, `cert` and `key` (PEM files), `prefix` (of all keys), `replicas` (how
-    many must have a commit before it counts), `keeps=nothing` (the server may lose all at its end),
-    `writers=one` (each opening ends the writers before it) and `id` (of the store that has to be there).
+    The parameters are `user` and `password` (a reference, `env:NAME` or `file:PATH`), `ca`, `cert` and `key`
+    (PEM files), `prefix` (of all keys), `replicas` (the number of replicas that must have a commit before it
+    counts), `keeps=nothing` (the server may lose everything when it ends), `writers=one` (each opening ends
+    the earlier writers) and `id` (the identifier that the store must have).
     """
 
     host: str
@@ -54,7 +54,7 @@ class RedisAddress:
 
     @classmethod
     def parse(cls, url: str, folder: Path | None = None) -> RedisAddress:
-        """Parse a URL; relative paths are resolved in `folder`. Raise ConfigError, without secrets."""
+        """Parse a URL; resolve relative paths in `folder`. Raise ConfigError, whose text has no secrets."""
         try:
             parts = urlsplit(url)
             port = parts.port or PORT

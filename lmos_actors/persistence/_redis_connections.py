@@ -1,9 +1,9 @@
-"""Connections to a Redis server: calls that are cancelled at once and leave the client whole.
+"""Connections to a Redis server, over which a call can be cancelled at once without harm to the client.
 
-If a call is cancelled while the client connects, the client loses a connection, and after a few losses it has
-none to use. So each call is made by a task of its own (`_Line`), which goes on without the caller; after a
-failure of one connection all connections are given up, those that hang included, and the next call makes new
-ones. The client repeats no command of its own accord.
+If a call is cancelled while the client connects, the client loses a connection. After a few losses it has
+none left to use. So a separate task makes each call (`_Line`), and it continues even if the caller is
+cancelled. After one connection has failed, all connections are given up, hanging ones included, and the next
+call opens new ones. The client never repeats a command by itself.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ logging.getLogger("coredis").addHandler(logging.NullHandler())  # what fails is 
 
 
 class _Password(AbstractCredentialProvider):
-    """User and password, read anew for each connection."""
+    """The user and password, read again for each new connection."""
 
     def __init__(self, user: str, reference: Reference, store: str) -> None:
         self._user, self._store = user, store
@@ -79,7 +79,7 @@ class _Password(AbstractCredentialProvider):
 
 @attrs.define(eq=False)
 class _Line:
-    """Connections that are given up together, and the tasks that make calls over them."""
+    """A set of connections that is given up as a whole, and the tasks that make calls over them."""
 
     client: coredis.Redis[bytes]
     scope: trio.CancelScope = attrs.field(factory=partial(trio.CancelScope, shield=True))
@@ -187,8 +187,10 @@ class RedisConnections:
             raise StoreFailed(self.name, *NO_REDIS) from None
 
     async def answer(self, ask: Callable[[coredis.Redis[bytes]], Awaitable[Any]]) -> Any:
-        """Return the result of a call of the client, or raise the failure that its error means. A cancel
-        takes effect at once: the call goes on, and its result is dropped. Raise StoreFailed, UnknownScript.
+        """Return the result of a call of the client, or raise the matching store failure.
+
+        Cancellation takes effect at once: the call continues, and its result is dropped. Raise StoreFailed,
+        UnknownScript.
         """
         lines = self.check_open()
         if self._line is None or self._line.is_given_up:
@@ -238,10 +240,11 @@ class RedisConnections:
             call.done.set()
 
     async def attend(self, channel: str, changed: Callable[[bool], object]) -> Never:
-        """Subscribe to a channel, and again after each failure, until cancelled; report both to `changed`.
+        """Keep a channel subscribed until cancelled, and subscribe again after each failure.
 
-        Nothing is ever sent on the channel: others count its listeners (`PUBSUB NUMSUB`), and a process is no
-        longer counted as soon as it ends. The subscription has a connection of its own.
+        Call `changed` with True after each subscription, and with False after each failure. Nothing is ever
+        sent on the channel: others count its subscribers (`PUBSUB NUMSUB`), and a process is no longer
+        counted as soon as it ends. The subscription uses a separate connection.
         """
         pause = AGAIN
         while True:
@@ -258,7 +261,7 @@ class RedisConnections:
             await trio.sleep(pause)
 
     async def _listen(self, channel: str, changed: Callable[[bool], object]) -> None:
-        """Subscribe to a channel until the connection fails; then an error of the client is raised."""
+        """Subscribe to a channel until the connection fails, and then raise the client's error."""
         async with (
             self._made_client() as client,
             client.pubsub(
@@ -277,7 +280,7 @@ class RedisConnections:
 
     @contextmanager
     def understood(self) -> Generator[None]:
-        """Raise StoreFailed if an answer does not have the form that the scripts return."""
+        """Raise StoreFailed if the block finds an answer in a form that the scripts do not return."""
         try:
             yield
         except (AttributeError, LookupError, TypeError, ValueError):
@@ -285,7 +288,7 @@ class RedisConnections:
 
 
 def plain(value: Any) -> Any:
-    """Return an answer as text, if it is bytes."""
+    """Return bytes decoded as text, and any other value unchanged."""
     return value.decode() if isinstance(value, bytes) else value
 
 

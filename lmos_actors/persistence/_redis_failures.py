@@ -1,4 +1,4 @@
-"""Failures of a store in Redis, by the errors of its client."""
+"""The store failures that correspond to errors of the Redis client."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ REPLICA: Final = "it is a replica, which takes no writes", "name the server that
 
 
 class UnknownScript(Exception):
-    """The server has not run a script yet."""
+    """The error for a script that the server has not run yet."""
 
 
 def failure_of(name: str, error: Exception, seconds: float) -> StoreFailed | UnknownScript:
-    """Return the store failure that a client's error means; `seconds` is the time limit for an answer."""
+    """Return the store failure for an error of the client; `seconds` is the time limit for an answer."""
     text = str(error)
     if isinstance(error, wrong.NoScriptError):
         return UnknownScript()

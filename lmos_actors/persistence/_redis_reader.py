@@ -1,4 +1,4 @@
-"""A reader of a store in a Redis server: it changes nothing, and disturbs no node that has the store open."""
+"""A read-only view of a store in a Redis server. It does not disturb nodes that have the store open."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOBODY = "", "", 0
 
 
 class RedisReader:
-    """The content of a store in a Redis server or its replica. Each page shows the state after one commit."""
+    """A reader of a store in a Redis server or its replica. Each page shows the state after one commit."""
 
     def __init__(self, url: str) -> None:
         """Prepare the store at a URL; see `RedisAddress`. Raise ConfigError."""
@@ -36,7 +36,7 @@ class RedisReader:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
-        """Allow reads during a block. Raise StoreForeign where there is no store."""
+        """Allow reads during a block. Raise StoreForeign if there is no store."""
         async with self._server.opened():
             answer = await self._server.answer(lambda client: client.hgetall(f"{self._server.prefix}:meta"))
             with self._server.understood():
@@ -52,7 +52,7 @@ class RedisReader:
             yield
 
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the values of keys; None where there is none. Raise StoreFailed."""
+        """Return the values of keys; None for a key without a value. Raise StoreFailed."""
         return await values_of(keys, partial(self._read, GET, space))
 
     async def scan(
@@ -69,7 +69,7 @@ class RedisReader:
         return found
 
     async def spaces(self) -> list[str]:
-        """Return the names of all spaces, in order; looks at all keys of the database."""
+        """Return the names of all spaces, sorted. This scans all keys of the database."""
         start, found, cursor = f"{self._server.prefix}:v:", set[str](), 0
         pattern = re.sub(r"([*?\[\]^\\-])", r"\\\1", start) + "*"
         while True:
@@ -84,7 +84,7 @@ class RedisReader:
             return int(answer[0]), [plain(name) for name in answer[1]]
 
     async def problems(self) -> list[str]:
-        """Return what is wrong with the store: values and keys that do not belong together."""
+        """Return the problems of the store: each space whose numbers of values and keys differ."""
         counts = [(space, *await self._counts(space)) for space in await self.spaces()]
         return [
             f"the space {space!r} has {values} values, and {keys} keys"

@@ -1,4 +1,4 @@
-"""The scripts of a store in a Redis server, which runs each of them alone; see `_redis.py` for its keys."""
+"""The scripts of a store in a Redis server, which runs only one at a time; see `_redis.py` for the keys."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ return {1, found}
 
 
 class Script:
-    """A script, and the name by which the server knows it after running it once."""
+    """A script, and the hash by which the server can run it again after its first run."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -178,7 +178,7 @@ GET, SCAN = Script(_CHECKED + _GET), Script(_CHECKED + _SCAN)
 
 
 def check_version(name: str, found: str) -> None:
-    """Raise StoreForeign, StoreNewer for a version of the layout that these scripts do not know."""
+    """Raise StoreForeign or StoreNewer if these scripts cannot use that version of the layout."""
     if not found.isdecimal():
         raise StoreForeign(name, *NOT_OURS)
     why = f"its layout is of version {found}, this program knows {VERSION}"

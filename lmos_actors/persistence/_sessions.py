@@ -1,7 +1,7 @@
 """Sessions of conversations: who talks with which agent, what was said, and what the agent remembers of it.
 
-A session belongs to an agent and an owner, the principal of its caller: for all others it does not exist. Its
-head is one record, each message another, so that a turn writes only two messages, not the whole history:
+A session belongs to an agent and an owner, the principal of its caller. Nobody else can see it. Its head is
+one record and each message is another, so a turn writes only two messages and not the whole history:
 
 | space | key | value |
 |---|---|---|
@@ -10,15 +10,15 @@ head is one record, each message another, so that a turn writes only two message
 | `chat turns` | agent, owner, session | `KeptTurn`: the message of a turn in progress |
 | `chat steps` | agent, owner, session, number | a step of that turn: plain data of the agent, as JSON |
 
-A turn in progress is kept for agents that resume turns. Its record is there from the beginning of the turn to
-its end: the batch with its messages removes it. So a record that is found at the start of an agent belongs to
-a turn whose process has ended, and its steps are those recorded by then, without a gap: each step is one
-ticket of the writer, and tickets are committed in order, so a power failure takes only the last steps.
+A turn in progress is recorded for agents that resume turns. Its record exists from the beginning of the turn
+to its end, when the batch with its messages removes it. So a record that is found at the start of an agent
+belongs to a turn whose process has ended. The recorded steps have no gaps: each step is one ticket of the
+writer, and tickets are committed in order, so a power failure loses only the last steps.
 
-The heads are also in memory, in the order in which they expire: looking for one reads nothing. A session that
-has had no turn yet is in memory alone, and is listed only once it has been written. The number of an agent's
-sessions is bounded: beyond it, the owner with the most sessions loses the session that would expire first.
-The messages and bytes of each session are bounded, too: the oldest are removed.
+The heads are also in memory, in the order in which they expire, so a lookup does not read the store. A
+session that has had no turn yet is in memory only, and is listed only once it has been written. The number of
+an agent's sessions is limited: beyond the limit, the owner with the most sessions loses the session that
+would expire first. The messages and bytes of each session are limited, too: the oldest are removed.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class SessionHead(msgspec.Struct, omit_defaults=True):
 
 @attrs.frozen(kw_only=True)
 class SessionOptions:
-    """The bounds of the sessions of an agent. `seconds`: how long a session is kept after its last turn.
+    """The limits of the sessions of an agent. `seconds` is how long a session is kept after its last turn.
 
     `bytes` limits the messages of one session, `memory_bytes` what the agent remembers of a session.
     """
@@ -145,7 +145,7 @@ class OpenTurn:
 
 @attrs.define
 class Session:
-    """A session that has been read: `written` are its stored messages, `key` is its key in the store."""
+    """A session as read: `written` contains its stored messages, and `key` is its key in the store."""
 
     owner: str
     id: str
@@ -170,7 +170,7 @@ class Session:
 
 @attrs.frozen
 class SessionInfo:
-    """The facts about a session that can be told without reading its messages."""
+    """The facts about a session that are available without reading its messages."""
 
     id: str
     began: float
@@ -227,7 +227,7 @@ class Sessions:
     # ---- finding
 
     def begin(self, owner: str, id: str) -> None:
-        """Make a session with this id, unless there is one. It is written with its first turn."""
+        """Create a session with this id, unless it exists. It is written with its first turn."""
         self._expire()
         key = (_written(owner), id)
         if key in self._heads:
@@ -312,7 +312,7 @@ class Sessions:
         turn: OpenTurn | None,
         error: Exception | None,
     ) -> None:
-        """Note that a session was written, even if the caller that waits for it is cancelled meanwhile."""
+        """Record that a session was written, even if its waiting caller has been cancelled meanwhile."""
         if error is not None:
             return
         key = session.key
@@ -325,7 +325,7 @@ class Sessions:
             self._forget_turn(key)
 
     async def forget(self, owner: str, id: str) -> bool:
-        """Remove a session; return whether there was one. Raise StoreFailed."""
+        """Remove a session, and return whether it existed. Raise StoreFailed."""
         key = (_written(owner), id)
         if key not in self._heads:
             return False
@@ -336,17 +336,17 @@ class Sessions:
 
     @property
     def turns(self) -> list[OpenTurn]:
-        """The turns in progress that are kept, in the order in which they began."""
+        """The turns in progress that have a record, in the order in which they began."""
         return sorted(self._turns.values(), key=lambda turn: (turn.kept.at, turn.owner, turn.id))
 
     def is_open(self, turn: OpenTurn) -> bool:
-        """Return whether there is a record of a turn."""
+        """Return whether a turn still has a record."""
         return self._turns.get((_written(turn.owner), turn.id)) is turn
 
     def begin_turn(self, session: Session, kept: KeptTurn) -> tuple[OpenTurn, Ticket] | None:
-        """Make the record of a turn; return it, and the ticket to wait for. Raise StoreFailed.
+        """Submit the record of a new turn; return the turn, and the ticket of the write. Raise StoreFailed.
 
-        Return None if the session has been forgotten, or the message is not plain data.
+        Return None if the session has been forgotten, or if the message is not plain data.
         """
         key = session.key
         head = self._heads.get(key)
@@ -383,9 +383,9 @@ class Sessions:
             self._listed[key] = info
 
     async def record(self, turn: OpenTurn, step: Any) -> None:
-        """Keep the next step of a turn; return once it is kept. Raise StoreFailed, TypeError.
+        """Store the next step of a turn, and return once it is written. Raise StoreFailed, TypeError.
 
-        Do nothing if its session has been forgotten, or if it has already recorded too much.
+        Do nothing if the session has been forgotten, or if the turn has already recorded too much.
         """
         try:
             written = msgspec.json.encode(step)
@@ -408,9 +408,9 @@ class Sessions:
         await self._writer.commit(writes, self.options.durability)
 
     async def resume_turn(self, turn: OpenTurn) -> list[Any]:
-        """Count a resumption of a turn; return the turn's steps once the count is kept. Raise StoreFailed.
+        """Count a resumption of a turn; return the turn's steps once the count is stored. Raise StoreFailed.
 
-        Where a step cannot be read, `wrong` is set.
+        If a step is missing or cannot be read, set `wrong` of the turn and return no steps.
         """
         key = (_written(turn.owner), turn.id)
         if self._turns.get(key) is not turn:
@@ -440,7 +440,7 @@ class Sessions:
         return steps
 
     def uncount_resumption(self, turn: OpenTurn) -> None:
-        """Take back the count of a resumption: the turn has gone on for long. Never blocks or raises."""
+        """Decrease the count of resumptions of a turn that has run for a long time. Never block or raise."""
         key = (_written(turn.owner), turn.id)
         if self._turns.get(key) is turn and turn.kept.resumed:
             turn.kept.resumed -= 1
@@ -449,10 +449,10 @@ class Sessions:
                 self._writer.submit([write], self.options.durability)
 
     def end_turn(self, turn: OpenTurn, failed: Callable[[], None]) -> Ticket | None:
-        """Remove the record of a turn that has ended without being kept; return the ticket of the removal.
+        """Remove the record of a turn that ended without stored messages; return the ticket of the removal.
 
-        Never blocks or raises. While the store fails the record stays, and `failed` is called, now or later:
-        then call `remove_turn` once the store works.
+        Never block or raise. If the store fails, the record stays and `failed` is called, at once or later.
+        The caller must then call `remove_turn` once the store works.
         """
         key = (_written(turn.owner), turn.id)
         if self._turns.get(key) is not turn:
@@ -535,7 +535,7 @@ def _written(owner: str) -> str:
 
 
 def _head_in(store: str, key: str, value: bytes) -> tuple[tuple[str, str], SessionHead]:
-    """Return the owner and id of a session, and its head, decoded from a record. Raise StoreDamaged."""
+    """Decode a record; return the owner and id of its session, and the session's head. Raise StoreDamaged."""
     try:
         _, owner, id = key.split(SEPARATOR, 2)  # ids had any characters once
         return (owner, id), msgspec.json.decode(value, type=SessionHead)
@@ -566,6 +566,6 @@ def _copy(head: SessionHead) -> SessionHead:
 
 
 def _without_content(kept: KeptTurn) -> KeptTurn:
-    """Return the shortened record of a turn that has recorded too much, marked as one not to resume."""
+    """Return the shortened record of a turn that has recorded too much, marked so that it is not resumed."""
     text = kept.text[:500]
     return KeptTurn(text=text, at=kept.at, key=kept.key, id=kept.id, is_too_large=True)

@@ -1,22 +1,22 @@
-"""A simulated disk, and the store of a process on it: commits take time, and what was not synced may vanish.
+"""A simulated disk, and a process's store on it: commits take time, and unsynced data may be lost.
 
-The store is to `SqliteStore` what the simulated network is to the machine's network: at a crash, at a loss of
-power and on a full disk both behave alike, but here the seed decides what happens, in virtual time. A table
-of tests (`tests/persistence/test_simulated.py`) checks both for the same outcome.
+The store stands in for `SqliteStore` as the simulated network does for the machine's network. Both stores
+behave alike at a crash, at a loss of power and on a full disk, but here the seed decides what happens, in
+virtual time. A table of tests (`tests/persistence/test_simulated.py`) checks both for the same outcome.
 
 - A commit is appended to a **log**, as one frame with its length, a checksum and the number of its writer.
-  With "power" the log is synced, and with it all commits before. A log of `CHECKPOINT` bytes is synced and
+  With "power" the log is synced, including all earlier commits. A log of `CHECKPOINT` bytes is synced and
   moved into the records below it, as SQLite does.
-- **The process ends** (`SimulatedDisk.crash`): its store is closed from then on, whoever calls it. Chance
-  decides whether the commit that is under way is in the log.
-- **The power fails** ("lost"): at least the last of the frames that were not synced is gone; chance decides
-  how many more. They go from the end, as the log is read up to the first frame that is not whole.
-- **A torn write** ("torn"): only a part of the last frame that was not synced is there. Opening finds that
-  its checksum is wrong, and leaves it out.
-- **The disk is full**: commits fail with `StoreFull`, and nothing of them is there; reading goes on.
+- **The process ends** (`SimulatedDisk.crash`): its store is closed from then on. Chance decides whether the
+  commit that is under way is in the log.
+- **The power fails** ("lost"): at least the last unsynced frame is gone; chance decides how many more are.
+  Frames are lost from the end, because the log is read up to the first incomplete frame.
+- **A torn write** ("torn"): only a part of the last unsynced frame is there. Opening the store finds that its
+  checksum is wrong, and drops it.
+- **The disk is full**: commits fail with `StoreFull` and write nothing; reads still work.
 
 A **shared** disk is the disk of a server, which several processes use at once. A process may be cut off from
-it: its calls fail, and it does not learn whether the commit under way has been written.
+the disk: its calls fail, and it cannot find out whether the commit under way has been written.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class SimulatedDisk:
         self._random = random
 
     def crash(self, writes: WritesAtCrash = "kept") -> None:
-        """End all processes that have the store open, now; with "lost" and "torn" the power fails too."""
+        """End all processes that have the store open. With "lost" or "torn" the power fails, too."""
         for user in tuple(self.users):
             user.die(lands=writes == "torn" or self.toss())
         unsynced = [end for end in _ends(self.log) if end > self.synced]
@@ -93,9 +93,10 @@ class SimulatedDisk:
         self.synced = len(self.log)
 
     def crash_of(self, owners: Callable[[Write], bool], writes: WritesAtCrash = "kept") -> None:
-        """End the process of some owners only, as `crash` does for all; the store stays open for the others.
+        """Simulate a crash for some owners only, as `crash` does for all; the store stays open for the
+        others.
 
-        It is as if these owners had a disk of their own: no write of another owner is affected.
+        No write of another owner is affected, as if these owners had a separate disk.
         """
         lands = writes == "torn" or self.toss()
         ended = [user.end_of(owners, lands=lands and writes == "kept") for user in self.users]
@@ -125,18 +126,18 @@ class SimulatedDisk:
         self.live, _ = self.read()
 
     def toss(self) -> bool:
-        """Toss a coin: return whether a commit is written."""
+        """Return at random whether a commit is written."""
         return self._random.random() < 0.5
 
     def recover(self) -> Records:
-        """Return the disk's content, drop what follows the last whole frame, and sync the log."""
+        """Return the disk's content, drop everything after the last whole frame, and sync the log."""
         found, whole = self.read()
         del self.log[whole:]
         self.synced = whole
         return found
 
     def read(self) -> tuple[Records, int]:
-        """Return the disk's content, and where the last whole frame ends."""
+        """Return the disk's content, and the position in the log at which the last whole frame ends."""
         found, whole = self.records.copy(), 0
         for end, writes in _frames(self.log):
             found.commit([writes])
@@ -144,7 +145,7 @@ class SimulatedDisk:
         return found, whole
 
     def checkpoint(self, records: Records) -> None:
-        """Sync all commits: keep `records`, which they have led to, and empty the log."""
+        """Sync all commits: store a copy of `records`, which contain them, and empty the log."""
         self.records = records.copy()
         self.log.clear()
         self.synced = 0
@@ -165,11 +166,11 @@ class SimulatedStore:
 
     @property
     def sign(self) -> str:
-        """The name by which others ask whether this writer is connected; see `AttendedStore`."""
+        """The name under which others can ask whether this writer is connected; see `AttendedStore`."""
         return str(self._writer)
 
     def when_unattended(self, tell: Callable[[], object]) -> None:
-        """Have a function called whenever this writer loses its sign, which never happens here."""
+        """Do nothing: this writer never loses its `sign`; see `AttendedStore`."""
 
     async def is_there(self, sign: str) -> bool:
         """Return whether a process has the store open, even if it is cut off; see `AttendedStore`."""
@@ -177,7 +178,7 @@ class SimulatedStore:
         return any(user.sign == sign for user in self._disk.users)
 
     def open(self) -> None:
-        """Open the store with the disk's content. Raise StoreInUse if it is open, and not shared."""
+        """Open the store with the disk's content. Raise StoreInUse if it is already open and not shared."""
         disk = self._disk
         self._check_reached()
         if disk.users and not disk.shared:
@@ -218,7 +219,8 @@ class SimulatedStore:
     async def commit_in_time(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
         """Write batches after the time that the disk takes for a commit; see `Store`.
 
-        If the process ends meanwhile, or is cut off, they may be in the log or not. A cancel leaves them out.
+        If the process ends or is cut off meanwhile, the batches may or may not be in the log. If the call is
+        cancelled, they are not written.
         """
         disk, whole = self._disk, list(batches)
         self._check_reached()
@@ -236,14 +238,14 @@ class SimulatedStore:
         return self.commit(whole, durability)
 
     def die(self, *, lands: bool) -> None:
-        """End with the process; with `lands` the commit under way is written, though not synced."""
+        """Close the store as its process ends. With `lands`, write the commit under way without a sync."""
         under_way, works = self._under_way, self._is_open and not self.is_cut_off and not self._disk.full
         if under_way is not None and lands and works:
             self.commit(under_way[0], "process")
         self._leave()
 
     def end_of(self, owners: Callable[[Write], bool], *, lands: bool) -> bool:
-        """Drop the writes that owners have under way, unless they land; return whether there were any."""
+        """Return whether the commit under way has batches of some owners; drop them unless `lands` is set."""
         batches = [] if self._under_way is None else self._under_way[0]
         found = [place for place, batch in enumerate(batches) if any(map(owners, batch))]
         if not lands:
@@ -285,7 +287,7 @@ def _frame(writer: int, writes: Sequence[Write]) -> bytes:
 
 
 def _frames(log: bytes | bytearray) -> Iterator[tuple[int, list[Write]]]:
-    """Yield the writes of each commit and where its frame ends, up to the first frame that is not whole."""
+    """Yield the end and the writes of each frame, up to the first frame that is not whole."""
     start = 0
     for end in _ends(log):
         body = bytes(log[start + HEAD.size : end])
@@ -297,7 +299,7 @@ def _frames(log: bytes | bytearray) -> Iterator[tuple[int, list[Write]]]:
 
 
 def _ends(log: bytes | bytearray) -> Iterator[int]:
-    """Yield where each frame ends: a torn one ends past the end of the log."""
+    """Yield the position at which each frame ends. A torn frame ends past the end of the log."""
     end = 0
     while end + HEAD.size <= len(log):
         end += HEAD.size + HEAD.unpack_from(log, end)[0]

@@ -2,20 +2,20 @@
 
 What this module guarantees:
 
-- **One writer.** A lock beside the file (`_lock_file.py`) keeps all others away; where a file system has no
-  locks, the writer's number does: each opening takes the next one, and each commit checks that it is still
-  the newest. SQLite before 3.51.3 can lose commits when two connections write or checkpoint at the same
-  instant; here only one may.
-- **Readers of a backup are let in**: SQLite's own locks are held during a transaction only.
-- **A commit is there after a `kill -9`**: it is written to the log when `commit` returns. With "power" the
-  log is also synced, and with it all commits before.
-- **Damage is noticed.** SQLite has checksums in its log but none in the file: each record has its own here.
+- **One writer.** A lock beside the file (`_lock_file.py`) excludes all other writers. On a file system
+  without locks, the writer's number does so: each opening takes the next number, and each commit checks that
+  its number is still the newest. SQLite before 3.51.3 can lose commits when two connections write or
+  checkpoint at the same instant; here only one may.
+- **Backups can read the file**: SQLite's own locks are held during a transaction only.
+- **A commit survives a `kill -9`**: it is in the log when `commit` returns. With "power" the log is also
+  synced, including all earlier commits.
+- **Damage is noticed.** SQLite has checksums in its log but none in the file, so here each record has one.
 - **No foreign file is overwritten**: the kind of a file is checked before anything in it is changed.
 - **Terms are found** by an index in the same file, made when it is first needed (`_sqlite_terms.py`).
 
-The records are in a table with a row number and an index over space and key. Without the row number
-(`WITHOUT ROWID`) the rows would be in the inner pages of the tree: writing values of 400 bytes took three
-times as long, of 2,000 bytes five times, and the file was twice the size.
+The records are in a table with a row number and an index over space and key. Without the row number (`WITHOUT
+ROWID`) the rows would be in the inner pages of the tree: writing values of 400 bytes took three times as
+long, of 2,000 bytes five times, and the file was twice the size.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ class SqliteStore:
             raise self._failure(error) from None
 
     def matching(self, space: str, terms: Sequence[str], *, start: str, stop: str) -> Matching | None:
-        """Return the keys of a range that have any of some terms; see `IndexedStore`."""
+        """Return the keys in a range whose values have at least one of the terms; see `IndexedStore`."""
         self._opened()
         try:
             return None if self._terms is None else self._terms.matching(space, terms, start, stop)
@@ -347,7 +347,7 @@ class SqliteStore:
                 self._terms.reload()
 
     def _check_place(self) -> None:
-        """Raise StoreReplaced if the file is gone: writes to it would be lost once it is closed."""
+        """Raise StoreReplaced if the file was removed or replaced: writes would be lost once it is closed."""
         try:
             found = os.stat(self._path)
         except OSError:
@@ -362,7 +362,7 @@ class SqliteStore:
         return int(row[0])
 
     def _checked_ahead(self, db: sqlite3.Connection, batches: Sequence[Batch]) -> dict[str, dict[str, bytes]]:
-        """Return the values that checks refer to, by space, for spaces that are not written to.
+        """Return the values that checks refer to, in the spaces to which no batch writes.
 
         They are read in few statements, because many batches of a commit may have checks.
         """
@@ -421,7 +421,7 @@ class SqliteStore:
 
 
 def failure_of(name: str, error: sqlite3.Error) -> StoreFailed:
-    """Return the store failure that an SQLite error means."""
+    """Return the store failure for an SQLite error."""
     code = getattr(error, "sqlite_errorcode", 0)
     if not code and "decode to UTF-8" in str(error):  # of Python's module: a damaged key
         return StoreDamaged(name, str(error))
@@ -436,7 +436,7 @@ def sum_of(space: str, key: str, value: bytes) -> int:
 
 
 def roll_back(db: sqlite3.Connection) -> None:
-    """End a transaction, if there still is one: after some errors SQLite ends it itself."""
+    """Roll back the open transaction, if there is one: after some errors SQLite has already ended it."""
     if db.in_transaction:
         with suppress(sqlite3.Error):
             db.execute("ROLLBACK")
@@ -457,7 +457,7 @@ def tidy(path: str) -> None:
 
 
 def check_kind(db: sqlite3.Connection, name: str) -> bool:
-    """Return whether a file has tables. Raise StoreForeign, StoreNewer if a store cannot use them."""
+    """Return whether a file has tables. Raise StoreForeign or StoreNewer if this program cannot use them."""
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()

@@ -1,15 +1,15 @@
-"""The index of a SQLite store: which keys have which terms, by SQLite's FTS5.
+"""The index of a SQLite store, which finds the keys that have a term. It uses SQLite's FTS5.
 
 What this module guarantees:
 
-- **Existing files stay as they are.** The two tables are made in the transaction of the first value that has
-  terms. A program that does not know them reads and writes the records as before.
-- **It only finds keys.** Other code reads their values, and judges how well they match. So an index that is
-  missing or incomplete costs time and changes no result: `Matching.indexed` shows it.
+- **Existing files stay unchanged.** The two tables are created in the transaction that writes the first value
+  with terms. A program without this module reads and writes the records as before.
+- **The index only finds keys.** Other code reads their values, and judges how well they match. So a missing
+  or incomplete index costs time and changes no result; `Matching.indexed` reveals it.
 - **No term is read as query syntax.** The tables hold the bytes of a term as hexadecimal digits.
 - **Without FTS5** in this build of SQLite nothing is indexed. If another build has made the index of a file,
-  the written keys are taken out of it (`term_keys` is an ordinary table); their terms stay behind under
-  numbers that are never used again (`AUTOINCREMENT`), and so they are never found.
+  the written keys are removed from it (`term_keys` is an ordinary table). Their terms remain under numbers
+  that are never used again (`AUTOINCREMENT`), and so they are never found.
 
 The row numbers here are independent of the row numbers of the records, which `VACUUM` may change.
 """
@@ -53,7 +53,7 @@ class TermIndex:
     """The index of one open file. Its writes belong to the transaction of its caller."""
 
     def __init__(self, db: sqlite3.Connection, name: str) -> None:
-        """Raise sqlite3.Error."""
+        """Load the state of the tables. Raise sqlite3.Error."""
         self._db = db
         self._name = name
         self._has_module = _has_module(db)
@@ -64,7 +64,7 @@ class TermIndex:
         self.reload()
 
     def reload(self) -> None:
-        """Read the tables' state anew, as after a rolled back transaction."""
+        """Read the state of the tables again, for example after a transaction was rolled back."""
         self._is_made = self._db.execute(_ARE_MADE).fetchone()[0] == len(TABLES)
         self.spaces = set()
         space = ""
@@ -77,7 +77,7 @@ class TermIndex:
     # ---- writing
 
     def note(self, write: Write) -> None:
-        """Note a write that changes the index."""
+        """Update the index for a write."""
         if isinstance(write, Check):
             return
         if isinstance(write, Put | Delete):
@@ -124,7 +124,7 @@ class TermIndex:
     # ---- reading
 
     def matching(self, space: str, terms: Sequence[str], start: str, stop: str) -> Matching | None:
-        """Return the keys of a range that have any of the terms; None without FTS5."""
+        """Return the keys in a range that have at least one of the terms, or None without FTS5."""
         if not self._has_module:
             return None
         if space not in self.spaces:

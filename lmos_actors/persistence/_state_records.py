@@ -56,7 +56,7 @@ class FactRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 @attrs.define
 class Found:
-    """The stored part of an agent's state."""
+    """The stored state of an agent that a restore has found."""
 
     exists: bool = False
     fields: bytes = b""
@@ -75,7 +75,7 @@ class Found:
 async def restored_from(
     writer: StoreWriter, key: str, kept: bytes | None, form: StateForm, agent: Any
 ) -> Found:
-    """Restore the snapshot of an agent, if it has one, and the facts since then; return both."""
+    """Restore an agent from its snapshot, if any, and later facts of its journal; return what was found."""
     found = Found()
     attributes: dict[str, Any] = agent.__dict__
     if kept is not None:

@@ -1,4 +1,4 @@
-"""Stores: the interface of everything that is kept, and the writes that it takes.
+"""Stores: the common interface for all stored data, and the writes that a store accepts.
 
 A store is an ordered map from a space and a key to bytes, written in batches. That is all that states,
 journals, answers, timers and directories need, and many databases offer it: nothing here needs SQLite.
@@ -6,12 +6,13 @@ journals, answers, timers and directories need, and many databases offer it: not
 - A **batch** is written as a whole or not at all. A commit has several batches, of different owners, and is
   itself one transaction: after a crash all of it is there, or nothing.
 - A write may **expect** a value at its key, as it was before its batch. If the store has another value, the
-  batch is left out, and the other batches of the commit are still written. A `Check` only expects.
+  batch is left out, and the other batches of the commit are still written. A `Check` has an expectation and
+  writes nothing.
 - **Keys** are in the order of their UTF-8 bytes, which is the order of Python's text. A journal is a space
-  whose keys end in a number of constant width: replaying it is a scan, truncating it a `DeleteRange`.
-- **Values** are bytes; what they mean, and when they expire, is their owner's affair.
+  whose keys end in a number of constant width: a scan replays it, and a `DeleteRange` truncates it.
+- **Values** are bytes. Only their owner interprets them and decides when they expire.
 - A value may be put with **terms**, words chosen by its owner. A store with an index (`IndexedStore`) finds
-  the key by them; in other stores they mean nothing, and the owner reads all values.
+  the key by them; in other stores they have no effect, and the owner reads all values.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ MAX_VALUE: Final = 256 << 20
 
 
 class Expected(Enum):
-    """The expectation of a write that names no value: anything may be at its key, or nothing."""
+    """An expectation of a write about its key that names no value: either anything is allowed, or nothing."""
 
     ANYTHING = "anything"
     NOTHING = "nothing"
@@ -57,7 +58,7 @@ class Put(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class Delete(msgspec.Struct, frozen=True, gc=False):
-    """Removal of a key, if it is there."""
+    """Removal of a key, which need not exist."""
 
     space: str
     key: str
@@ -66,7 +67,7 @@ class Delete(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class DeleteRange(msgspec.Struct, frozen=True, gc=False):
-    """Removal of all keys from `start` to before `stop`; None means after the last key."""
+    """Removal of all keys with `start` <= key < `stop`, or from `start` on if `stop` is None."""
 
     space: str
     start: str = ""
@@ -75,7 +76,7 @@ class DeleteRange(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class Check(msgspec.Struct, frozen=True, gc=False):
-    """Expectation at a key without a write: the rest of its batch depends on it."""
+    """An expectation about a key that writes nothing: the rest of its batch depends on it."""
 
     space: str
     key: str
@@ -91,7 +92,7 @@ Conflict: TypeAlias = tuple[str, str]
 class Store(Protocol):
     """A store whose calls block. They may come from several threads, one at a time.
 
-    Every method but `close` raises `StoreFailed`, in a subclass that says what is wrong.
+    Every method but `close` raises `StoreFailed`; the subclass shows the kind of failure.
     """
 
     name: str
@@ -100,24 +101,27 @@ class Store(Protocol):
     """Whether several writers may have it open at once. If not, an opening ends all earlier ones."""
 
     def open(self) -> None:
-        """Open the store for a writer, the only one unless it is shared; make it if it does not exist."""
+        """Open the store for a writer, and create it if it does not exist.
+
+        Only a shared store can have several writers.
+        """
         ...
 
     def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the values of keys, in order; None for a key without a value."""
+        """Return the values of `keys`, in the same order; None for a key without a value."""
         ...
 
     def scan(
         self, space: str, *, start: str = "", stop: str | None = None, limit: int
     ) -> list[tuple[str, bytes]]:
-        """Return the first `limit` records from key `start` to before `stop`, in the order of their keys."""
+        """Return the first `limit` records with `start` <= key < `stop`, in the order of their keys."""
         ...
 
     def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
-        """Write batches in one transaction; return the first conflict of each, None if it is written.
+        """Write batches in one transaction; return for each its first conflict, or None if it is written.
 
-        Raise ValueError, TypeError for keys that are not Unicode text and values that are not bytes; then, as
-        after any error, nothing is written. Other limits are the caller's: see `size_of`.
+        Raise ValueError or TypeError if a key is not Unicode text or a value is not bytes. After this or any
+        other error nothing is written. The caller checks all other limits: see `size_of`.
         """
         ...
 
@@ -128,10 +132,10 @@ class Store(Protocol):
 
 @runtime_checkable
 class AsyncStore(Protocol):
-    """A store whose calls are awaited: a store in a server. Several may be under way at the same time.
+    """A store whose calls are awaited, such as a store in a server. Several calls may be under way at once.
 
-    Every method raises `StoreFailed`, in a subclass that says what is wrong. A commit whose call is cancelled
-    may still be written, but not once a later call of the same store has begun.
+    Every method raises `StoreFailed`; the subclass shows the kind of failure. A commit whose call is
+    cancelled may still be written, but not once a later call of the same store has begun.
     """
 
     name: str
@@ -139,7 +143,7 @@ class AsyncStore(Protocol):
 
     @property
     def keeps_power(self) -> bool:
-        """Whether the open store accepts commits with "power": otherwise they raise StoreFailed."""
+        """Whether the open store accepts commits with "power". If not, they raise StoreFailed."""
         ...
 
     @property
@@ -149,7 +153,7 @@ class AsyncStore(Protocol):
 
     @property
     def id(self) -> str:
-        """Identifier of the open store's content: a new one if the store was made anew; "" if it has none."""
+        """The identifier of the open store's content, "" if it has none. A recreated store has a new one."""
         ...
 
     def opened(self) -> AbstractAsyncContextManager[None]:
@@ -173,24 +177,24 @@ class AsyncStore(Protocol):
 
 @runtime_checkable
 class AttendedStore(Protocol):
-    """A shared store that knows which writers are connected: a killed process is missed at once."""
+    """A shared store that reports which writers are connected, so a killed process is noticed at once."""
 
     @property
     def sign(self) -> str:
-        """The name by which others ask whether this writer is there, "" while they cannot."""
+        """The name under which others can ask whether this writer is connected, "" while they cannot."""
         ...
 
     def when_unattended(self, tell: Callable[[], object]) -> None:
-        """Have a function called whenever this writer loses its sign."""
+        """Set the function to call whenever this writer loses its `sign`."""
         ...
 
     async def is_there(self, sign: str) -> bool:
-        """Return whether a writer is connected, True where that cannot be known. Raise StoreFailed."""
+        """Return whether a writer is connected, or True if that cannot be determined. Raise StoreFailed."""
         ...
 
 
 class Matching(msgspec.Struct, frozen=True):
-    """The content of an index for a range of keys."""
+    """The result of an index query over a range of keys."""
 
     indexed: int
     """The number of keys of the range with terms in the index; it is incomplete if the range has more."""
@@ -203,7 +207,7 @@ class IndexedStore(Protocol):
     """A `Store` that finds keys by the terms of their values. One transaction writes values and index."""
 
     def matching(self, space: str, terms: Sequence[str], *, start: str, stop: str) -> Matching | None:
-        """Return the keys from `start` to before `stop` that have any of the terms; None without an index.
+        """Return the keys with `start` <= key < `stop` that have any of the terms, or None without an index.
 
         Raise StoreFailed.
         """
@@ -211,7 +215,7 @@ class IndexedStore(Protocol):
 
 
 def size_of(write: Write) -> int:
-    """Return the bytes of a write. Raise ValueError, TypeError for a write that no store can keep."""
+    """Return the size of a write in bytes. Raise ValueError or TypeError if no store can keep it."""
     space = write.space
     if type(write) is DeleteRange:
         return _key_size(space) + _key_size(write.start) + _key_size(write.stop or "")
@@ -251,7 +255,7 @@ class Paged(Protocol):
 def records_of(
     store: Paged, space: str, start: str = "", stop: str | None = None, *, page: int = 256
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the records from key `start` to before `stop`, read page by page. Raise StoreFailed."""
+    """Yield the records with `start` <= key < `stop`, read page by page. Raise StoreFailed."""
     while found := store.scan(space, start=start, stop=stop, limit=page):
         yield from found
         start = after(found[-1][0])

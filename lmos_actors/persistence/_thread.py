@@ -1,10 +1,10 @@
-"""A blocking store that a trio program can await: a thread makes its calls, one after another.
+"""A wrapper that makes a blocking store awaitable in Trio: a thread makes its calls, one after another.
 
-On virtual time, in which threads have no part, the calling task makes the calls itself, as for a store in
-memory, which does not block. A simulated store has a commit under way while time goes by.
+On virtual time no threads are used, and the calling task makes the calls itself, as it does for a store in
+memory, which does not block. A commit of a simulated store takes virtual time.
 
-`trio.to_thread` would take twice as long for a call, as it looks for a free thread each time. This matters
-where a single agent waits for each of its commits: there calls take up most of the time.
+`trio.to_thread` would take twice as long for a call, because it looks for a free thread each time. This
+matters if a single agent waits for each of its commits: there calls take up most of the time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @attrs.define(eq=False)
 class _Call:
-    """A call, and the task that waits for it, if any still does."""
+    """A call, and the task that waits for its result, if there still is one."""
 
     work: Callable[[], Any]
     task: trio.lowlevel.Task | None
@@ -56,11 +56,11 @@ class StoreThread:
         threading.Thread(target=self._make_calls, name=name, daemon=True).start()
 
     async def call(self, work: Callable[[], T], then: Callable[[T], None] | None = None) -> T:
-        """Return the result of a call, or raise its error.
+        """Make a call in the thread; return its result, or raise its error.
 
-        `then` is called with the result before the task goes on, a pass of the event loop earlier. A cancel
-        takes effect at once: a call that has begun goes on, and its result is dropped; one that has not begun
-        is not made.
+        `then` is called with the result one pass of the event loop before the task resumes. Cancellation
+        takes effect at once: a call that has begun continues, and its result is dropped; a call that has not
+        begun is not made.
         """
         call = _Call(work, trio.lowlevel.current_task(), then)
         self._calls.put(call)
@@ -76,7 +76,7 @@ class StoreThread:
         return result
 
     def end(self, work: Callable[[], object]) -> None:
-        """Make a last call, after the one that is under way, without waiting for it; return at once."""
+        """Schedule a last call after all earlier ones, and return at once without waiting for it."""
         self._calls.put(_Call(work, None))
         self._calls.put(None)
 
@@ -107,7 +107,7 @@ def _wake(call: _Call) -> None:
 
 
 class StoreInThread:
-    """A blocking store as an `AsyncStore`."""
+    """A wrapper that offers a blocking store as an `AsyncStore`."""
 
     def __init__(self, store: Store) -> None:
         self.name = store.name
@@ -128,7 +128,7 @@ class StoreInThread:
 
     @property
     def id(self) -> str:
-        """See `AsyncStore`: a file has none, and its lock shows whether it was replaced."""
+        """Always "": a file needs no identifier, as its lock shows any replacement; see `AsyncStore`."""
         return ""
 
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
@@ -142,7 +142,10 @@ class StoreInThread:
         return await self._call(partial(self._store.scan, space, start=start, stop=stop, limit=limit))
 
     async def matching(self, space: str, terms: Sequence[str], *, start: str, stop: str) -> Matching | None:
-        """Return the keys that have any of some terms; see `IndexedStore`. None if the store has no index."""
+        """Return the keys that have at least one of the terms; see `IndexedStore`.
+
+        Return None if the store has no index.
+        """
         if not isinstance(self._store, IndexedStore):
             await trio.lowlevel.checkpoint()
             return None
@@ -209,7 +212,7 @@ class StoreInThread:
             self._store.close()
 
     def _end_thread(self) -> None:
-        """Close the store, if it is open, after the call that is under way; nobody waits for this."""
+        """Arrange the closing of an open store after the call that is under way, without waiting for it."""
         if self._thread is not None:
             self._thread.end(self._close_store)
         else:

@@ -1,23 +1,23 @@
-"""The writer: the data of many owners goes to one store, in few commits.
+"""The writer: it stores the data of many owners in one store, with few commits.
 
 What this module guarantees:
 
 - **Submitting never waits.** `submit` returns a ticket, which is settled when its commit has ended. All
-  that is submitted while a commit is under way goes into the next one, up to `BATCH` tickets and
-  `BATCH_BYTES`: one agent alone has a commit of its own each time, a thousand agents share one.
+  writes that are submitted while a commit is under way go into the next one, up to `BATCH` tickets and
+  `BATCH_BYTES`: a single agent has a separate commit each time, a thousand agents share one.
 - **Tickets are settled in the order in which they were submitted**, each exactly once, in the event loop: as
   soon as the thread reports, without waiting until the writer's task wakes.
-- **A failure takes all that is pending with it**: the commit that failed, and what was submitted after it,
-  since later changes of an owner build on the earlier ones. A conflict concerns its own ticket only.
-- **While the store fails nothing is accepted.** `submit` raises, and says when the store is tried again: the
-  writer itself tries a write, after growing waits, until one succeeds.
+- **A failure fails all that is pending**: the failed commit, and everything submitted after it, because later
+  changes of an owner build on earlier ones. A conflict affects its own ticket only.
+- **While the store fails nothing is accepted.** `submit` raises an error, and `retry_in` shows when the store
+  is tried again: the writer itself tries a write, after growing waits, until one succeeds.
 - **The event loop never waits for the disk.** A `Store` blocks, so a thread makes its calls
   (`_thread.py`); an `AsyncStore` is awaited. Waiting for a ticket or a read can be cancelled at any time,
-  also when the store hangs: a commit goes on, and the result of a read is dropped.
-- **Some failures are final**: the store has lost what it had confirmed, or has another writer now. They end
-  the block of `open_writer`, as the code in it builds on content that is gone, or no longer its own.
-- **The end is bounded.** What was submitted is committed, the store is closed; a store that does not answer
-  is left after `ENDING_SECONDS`.
+  even if the store hangs: the commit continues, and the result of a read is dropped.
+- **Some failures are final**: the store has lost confirmed commits, or has another writer now. They end
+  the block of `open_writer`, because the code in it relies on content that is lost or has a new owner.
+- **The end is bounded.** All submitted writes are committed, and the store is closed; a store that does not
+  answer is abandoned after `ENDING_SECONDS`.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Ticket(msgspec.Struct, eq=False):
     _event: trio.Event | None = None
 
     async def wait(self) -> None:
-        """Wait until the writes are committed. Raise StoreFailed, WriteConflict. A cancel undoes nothing."""
+        """Wait until writes are committed. Cancelling undoes no write. Raise StoreFailed, WriteConflict."""
         if not self.settled:
             if self._event is None:
                 self._event = trio.Event()
@@ -138,9 +138,9 @@ class Ticket(msgspec.Struct, eq=False):
 
 
 class StoreWriter:
-    """The only access to an open store, for all its users in a trio run; made by `open_writer`.
+    """The only access to an open store, for all its users in a Trio run; made by `open_writer`.
 
-    Its methods belong to the task that runs the event loop: no other thread may call them.
+    Only the thread of the event loop may call its methods.
     """
 
     def __init__(self, store: Store | AsyncStore, report: Callable[[str], None] = lambda text: None) -> None:
@@ -172,16 +172,16 @@ class StoreWriter:
 
     @property
     def sign(self) -> str:
-        """The name by which others ask whether this writer is there, "" if the store knows no names."""
+        """The name under which others ask whether this writer is connected, "" if the store has no names."""
         return "" if self._attended is None else self._attended.sign
 
     def when_unattended(self, tell: Callable[[], object]) -> None:
-        """Have a function called whenever the store no longer knows that this writer is there."""
+        """Set the function to call whenever the store no longer counts this writer as connected."""
         if self._attended is not None:
             self._attended.when_unattended(tell)
 
     async def is_there(self, sign: str) -> bool:
-        """Return whether a writer is connected, True where that cannot be known. Raise StoreFailed."""
+        """Return whether a writer is connected, or True if that cannot be determined. Raise StoreFailed."""
         if self._attended is None or not sign:
             await trio.lowlevel.checkpoint()
             return True
@@ -191,7 +191,7 @@ class StoreWriter:
     # ---- reading
 
     async def get(self, space: str, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the values of keys as last committed; None for a key without one. Raise StoreFailed."""
+        """Return the values of keys as last committed; None for a key without a value. Raise StoreFailed."""
         with self._losses():
             return await self._store.get(space, keys)
 
@@ -206,7 +206,7 @@ class StoreWriter:
             return await self._store.scan(space, start=start, stop=stop, limit=limit)
 
     async def records(self, space: str, start: str = "", stop: str | None = None) -> list[tuple[str, bytes]]:
-        """Return all records from key `start` to before `stop`, read page by page. Raise StoreFailed."""
+        """Return all records with `start` <= key < `stop`, read page by page. Raise StoreFailed."""
         found: list[tuple[str, bytes]] = []
         while page := await self.scan(space, start=start, stop=stop, limit=PAGE):
             found += page
@@ -214,7 +214,7 @@ class StoreWriter:
         return found
 
     async def matching(self, space: str, terms: Sequence[str], *, start: str, stop: str) -> Matching | None:
-        """Return the keys from `start` to before `stop` that have any of some terms, as last committed.
+        """Return the keys with `start` <= key < `stop` that have any of the terms, as last committed.
 
         Return None if the store has no index (`IndexedStore`). Raise StoreFailed.
         """
@@ -225,7 +225,7 @@ class StoreWriter:
 
     @contextmanager
     def _losses(self) -> Generator[None]:
-        """End all use of a store once a read has found that it is lost."""
+        """Stop the writer if a read in the block finds that the store is lost."""
         try:
             yield
         except FINAL as error:
@@ -241,11 +241,13 @@ class StoreWriter:
         durability: Durability = "process",
         done: Callable[[StoreFailed | WriteConflict | None], None] | None = None,
     ) -> Ticket:
-        """Have a batch of writes committed, all or none; return its ticket at once.
+        """Submit a batch of writes, which is committed as a whole or not at all; return its ticket at once.
 
-        `done` is called with the error, or None, once the ticket is settled: outside the owner's tasks,
-        before later tickets are; it must not block or raise. Raise StoreFailed while the store is failing or
-        closing, ValueError and TypeError for writes that no store can keep: then nothing is submitted.
+        `done` is called with the error, or None, once the ticket is settled. The call is made outside the
+        owner's tasks and before later tickets are settled, and must not block or raise.
+
+        Raise StoreFailed while the store is failing or closing, and ValueError or TypeError for writes that
+        no store can keep. Then nothing is submitted.
         """
         size = 0
         for write in writes:
@@ -263,21 +265,22 @@ class StoreWriter:
         return ticket
 
     async def commit(self, writes: Sequence[Write], durability: Durability = "process") -> None:
-        """Submit a batch of writes, and wait until it is kept. A cancel does not undo it.
+        """Submit a batch of writes, and wait until it is stored. Cancelling does not undo the writes.
 
         Raise StoreFailed, WriteConflict, and what `submit` raises.
         """
         await self.submit(writes, durability).wait()
 
     async def settled(self) -> None:
-        """Wait until all that has been submitted is kept: before that no read shows it. Raise StoreFailed."""
+        """Wait until all submitted writes are stored: reads do not show them before. Raise StoreFailed."""
         if self._waiting or self._committing:
             await self.submit([]).wait()
 
     def discard(self, owners: Callable[[Write], bool]) -> None:
         """Drop the writes that owners have submitted, unless a commit already contains them.
 
-        In a simulation, their process has ended. The tickets are settled when their turn comes.
+        A simulation calls this when the owners' process has ended. The tickets are still settled in their
+        order.
         """
         for ticket in self._waiting:
             if any(map(owners, ticket.writes)):
@@ -291,7 +294,8 @@ class StoreWriter:
     async def room(self) -> None:
         """Wait until fewer than `ROOM` tickets and `ROOM_BYTES` are pending.
 
-        `submit` has no limit of its own: a turn cannot wait. Its caller waits here before the next turn.
+        `submit` has no limit, because a turn cannot wait. The code that runs the turns waits here before the
+        next one.
         """
         await trio.lowlevel.checkpoint()
         while self.is_full:
@@ -449,7 +453,7 @@ class StoreWriter:
             ended.set()
 
     async def _end(self, ended: trio.Event) -> None:
-        """Have the last tickets committed, in bounded time."""
+        """Commit the last tickets within a time limit."""
         self._ending = True
         self._work.set()
         with trio.move_on_after(ENDING_SECONDS, shield=True):
@@ -458,7 +462,7 @@ class StoreWriter:
         self._leave(f"it has not answered within {ENDING_SECONDS:g} s")
 
     def _leave(self, why: str) -> None:
-        """Settle all that is pending, and accept no more."""
+        """Settle all pending tickets, and accept no more."""
         self._ending = True
         if self._waiting or self._committing:
             self._fail(StoreFailed(self.name, f"{why}: what became of the last writes is unknown"))
@@ -478,9 +482,9 @@ def check_only_writer(writer: StoreWriter, what: str) -> None:
 def open_writer(
     store: Store | AsyncStore, report: Callable[[str], None] = lambda text: None
 ) -> AbstractAsyncContextManager[StoreWriter]:
-    """Open a store for a block, and close it at the end, once all that was submitted is committed.
+    """Open a store for a block; at its end, commit all submitted writes and close the store.
 
-    `report` is called with a line for people when the store fails, and when it works again.
-    Raise StoreFailed, when the block is entered, if the store cannot be opened.
+    `report` is called with a line of text for people when the store fails, and when it works again. Raise
+    StoreFailed on entering the block if the store cannot be opened.
     """
     return StoreWriter(store, report).opened()

@@ -1,7 +1,7 @@
-"""The verbs of a portal for asyncio code: the one file of the package that imports asyncio.
+"""The verbs of a portal for asyncio code. No other file of the package imports asyncio.
 
-The event loop runs in another thread; many calls may be in flight, each of which is one job in the node and
-one future in the loop.
+The event loop runs in another thread. Many calls may be in flight; each is one job in the node and one future
+in the loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class AsyncioJob(Job):
-    """A job whose caller awaits a future of its event loop."""
+    """A job whose caller awaits a future of an asyncio event loop."""
 
     def __init__(self, make: Callable[[], Awaitable[Any]], ref: Ref[Any] | None) -> None:
         super().__init__(make, ref)
@@ -59,7 +59,7 @@ class AsyncioJob(Job):
 
 
 async def call(jobs: PortalJobs, make: Callable[[], Awaitable[T]], ref: Ref[Any] | None = None) -> T:
-    """Run a job and return its answer; a cancellation cancels the job. Raises NodeEnded."""
+    """Run a job and return its answer. Cancelling the call cancels the job. Raise NodeEnded."""
     job = AsyncioJob(make, ref)
     try:
         jobs.submit(job)
@@ -73,7 +73,7 @@ async def call(jobs: PortalJobs, make: Callable[[], Awaitable[T]], ref: Ref[Any]
 class AioFeed(Generic[V_co]):
     """The asynchronous iterator of `AioPortal.subscribe` and `AioPortal.observe`, for asyncio.
 
-    It ends, after the values that have arrived, when the agent is gone for good or the node has ended.
+    It ends, after the values that have arrived, once the agent no longer exists or the node has ended.
     """
 
     def __init__(self, jobs: PortalJobs, feed: Feed[V_co], ref: Ref[Any]) -> None:
@@ -83,7 +83,7 @@ class AioFeed(Generic[V_co]):
 
     @property
     def missed(self) -> int:
-        """Values dropped or replaced so far because this side was too slow for its bound."""
+        """The number of values dropped or replaced so far because the reader was too slow."""
         return self._feed.missed
 
     def __aiter__(self) -> AioFeed[V_co]:
@@ -117,7 +117,7 @@ class AioPortal:
         return call(self._jobs, lambda: self._node.start(factory, *args, **kwargs))
 
     def find(self, cls: type[A], name: str | None = None) -> Ref[A]:
-        """Return a ref to an agent of that class, by name or path, or the first started; never waits."""
+        """Return a ref to an agent of class `cls`: by name or path, or else the first started. Never wait."""
         return self._node.find(cls, name)
 
     def run(self, async_fn: Callable[[*Ts], Awaitable[R]], /, *args: *Ts) -> Coroutine[Any, Any, R]:
@@ -143,7 +143,7 @@ class AioPortal:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Coroutine[Any, Any, None]:
-        """Send a one-way message; return when the message has its seat in the mailbox."""
+        """Send a one-way message; return once the mailbox has a seat for it."""
         return call(self._jobs, lambda: ref.tell(handle, *args, **kwargs), ref)
 
     def read(self, ref: Ref[A], handle: PropertyHandle[A, V], /) -> Coroutine[Any, Any, V]:
@@ -166,7 +166,7 @@ class AioPortal:
     def observe(
         self, ref: Ref[A], handle: PropertyHandle[A, V], /
     ) -> AbstractAsyncContextManager[AioFeed[V]]:
-        """Return a context manager for a feed of the present value, then every change.
+        """Return a context manager for a feed of the present value and every later change.
 
         A slow observer sees the latest value.
         """

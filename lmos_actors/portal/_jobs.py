@@ -1,10 +1,9 @@
-"""Jobs of a portal: requests that come into a node from other threads, and their answers.
+"""Jobs of a portal: requests from other threads to a node, and their answers.
 
-A job is made in the caller's thread, begun in the node's thread by `run_sync_soon`, run by a task of its
-own, and answered once. One lock guards the set of open jobs. The code that removes a job from the set is
-the only code that may answer it, so each caller gets exactly one final answer, even if the node ends
-between the call and its first step. There are never more jobs than waiting callers, so nothing needs a
-bound.
+A job is made in the caller's thread, begun in the node's thread by `run_sync_soon`, run by a separate task,
+and answered once. One lock guards the set of open jobs. Only the code that removes a job from the set may
+answer it, so each caller gets exactly one final answer, even if the node ends between the call and its first
+step. There are never more jobs than waiting callers, so no limit is needed.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ _CONTEXTS: Final = "opentelemetry.context"
 
 
 def wait_for(event: threading.Event) -> None:
-    """Wait for an event, or for an interrupt, in a thread that is not the node's.
+    """Wait for an event, or for an interrupt, in a thread other than the node's.
 
-    A signal that arrives between Python's last check for signals and the wait on the lock wakes nobody, so
-    signals are checked again at intervals.
+    A signal that arrives between Python's last check for signals and the wait on the lock does not end the
+    wait, so signals are checked again at intervals.
     """
     while not event.wait(0.5):
         pass
@@ -62,7 +61,7 @@ class PortalNode(Protocol):
 
 
 class NodeEnded(AgentUnavailable):
-    """The portal's node has ended, perhaps before it answered."""
+    """The error for a node that has ended, perhaps before it answered a request of the portal."""
 
     def __init__(self, agent: str) -> None:
         super().__init__(agent, "the node of this portal has ended")
@@ -87,7 +86,7 @@ class Job(ABC):
         self._ref = ref
 
     def node_ended_error(self) -> NodeEnded:
-        """Return the error of a job whose node has ended. May be called in any thread."""
+        """Return the error for a job whose node has ended. It can be called from any thread."""
         return NodeEnded(self._ref.path if self._ref is not None else "node")
 
     @abstractmethod
@@ -96,7 +95,7 @@ class Job(ABC):
 
 
 class BlockingJob(Job):
-    """A job whose caller blocks its thread until the answer."""
+    """A job whose caller blocks its thread until the answer arrives."""
 
     def __init__(self, make: Callable[[], Awaitable[Any]], ref: Ref[Any] | None) -> None:
         super().__init__(make, ref)
@@ -109,7 +108,7 @@ class BlockingJob(Job):
         self._done.set()
 
     def wait(self) -> Any:
-        """Return the answer, or raise it; blocks the thread. Ctrl-C interrupts it."""
+        """Block the thread for the answer; return it, or raise its error. Ctrl-C interrupts the wait."""
         wait_for(self._done)
         if self._error is not None:
             try:
@@ -137,7 +136,10 @@ class PortalJobs:
     # ---- from any thread
 
     def call(self, make: Callable[[], Awaitable[T]], ref: Ref[Any] | None = None) -> T:
-        """Run a job and return its answer; blocks. Raises NodeEnded; RuntimeError in the node's thread."""
+        """Run a job, block until it ends, and return its answer.
+
+        Raise NodeEnded, and RuntimeError in the node's thread.
+        """
         if threading.get_ident() == self._thread and not self.closed:
             raise RuntimeError(
                 "a portal blocks its caller, and this is the node's own thread, which would wait for itself: "
@@ -238,7 +240,7 @@ class PortalJobs:
         job.deliver(value, error)
 
     async def hold(self, held: HeldContext) -> Any:
-        """Enter the context of `held` in a task of its own; return what entering it returned."""
+        """Enter the context of `held` in a separate task, and return what entering it returned."""
         if self._nursery is None:
             raise AssertionError("a job runs in the nursery")
         held.begun = True
@@ -268,7 +270,7 @@ class HeldContext:
 
     @enable_ki_protection
     async def hold(self, task_status: trio.TaskStatus[Any]) -> None:
-        """Enter the context, report what it returned, and stay until `release` or `leave`."""
+        """Enter the context, report what entering it returned, and wait for `release` or `leave`."""
         entered = False
         try:
             async with self._manager() as feed:
@@ -287,7 +289,7 @@ class HeldContext:
         self._left.set()
 
     async def leave(self) -> None:
-        """Let the task leave the context and wait until it has. Raises what leaving raised."""
+        """Let the task leave the context and wait until it has. Raise the error of leaving, if any."""
         self._left.set()
         if self.begun:  # false if the caller was gone before the job began
             await self._gone.wait()

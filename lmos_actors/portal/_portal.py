@@ -30,9 +30,9 @@ Ts = TypeVarTuple("Ts")
 
 
 class PortalFeed(Generic[V_co]):
-    """The iterator of `Portal.subscribe` and `Portal.observe`; blocks its thread for the next value.
+    """The iterator of `Portal.subscribe` and `Portal.observe`; it blocks its thread for the next value.
 
-    It ends, after the values that have arrived, when the agent is gone for good or the node has ended.
+    It ends, after the values that have arrived, once the agent no longer exists or the node has ended.
     """
 
     def __init__(self, jobs: PortalJobs, feed: Feed[V_co], ref: Ref[Any]) -> None:
@@ -42,7 +42,7 @@ class PortalFeed(Generic[V_co]):
 
     @property
     def missed(self) -> int:
-        """Values dropped or replaced so far because this side was too slow for its bound."""
+        """The number of values dropped or replaced so far because the reader was too slow."""
         return self._feed.missed
 
     def __iter__(self) -> PortalFeed[V_co]:
@@ -60,9 +60,9 @@ class PortalFeed(Generic[V_co]):
 class Portal:
     """The portal into a node for other threads: `node.portal()`. Every verb blocks the calling thread.
 
-    Verbs raise what the verbs of `Ref` raise, and AgentUnavailable once the node has ended. Ctrl-C in the
-    calling thread cancels the request. Called in the node's own thread they raise RuntimeError.
-    Any number of threads may share one portal.
+    The verbs raise what the verbs of `Ref` raise, and AgentUnavailable once the node has ended. Ctrl-C in the
+    calling thread cancels the request. In the node's own thread the verbs raise RuntimeError. Any number of
+    threads may share one portal.
     """
 
     def __init__(self, jobs: PortalJobs, node: PortalNode) -> None:
@@ -71,7 +71,7 @@ class Portal:
 
     @property
     def aio(self) -> AioPortal:
-        """The same verbs for asyncio code in another thread, to be awaited."""
+        """The same verbs as coroutines, for asyncio code in another thread."""
         from ._aio import AioPortal  # only programs that use asyncio import it
 
         return AioPortal(self._jobs, self._node)
@@ -83,7 +83,7 @@ class Portal:
         return self._jobs.call(lambda: self._node.start(factory, *args, **kwargs))
 
     def find(self, cls: type[A], name: str | None = None) -> Ref[A]:
-        """Return a ref to an agent of that class, by name or path, or the first started; never waits."""
+        """Return a ref to an agent of class `cls`: by name or path, or else the first started. Never wait."""
         return self._node.find(cls, name)
 
     def run(self, async_fn: Callable[[*Ts], Awaitable[R]], /, *args: *Ts) -> R:
@@ -111,7 +111,7 @@ class Portal:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Send a one-way message; return when the message has its seat in the mailbox."""
+        """Send a one-way message; return once the mailbox has a seat for it."""
         self._jobs.call(lambda: ref.tell(handle, *args, **kwargs), ref)
 
     def read(self, ref: Ref[A], handle: PropertyHandle[A, V], /) -> V:
@@ -134,7 +134,7 @@ class Portal:
         return self._listen(lambda: ref.subscribe(handle, size=size), ref)
 
     def observe(self, ref: Ref[A], handle: PropertyHandle[A, V], /) -> AbstractContextManager[PortalFeed[V]]:
-        """Return a context manager for a feed of the present value, then every change.
+        """Return a context manager for a feed of the present value and every later change.
 
         A slow observer sees the latest value.
         """
@@ -156,7 +156,10 @@ class Portal:
 
 
 def open_portal(rt: Runtime, services: ShieldedNursery, node: PortalNode) -> Portal:
-    """Return the portal of a node, served until its services end. Raises ForbiddenCall on virtual time."""
+    """Return the portal of a node, served until the node's services end.
+
+    Raise ForbiddenCall on virtual time.
+    """
     if not rt.real:
         raise ForbiddenCall("a portal leads out of the simulated world: let the test ask the refs themselves")
     jobs = PortalJobs(rt)

@@ -1,4 +1,4 @@
-"""Protocols as pure data and state machines, by package: no sockets, no scheduler, no clock."""
+"""Protocols as pure data and state machines, one package each: no sockets, no scheduler, no clock."""
 
 from lmos_actors._late import late
 

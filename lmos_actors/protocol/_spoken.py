@@ -1,4 +1,4 @@
-"""Recognition of a protocol by one of its frames, for a server that turns out to be of another kind."""
+"""Detection of the protocol of a frame, for use when a server turns out to be of another kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SIGNS: Final[dict[str, Callable[[_Members], bool]]] = {
 
 
 def spoken_in(frame: str | bytes) -> str | None:
-    """Return the name of the protocol to which a frame belongs, None if it is not a known one."""
+    """Return the name of the protocol to which a frame belongs, or None if it is unknown."""
     try:
         found: Any = msgspec.json.decode(frame)
     except (ValueError, RecursionError):

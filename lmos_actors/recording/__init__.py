@@ -1,4 +1,4 @@
-"""Recordings: a proxy that writes what goes through it to a message log; scenario files made from logs."""
+"""Recordings: a proxy that writes its traffic to a message log, and scenario files made from logs."""
 
 from lmos_actors._late import late
 

@@ -1,8 +1,8 @@
-"""A message log turned into a scenario: its requests become steps, its answers expectations.
+"""The conversion of a message log into a scenario: requests become steps, answers expectations.
 
-The agents are replays of the same log, so the file runs as it is; with other agents in their place, those are
-tested. Steps keep the times of the log, as replays also keep the times of what they do by themselves: the
-scenario waits between two requests, and a request that was open when the next one came goes on beside it.
+The agents are replays of the same log, so the file runs without changes; other agents can be put in their
+place to be tested. Steps keep the times of the log, as the replays do for their own events. The scenario
+waits between two requests, and a request that was still open when the next one came runs in parallel with it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def as_scenario(log: str, out: str, number: int | None) -> int:
 
 
 def counted(count: int, what: str) -> str:
-    """Return how many of something there are, in words."""
+    """Return a number with its noun, in the plural if needed."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
@@ -77,7 +77,7 @@ def _chosen(file: LogFile, number: int | None) -> LoggedRun:
 
 
 def _yaml(data: dict[str, Any]) -> str:
-    """Return a file with one line for each agent and each step."""
+    """Return the text of a YAML file with one line for each agent and each step."""
     lines: list[str] = []
     for key, value in data.items():
         if key == "steps":
@@ -110,7 +110,7 @@ class _Story:
         """The number of requests to each agent whose input the log has as text alone."""
 
     def scenario(self, name: str, of: str) -> dict[str, Any]:
-        """Return the data of the file."""
+        """Return the data of the scenario file."""
         requests = self._found.requests
         cancels: list[LoggedRequest] = []
         for index, request in enumerate(requests):
@@ -155,7 +155,7 @@ class _Story:
         return f"r{request.number}"
 
     def _name(self, agent: str, speaks: str) -> str:
-        """Return the name of an agent in the file; the first time, add the agent there, as a replay."""
+        """Return the name of an agent in the file. On the first call, add the agent there as a replay."""
         if agent not in self._names:
             base = plain_name(agent.rpartition("/")[2])
             name, number = base, 1
@@ -228,7 +228,7 @@ class _Story:
         return step
 
     def _subscribe_to_all(self, request: LoggedRequest, agent: str) -> dict[str, Any] | None:
-        """Return the step for the last new kind of event that came, if any; add steps for the others."""
+        """Return the subscription step for the last new kind of event, or None; add steps for the others."""
         names = dict.fromkeys(each.name for each in self._found.events if each.agent == request.agent)
         new = [name for name in names if (request.agent, name) not in self._heard]
         self._heard |= {(request.agent, name): None for name in new}
@@ -276,7 +276,10 @@ class _Story:
         return step
 
     def _answer(self, request: LoggedRequest) -> LoggedRequest | None:
-        """Return the request with the first answer; a question to everybody has a request for each agent."""
+        """Return the request that has the first answer, or None.
+
+        A question to everybody has a separate request for each agent.
+        """
         if request.agent != EVERYBODY:
             return request if request.is_answered else None
         for other in self._found.requests:
@@ -287,7 +290,7 @@ class _Story:
     # ---- what is expected
 
     def _expected(self, request: LoggedRequest, step: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the expectations for a step, or note in the step the error in which it ends."""
+        """Return the expectations for a step. If it ends in an error, write that into the step instead."""
         of = step["id"]
         if step["do"] == "say":
             return self._of_answer(request, step)
@@ -363,8 +366,8 @@ class _Story:
 def _replayed_seconds(answer: LoggedRequest, step: dict[str, Any]) -> float:
     """Return the seconds of virtual time that pass while a replay repeats an answer.
 
-    The result is 0 for properties, which are read and written within a turn, for messages that wait for no
-    answer, and for the hub, as a run has a hub of its own.
+    The result is 0 for properties, which are read and written within a turn, and for messages that wait for
+    no answer. It is also 0 for the hub, because each run has a new hub.
     """
     is_asked = step["do"] in ("invoke", "stream") or step.get("type") == QUESTION
     if not is_asked or answer.end is None or answer.begun is None:
@@ -373,7 +376,7 @@ def _replayed_seconds(answer: LoggedRequest, step: dict[str, Any]) -> float:
 
 
 def _error(request: LoggedRequest) -> dict[str, Any]:
-    """Return the error that the replay of a request raises, as a step expects it."""
+    """Return the expectation of a step for the error that the replay of a request raises."""
     name, _, text = str(request.error).partition(": ")
     known: Any = getattr(errors, name, None)
     if not (isinstance(known, type) and issubclass(known, AgentError)):
@@ -385,7 +388,7 @@ def _error(request: LoggedRequest) -> dict[str, Any]:
 
 
 def _escaped(value: Any) -> Any:
-    """Return a value with its texts escaped, so that the file takes none of them for a reference."""
+    """Return a value with its texts escaped, so that they are not read as references in the file."""
     if isinstance(value, str):
         return value.replace("$(", "$$(")
     if is_mapping(value):

@@ -1,6 +1,7 @@
-"""A client of the recorder: its HTTP requests, each on its own connection to the server, and its WebSocket.
+"""A client of the recorder: its HTTP requests, each on a separate connection to the server, and its
+WebSocket.
 
-Both sides are read by h11. A body is passed on piece by piece, and no sooner than the other side takes it.
+h11 parses both sides. A body is passed on piece by piece, and no sooner than the other side accepts it.
 Answers that may be descriptions are the exception: they are read whole, and their addresses are rewritten.
 """
 
@@ -42,7 +43,7 @@ DESCRIPTIONS: Final = (b"application/td+json", b"application/json", b"applicatio
 
 
 class Client:
-    """One connection of a client, until it leaves or its WebSocket has ended."""
+    """One connection of a client."""
 
     def __init__(self, passage: Passage, stream: trio.abc.Stream) -> None:
         self._passage = passage
@@ -50,7 +51,7 @@ class Client:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=LONGEST_HEAD)
 
     async def serve(self) -> None:
-        """Serve requests until the client leaves, or until its WebSocket has ended."""
+        """Serve requests until the client disconnects, or until its WebSocket has ended."""
         while True:
             try:
                 request = None
@@ -109,7 +110,7 @@ class Client:
             await self._linger()
 
     async def _linger(self) -> None:
-        """Let the client read a refusal: closing with input unread would reset the connection."""
+        """Give the client time to read a refusal: closing with input unread would reset the connection."""
         if isinstance(self._stream, trio.abc.HalfCloseableStream):
             await self._stream.send_eof()
         left = LINGER_BYTES
@@ -165,10 +166,10 @@ class Client:
                 await trio.aclose_forcefully(stream)
 
     def _parts_at_hand(self, record: WebExchange) -> list[h11.Event]:
-        """Return the parts of the request's body that have already arrived, and note them.
+        """Return the parts of the request's body that have already arrived, and add them to the record.
 
-        All are noted before the first is passed on: a server may answer as soon as it has the last byte,
-        and an answer is recorded after its request. Raises h11.RemoteProtocolError if the client has left.
+        All are added before the first is passed on: a server may answer as soon as it has the last byte, and
+        an answer is recorded after its request. Raise h11.RemoteProtocolError if the client has disconnected.
         """
         parts: list[h11.Event] = []
         while isinstance(part := self._http.next_event(), (h11.Data, h11.EndOfMessage)):
@@ -182,7 +183,7 @@ class Client:
     async def _pass_body(
         self, parts: list[h11.Event], server: _Server, record: WebExchange, scope: trio.CancelScope
     ) -> None:
-        """Pass on the body of a request; a client that leaves afterwards ends the exchange."""
+        """Pass on the body of a request. A client that disconnects afterwards ends the exchange."""
         try:
             while True:
                 for part in parts:
@@ -330,11 +331,11 @@ class _Server:
 
     @property
     def rest(self) -> bytes:
-        """The bytes that have come after the head of the answer."""
+        """The bytes that have arrived after the head of the answer."""
         return self._http.trailing_data[0]
 
     async def send(self, event: h11.Event) -> None:
-        """Send a part of the request; the server may have answered before it has read all."""
+        """Send a part of the request. Ignore a failure: the server may answer before reading every part."""
         with suppress(h11.LocalProtocolError):
             data = self._http.send(event)
             if data:

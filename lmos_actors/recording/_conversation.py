@@ -1,7 +1,7 @@
-"""One WebSocket that goes through the recorder: read in both directions, as messages of its protocol.
+"""The recording of one WebSocket: the bytes of both directions, read as messages of its protocol.
 
-The protocol is named, or the subprotocol or the path shows it; otherwise the first message that belongs to a
-protocol decides.
+The protocol is given, or recognised by the subprotocol or the path. Otherwise the first message that belongs
+to a protocol decides.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Protocol(Protocol):
 
 
 class Conversation:
-    """A WebSocket. The client offered the subprotocols `offered`; the server has taken `selected`."""
+    """A WebSocket. `offered` are the subprotocols from the client, `selected` is the server's choice."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Conversation:
             self._protocol.from_server(content)
 
     def _content(self, content: str | bytes | None) -> Any:
-        """Return the JSON of a frame as it is recorded, without credentials; MISSING if it has no JSON."""
+        """Return the JSON of a frame as it is recorded, without credentials, or MISSING if it has no JSON."""
         try:
             return (
                 MISSING if content is None else self._transcript.redaction.frame(msgspec.json.decode(content))
@@ -122,7 +122,7 @@ class Conversation:
             return MISSING
 
     def feed(self, side: Side, data: bytes) -> None:
-        """Read bytes of one side, as they came. Raises OSError where they cannot be written."""
+        """Read bytes of one side as they arrive. Raise OSError if they cannot be written."""
         reader = self._readers[side]
         reader.feed(data)
         if reader.is_closed and self._closer is None:
@@ -134,7 +134,7 @@ class Conversation:
         return self._closer is not None
 
     def close(self, by: Side | Literal["recorder"], code: int | None) -> None:
-        """Record by whom and how it has ended: a side that has sent a Close, or else `by` and `code`."""
+        """Record how the WebSocket has ended: by a Close of one side, or else by `by` with `code`."""
         self._transcript.unread += sum(reader.is_lost for reader in self._readers.values())
         if self._protocol is not None and (self._closer or by) != "server":
             self._protocol.left()
@@ -146,7 +146,7 @@ class Conversation:
 
 
 def spoken_in(content: str | bytes | None) -> Speech | None:
-    """Return the protocol that a message belongs to, None if it shows none."""
+    """Return the protocol that a message belongs to, or None if that cannot be recognised."""
     try:
         frame = None if content is None else msgspec.json.decode(content)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -162,7 +162,7 @@ def spoken_in(content: str | bytes | None) -> Speech | None:
 
 
 def chat_agent(target: str) -> str:
-    """Return the name of the chat agent at an address of Omnia's protocol."""
+    """Return the name of the chat agent in an address of Omnia's protocol."""
     path, _, query = target.partition("?")
     named = parse_qs(query).get("agent")
     if named:

@@ -1,4 +1,4 @@
-"""The requests to agents in a message log, for a scenario that makes them again."""
+"""The requests to agents in a message log, from which a scenario is made."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MISSING: Final[Any] = object()
 
 @attrs.define
 class LoggedRequest:
-    """A request: what was asked, and what became of it.
+    """A request with its input and its outcome.
 
-    It was sent at the instant `at`; the agent began it at `begun`, None if it did not. At `end` it was
+    It was sent at the instant `at`, and the agent began it at `begun`, None if it did not. At `end` it was
     answered or cancelled, None if neither. `error` is the text of an error. `more` are the members that only
     recordings have.
     """
@@ -50,7 +50,7 @@ class LoggedRequest:
 
 @attrs.frozen
 class LoggedChange:
-    """An event of an agent, or another value of a property."""
+    """An event of an agent, or a new value of a property."""
 
     agent: str
     name: str
@@ -60,7 +60,7 @@ class LoggedChange:
 
 @attrs.define
 class LoggedExchanges:
-    """The requests in a log that a scenario can make, the events, and the property changes, in order."""
+    """The requests in a log that a scenario can make, and the events and property changes, in order."""
 
     requests: list[LoggedRequest] = attrs.Factory(list[LoggedRequest])
     events: list[LoggedChange] = attrs.Factory(list[LoggedChange])
@@ -69,7 +69,7 @@ class LoggedExchanges:
 
 
 def exchanges_in(lines: Iterable[LogLine], *, recorded: bool) -> LoggedExchanges:
-    """Return the exchanges in a log: all requests of a recording, only the requests of `user` of a run."""
+    """Return the exchanges in a log: of a recording all requests, of a run only the requests of `user`."""
     found = LoggedExchanges()
     begun: dict[int, LoggedRequest] = {}
     for line in lines:
@@ -115,7 +115,7 @@ def _go_on(request: LoggedRequest, kind: str, data: dict[str, Any], now: float) 
 
 
 def is_text_alone(request: LoggedRequest) -> bool:
-    """Return whether the log has the input only as text, because it was too long for a viewer."""
+    """Return whether the log has the input only as text, which happens if it was too long for a viewer."""
     return "input" in request.more.get("text", ())
 
 

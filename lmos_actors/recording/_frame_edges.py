@@ -1,4 +1,4 @@
-"""The positions in the bytes of a WebSocket at which a frame ends, and a Close of the recorder may follow."""
+"""The positions in the bytes of a WebSocket at which a frame ends, and the recorder may send a Close."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MORE: Final = {126: 2, 127: 8}
 
 
 class FrameEdges:
-    """Tells where the frames of one direction end, from their heads alone."""
+    """A tracker of where the frames of one direction end, which it computes from their heads alone."""
 
     def __init__(self) -> None:
         self._head = bytearray()
@@ -23,7 +23,10 @@ class FrameEdges:
         return not self._left and not self._head
 
     def feed(self, data: bytes, *, rest_only: bool = False) -> int:
-        """Read bytes and return how many: all, or with `rest_only` only the rest of a frame already begun."""
+        """Read bytes and return how many were used.
+
+        By default these are all; with `rest_only` only the rest of a frame that has already begun.
+        """
         place, size = 0, len(data)
         while place < size and not self.is_closed and not (rest_only and self.is_between):
             if not self._left:
@@ -42,7 +45,7 @@ class FrameEdges:
         return place if rest_only else size
 
     def _missing(self) -> int:
-        """Return the number of missing bytes of the head, as far as it is known."""
+        """Return the number of missing bytes of the head, according to the bytes that are already there."""
         head = self._head
         if len(head) < 2:
             return 2 - len(head)

@@ -1,7 +1,7 @@
-"""A reader of a passing WebSocket: bytes of one direction become messages, in bounded memory.
+"""A reader of a WebSocket that is passed on: it turns the bytes of one direction into messages.
 
-Bytes that cannot be read end the reading, and so does an extension that both sides use and this reader does
-not know, such as compression. The bytes are passed on elsewhere, whatever they are.
+It uses bounded memory. It stops reading at bytes that it cannot read, and at an extension that both sides use
+and that it does not support, such as compression. Other code passes the bytes on in any case.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LONGEST: Final = 4 << 20
 
 
 class FrameReader:
-    """Reads one direction of a WebSocket: the client's with `of_client`, else the server's.
+    """A reader of one direction of a WebSocket: the client's with `of_client`, else the server's.
 
-    `take` gets each message and its size, None in place of a message that was too long. Once the peer has
-    closed, `code` and `reason` are from its Close.
+    `take` is called with each message and its size, with None in place of a message that was too long. Once
+    the peer has closed, `code` and `reason` are from its Close.
     """
 
     def __init__(self, take: Callable[[str | bytes | None, int], None], *, of_client: bool) -> None:
@@ -42,7 +42,7 @@ class FrameReader:
         self.reason = ""
 
     def feed(self, data: bytes) -> None:
-        """Read bytes as they came."""
+        """Read bytes as they arrive."""
         if self._connection is None:
             return
         try:

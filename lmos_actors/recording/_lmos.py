@@ -1,8 +1,8 @@
 """The messages of one LMOS connection, as requests and their answers.
 
-Each side is read by a codec of its own, which learns that side's spelling. An answer is matched to its
-request by its correlation. What happens at a thing is written once: of several listeners to one property or
-event, only the first that is still there counts.
+Each side is read by a separate codec, which learns that side's spelling. An answer is matched to its request
+by its correlation. Each event or value of a thing is recorded once: if several listeners to one property or
+event are open, only the first of them counts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FRAME_HEADER: Final = 12
 
 @attrs.define
 class _Open:
-    """A request that has no final answer yet, or goes on as a feed."""
+    """A request that has no final answer yet, or that continues as a feed."""
 
     number: int
     agent: str
@@ -50,7 +50,7 @@ class _Open:
 
 @attrs.define
 class _Several:
-    """A request about several properties, each recorded as a request with a number."""
+    """A request about several properties, recorded as one numbered request for each property."""
 
     agent: str
     thing: Thing | None
@@ -59,9 +59,9 @@ class _Several:
 
 
 class LmosConversation:
-    """One connection of LMOS. `offered`: whether the client offered the subprotocol.
+    """One connection of LMOS.
 
-    `selected`: whether the server took it.
+    `offered`: whether the client offered the subprotocol. `selected`: whether the server selected it.
     """
 
     def __init__(self, transcript: Transcript, *, offered: bool, selected: bool) -> None:
@@ -89,7 +89,7 @@ class LmosConversation:
     # ---- what the client says
 
     def from_client(self, content: str | bytes) -> None:
-        """Record a message of the client: text, or a binary one as bytes, which is an item of a stream."""
+        """Record a text message of the client. Binary messages, which are items of streams, are ignored."""
         if isinstance(content, bytes):
             return
         message = self._requests.decode(content)
@@ -187,7 +187,7 @@ class LmosConversation:
             del self._open[self._key(message)]
 
     def left(self) -> None:
-        """Note that the client has left: its open requests are cancelled."""
+        """Record that the client has left: its open requests are cancelled."""
         for request in list(self._open.values()):
             if isinstance(request, _Open) and isinstance(request.message, lmos.InvokeAction):
                 self._settle(request)

@@ -1,7 +1,7 @@
 """The file of a recording: a message log to which each record is written as soon as it happens.
 
-Only its owner can read it, and an existing file is never overwritten. A killed process leaves whole records,
-at worst followed by a part of one more; only the last line, with the SHA-256, is missing then.
+Only its owner can read it, and an existing file is never overwritten. If the process is killed, the file has
+whole records, at worst followed by a part of one more, and lacks only its last line, with the SHA-256.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RecordingFile:
-    """A message log that is written record by record. Raises ConfigError for a file that cannot be made.
+    """A message log that is written record by record. Raise ConfigError if the file cannot be created.
 
     `head` is the data about the recording in its first line; `now` returns the seconds since the start.
     """

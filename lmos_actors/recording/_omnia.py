@@ -1,9 +1,9 @@
 """The frames of one connection of Omnia's chat protocol: messages, and the answers to them.
 
-A chat agent has one turn of a session at a time, so the answers of a connection come in the order of its
-messages. The items of an answer are its text, or else what it shows and sends: calls of tools and their
-results, parts that are not text, pieces of media. A voice call is a request as well: what is written during
-it is recorded, but not its sound.
+A chat agent carries out only one turn of a session at a time, so the answers of a connection arrive in the
+order of its messages. The items of an answer are its text, and everything else that it shows and sends: calls
+of tools and their results, parts that are not text, pieces of media. A voice call is also a request: what is
+written during the call is recorded, but not its sound.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST: Final = 64
 
 
 class OmniaConversation:
-    """One connection to a chat agent, `agent` in recordings, where its sessions are one, `session`."""
+    """One connection to a chat agent. `agent` and `session` name the agent and its session in recordings."""
 
     def __init__(self, transcript: Transcript, agent: str, session: str) -> None:
         self._transcript = transcript
@@ -104,7 +104,7 @@ class OmniaConversation:
             self._call = None
 
     def left(self) -> None:
-        """Note that the client has left: the turns that it has requested are cancelled."""
+        """Record that the client has left: the turns that it has requested are cancelled."""
         while self._open:
             self._transcript.cancelled(self._agent, MESSAGE, self._open.popleft())
         if self._has_hung_up:
@@ -166,7 +166,7 @@ class OmniaConversation:
             self._item(said)
 
     def _parts(self, parts: Sequence[omnia.Part] | None) -> list[ChatPart]:
-        """Return parts in the form that chat agents use; one without such a form counts as not understood."""
+        """Return parts in the form that chat agents use. One without such a form counts as not understood."""
         found: list[ChatPart] = []
         for part in parts or ():
             try:
@@ -180,7 +180,7 @@ class OmniaConversation:
         self._show(ToolReturned(call_id, value, error))
 
     def _show(self, item: ChatItem) -> None:
-        """Write an item that is not plain text; media only in a turn, as in a call media are the sound."""
+        """Record an item that is not plain text. Media outside a turn are a call's sound and are left out."""
         if self._open or not isinstance(item, MediaPiece):
             self._item(self._transcript.redaction.frame(msgspec.to_builtins(item)))
 

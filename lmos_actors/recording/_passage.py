@@ -1,8 +1,8 @@
-"""The passage between the clients and the server of a recording: what is changed, what is recorded.
+"""The passage between the clients and the server of a recording: what is changed, and what is recorded.
 
-These are changed: `Host`; `Origin` and addresses, where they name the recorder or the server; and headers
-that concern one connection only. Compression is not offered to the server, as compressed data could not be
-read.
+The recorder replaces `Host`. It changes `Origin` and addresses if they name the recorder or the server, and
+drops headers that concern one connection only. It does not offer compression to the server, because it could
+not read compressed data.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CREDENTIALS: Final = (b"authorization", b"cookie", b"proxy-authorization")
 
 @attrs.define
 class Outcomes:
-    """Counts of WebSockets and requests, and of how they ended."""
+    """Counts of WebSockets and requests, and of the ways in which they ended."""
 
     sockets: int = 0
     requests: int = 0
@@ -66,7 +66,7 @@ class Outcomes:
 
 
 class Refused(Exception):
-    """A request is answered by the recorder itself."""
+    """The refusal of a request, which the recorder itself answers."""
 
     def __init__(self, status: int, why: str) -> None:
         self.status = status
@@ -77,9 +77,9 @@ class Refused(Exception):
 class Passage:
     """The passage from clients to the server at `target`, and the recording of the traffic.
 
-    `describe` is called with the target and the headers of a WebSocket before anything is sent on it.
-    `insecure`: credentials are passed on to another machine without TLS too. `on_note` gets remarks that
-    people should see at once.
+    `describe` is called with the target and the headers of a WebSocket before anything is sent on it. With
+    `insecure`, credentials are passed on to another machine even without TLS. `on_note` is called with
+    remarks that people should see at once.
     """
 
     def __init__(
@@ -111,13 +111,13 @@ class Passage:
         self._all_closed = trio.Event()
 
     def note(self, text: str) -> None:
-        """Print a line once."""
+        """Pass a remark to `on_note`, unless it was made before."""
         if text not in self.outcomes.notes and len(self.outcomes.notes) < 100:
             self.outcomes.notes[text] = None
             self._on_note(text)
 
     async def converse(self, pipes: Pipes, from_client: bytes, from_server: bytes) -> None:
-        """Pass on the bytes of a WebSocket until it has ended; the arguments are bytes that came before."""
+        """Pass on the bytes of a WebSocket until it has ended, beginning with the bytes already received."""
         self._pipes[pipes] = None
         try:
             async with trio.open_nursery() as nursery:
@@ -130,7 +130,7 @@ class Passage:
                 self._all_closed.set()
 
     async def close(self) -> None:
-        """Close all WebSockets in order, and wait until both sides of each have answered."""
+        """Close all WebSockets properly, and wait until both sides of each have answered."""
         self._is_closing = True
         if not self._pipes:
             return
@@ -153,7 +153,7 @@ class Passage:
         raise Refused(502, f"the recorder {why}")
 
     def onward(self, request: h11.Request) -> Headers:
-        """Return the headers of a request as the server gets them. Raises Refused."""
+        """Return the headers of a request in the form sent to the server. Raise Refused."""
         headers: Headers = tuple(request.headers)
         named = words_of(headers, b"connection")
         found: list[tuple[bytes, bytes]] = [(b"Host", self._target.authority.encode("ascii"))]
@@ -171,7 +171,7 @@ class Passage:
         return tuple(found)
 
     def backward(self, headers: Iterable[tuple[bytes, bytes]], *, length: bool = True) -> Headers:
-        """Return the headers of an answer as the client gets them."""
+        """Return the headers of an answer in the form sent to the client."""
         found = tuple(headers)
         named = words_of(found, b"connection")
         return tuple(
@@ -183,7 +183,7 @@ class Passage:
         )
 
     async def describe(self, target: str, headers: Headers) -> None:
-        """Learn the descriptions of the things that a WebSocket leads to."""
+        """Fetch the descriptions of the things that a WebSocket leads to."""
         await self._describe(target, headers)
 
     def conversation(self, target: str, offered: tuple[str, ...], selected: str | None) -> Conversation:
@@ -199,7 +199,7 @@ class Passage:
         )
 
     def refused(self, target: str, status: int) -> None:
-        """Note that the server has refused a WebSocket."""
+        """Record that the server has refused a WebSocket."""
         self.outcomes.refused += 1
         self._transcript.connected(0, target, status, self._speaks)
         self.note(f"the server has refused a WebSocket: {status}")
@@ -210,12 +210,12 @@ class Passage:
         return WebExchange(self._transcript, self._memory, method, target, accept)
 
     def keep(self, target: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Remember the credentials in a request or an answer, to hide them."""
+        """Remember the credentials in a request or an answer, so that they are hidden in the recording."""
         self._transcript.redaction.keep_query(target)
         self._transcript.redaction.keep_headers(headers)
 
     def keep_answer(self, target: str, body: bytes) -> bytes:
-        """Learn from a JSON answer, and return it as the client gets it."""
+        """Store the descriptions in a JSON answer, and return the answer in the form sent to the client."""
         url = f"{'https' if self._target.secure else 'http'}://{self._target.authority}{target}"
         if target.partition("?")[0].endswith(REGISTER):
             self._transcript.redaction.frame(_decoded(body))  # which has a token
@@ -234,5 +234,5 @@ def _decoded(body: bytes) -> Any:
 
 
 def words_of(headers: Headers, name: bytes) -> list[bytes]:
-    """Return the elements of a list in headers, in lower case."""
+    """Return the elements of all header values with this name, in lower case."""
     return [part.strip().lower() for each, value in headers if each == name for part in value.split(b",")]

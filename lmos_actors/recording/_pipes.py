@@ -1,11 +1,11 @@
 """The two directions of a WebSocket that goes through the recorder.
 
-The bytes of each are passed on as they come, and no sooner than the other side takes them: at most 64 KiB of
-each are in memory, and reading them for the recording changes nothing. So malformed, endless or slow data is
-a matter between client and server, as it would be without the recorder.
+The bytes of each direction are passed on as they arrive, and no sooner than the other side accepts them. At
+most 64 KiB per direction are in memory, and reading them for the recording changes nothing. So malformed,
+endless or slow data has the same effect on client and server as it would have without the recorder.
 
-When the recorder ends, it sends each side a Close of its own, after any frame that has begun: nothing that a
-side sends afterwards is passed on or recorded.
+When the recorder ends, it sends each side its own Close, after any frame that has begun. Nothing that a side
+sends afterwards is passed on or recorded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GOING_AWAY: Final = 1001
 
 
 class Pipes:
-    """The two directions of a WebSocket, the bytes of each passed on as they come."""
+    """The two directions of a WebSocket. The bytes of each are passed on as they arrive."""
 
     def __init__(self, conversation: Conversation, client: trio.abc.Stream, server: trio.abc.Stream) -> None:
         self._conversation = conversation
@@ -47,7 +47,7 @@ class Pipes:
         """The side that has ended the connection."""
 
     async def run(self, from_client: bytes, from_server: bytes) -> None:
-        """Pass bytes on until both directions have ended; the arguments are bytes that have already come."""
+        """Pass bytes on until both directions have ended, beginning with the bytes already received."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._pass, "client", from_client, nursery.cancel_scope)
             nursery.start_soon(self._pass, "server", from_server, nursery.cancel_scope)
@@ -62,7 +62,7 @@ class Pipes:
                 nursery.start_soon(self._close_behind_frame, side)
 
     async def _close_behind_frame(self, side: Side) -> None:
-        """Send a Close in place of a side's further bytes, unless a frame of that side has begun."""
+        """Send a Close in place of a side's further bytes, unless that side has sent only part of a frame."""
         if side in self.closed or not self._edges[side].is_between:
             return
         self.closed.add(side)
@@ -113,7 +113,7 @@ class Pipes:
 
 
 def _going_away(*, masked: bool) -> bytes:
-    """Return the frame of a Close with 1001, masked if it is sent as a client."""
+    """Return the frame of a Close with 1001, masked if it is sent to the server."""
     payload = struct.pack(">H", GOING_AWAY)
     if not masked:
         return bytes((0x88, len(payload))) + payload

@@ -1,4 +1,4 @@
-"""Problem details of answers over HTTP, as the exceptions that they stand for."""
+"""The conversion of problem details in HTTP answers into exceptions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lmos_actors.protocol import lmos
 
 
 def error_in(value: Any, status: int) -> Exception:
-    """Return the exception that problem details stand for."""
+    """Return the exception that problem details represent."""
     data = mapped(value)
     path, started = data.get("path"), data.get("started")
     detail = str(data.get("detail") or "")

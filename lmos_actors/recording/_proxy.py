@@ -1,7 +1,7 @@
-"""The proxy of a recording: clients on this machine, passed on to one server.
+"""The proxy of a recording, which passes clients on this machine on to one server.
 
 The recorder listens on this machine only, but pages in a browser can reach it there. So requests must name a
-host of this machine, as another host's name must not lead here, and the server still sees the `Origin` of a
+host of this machine, because no other host name may lead here. The server still receives the `Origin` of a
 page.
 """
 
@@ -27,7 +27,7 @@ CONNECTIONS: Final = 256
 
 
 class Proxy:
-    """Serves the clients of a listener. `on_left` is called when the last one has left."""
+    """The server for the clients of a listener. `on_left` is called when the last client has left."""
 
     def __init__(self, passage: Passage, on_left: Callable[[], None]) -> None:
         self._passage = passage
@@ -36,7 +36,7 @@ class Proxy:
         self._places = trio.Semaphore(CONNECTIONS)
 
     async def serve(self, listener: Listener) -> None:
-        """Serve until cancelled. Raises groups with OSError where the recording cannot be written."""
+        """Serve until cancelled. Raise groups with OSError if the recording cannot be written."""
         async with trio.open_nursery() as nursery:
             while True:
                 await self._places.acquire()

@@ -1,4 +1,4 @@
-"""A proxy on this machine that writes what its clients and a server say as a message log."""
+"""A proxy on this machine that writes the messages of its clients and a server to a message log."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ NOT_DESCRIBED: Final = ("/arc",)
 class RecordRequest:
     """A request to record the traffic with the server at the URL `to` in a new file, `out`.
 
-    Clients connect to `listen`, on this machine. `speaks` is the protocol of the WebSockets; None finds it
-    from their messages. `descriptions` are files and URLs, for a server that serves none: they say which
-    values are secret. `once` ends when the clients that came have left. `insecure` lets credentials go to a
-    server without TLS. Raises ConfigError for addresses that cannot be used.
+    Clients connect to `listen`, on this machine. `speaks` is the protocol of the WebSockets; with None it is
+    recognised from their messages. `descriptions` are files and URLs, for a server that serves none; they
+    define which values are secret. With `once` the recording ends when all clients have left. `insecure` lets
+    credentials go to a server without TLS. Raise ConfigError for addresses that cannot be used.
     """
 
     to: str
@@ -74,8 +74,8 @@ class RecordRequest:
 class Recorded:
     """The counts of a recording, and its file.
 
-    `refused`: clients that the server refused; `unreachable`: connections that it did not accept; `lost`:
-    those that it cut; `unread`: messages that were not understood, which are in the file as they came.
+    `refused`: clients that the server refused. `unreachable`: connections that it did not accept. `lost`:
+    connections that it cut. `unread`: messages that were not understood, which are in the file as received.
     """
 
     file: str
@@ -98,8 +98,8 @@ async def record(
 ) -> Recorded:
     """Record until a SIGINT or SIGTERM, or until the clients have left; then return the counts.
 
-    `on_listening` is called with the URL for clients, `on_note` with what goes wrong meanwhile. Raises groups
-    of ConfigError, TransportError and OSError.
+    `on_listening` is called with the URL for clients, `on_note` with problems that occur meanwhile. Raise
+    groups of ConfigError, TransportError and OSError.
     """
     using = TcpNetwork() if network is None else network
     return await _Recording(request, using, on_listening, on_note).run()
@@ -130,7 +130,7 @@ class _Recording:
         self._stop = trio.CancelScope()
 
     async def run(self) -> Recorded:
-        """Record; see `record`."""
+        """Run the recording; see `record`."""
         descriptions = [await self._read(source) for source in self._request.descriptions]
         await trio.aclose_forcefully(await self._network.connect(self._target, self._request.tls))
         listener = await self._network.listen(self._request.listen)
@@ -208,7 +208,7 @@ class _Recording:
     async def _stop_at_signal(
         self, passage: Passage, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """At a signal, close all connections; stop when they are closed, after 2 s, or at another SIGINT."""
+        """Close all connections at a signal; stop once they are closed, after 2 s, or at another SIGINT."""
         with trio.open_signal_receiver(*SIGNALS) as received:
             task_status.started()
             await anext(received)
@@ -222,7 +222,7 @@ class _Recording:
     # ---- descriptions
 
     async def _describe(self, transcript: Transcript, target: str, headers: Headers) -> None:
-        """Learn from the descriptions of the things behind a WebSocket, with its client's credentials."""
+        """Fetch the descriptions of the things behind a WebSocket, with its client's credentials."""
         path, _, query = target.partition("?")
         if self._request.speaks in ("omnia", "relay") or path.endswith(NOT_DESCRIBED):
             return

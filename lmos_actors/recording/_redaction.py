@@ -1,16 +1,17 @@
-"""Redaction of recorded connections: neither credentials nor what a description marks as secret are written.
+"""Redaction of recorded connections: credentials and values that a description marks as secret are not
+written.
 
-Three rules, each of which holds alone:
+Three independent rules apply:
 
 - **By place.** Headers and bodies of HTTP are not written at all, and of queries only the values of a few
-  members. A value whose schema is marked, in a description of the thing, is `***`; so is every value of a
-  thing whose description is not known, and a member of a frame without a schema that has the name of a
+  members. A value whose schema is marked, in a description of the thing, is `***`. So is every value of a
+  thing without a known description, and a member of a frame without a schema that has the name of a
   credential.
 - **By value.** A credential that has been seen, in a header, a cookie, a query or the answer to a
-  registration, is replaced wherever a text contains it, as it is or as JSON and URLs write it.
-- **By form.** What looks like the token of an AgentRelay is replaced.
+  registration, is replaced wherever a text contains it, as plain text or as encoded in JSON and URLs.
+- **By form.** A text that looks like the token of an AgentRelay is replaced.
 
-What is passed on is never touched.
+Data that is passed on is never changed by these rules.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _TOKEN: Final = r"tok_[A-Za-z0-9_\-]{4,}"
 
 
 class Redaction:
-    """The secrets seen so far; it hides them in values and texts."""
+    """The secrets seen so far, with methods that hide them in values and texts."""
 
     def __init__(self) -> None:
         self._forms: dict[str, None] = {}
@@ -69,7 +70,7 @@ class Redaction:
     # ---- what is secret
 
     def keep(self, secret: str) -> None:
-        """Remember a secret, to hide it."""
+        """Remember a secret, so that it is hidden from now on."""
         if len(secret) < SHORTEST or secret in self._forms:
             return
         json = msgspec.json.encode(secret.encode("utf-8", "replace").decode()).decode()[1:-1]
@@ -127,7 +128,7 @@ class Redaction:
     # ---- what is written
 
     def target(self, target: str) -> str:
-        """Return a path and its query as they are recorded: most values in the query are hidden."""
+        """Return a path and its query as they are recorded, with most values in the query hidden."""
         path, mark, query = target.partition("?")
         if not mark:
             return self.text(path)
@@ -139,7 +140,7 @@ class Redaction:
         return self.text(f"{path}?{'&'.join(shown)}")
 
     def text(self, text: str) -> str:
-        """Return a text without the secrets in it."""
+        """Return a text with all known secrets hidden."""
         if len(self._forms) > 4 * MOST:
             return HIDDEN
         if self._pattern is None:
@@ -148,7 +149,7 @@ class Redaction:
         return self._pattern.sub(HIDDEN, text)
 
     def value(self, value: Any) -> Any:
-        """Return a value without the secrets in its texts."""
+        """Return a value with all known secrets in its texts hidden."""
         try:
             return self._cleaned(value)
         except RecursionError:
@@ -162,7 +163,7 @@ class Redaction:
         return [self._cleaned(item) for item in value] if is_list(value) else value
 
     def frame(self, value: Any) -> Any:
-        """Return the content of a frame without a known schema; members named like credentials are hidden."""
+        """Return the content of a frame without a known schema. Members named like credentials are hidden."""
         try:
             return self._by_name(value)
         except RecursionError:

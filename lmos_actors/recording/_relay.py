@@ -1,10 +1,10 @@
 """The messages of one connection to an AgentRelay: requests, answers, and broadcasts.
 
 A message to some agents is a request to each of them, and a message that refers to it is its answer. Not
-every hub tells the sender of a message its id. So an answer belongs to the message with the id that it refers
-to, if a receipt or the sender's own copy has shown that id; else to the oldest message that is still open at
-the answering agent. A message from the client to everybody is a one-way request to `*`; one from another
-agent is an event of that agent.
+every hub reports the id of a message to its sender. So an answer belongs to the message with the id that it
+refers to, if a receipt or the sender's own copy has shown that id. Otherwise it belongs to the oldest message
+that is still open at the answering agent. A message from the client to everybody is a one-way request to `*`;
+such a message from another agent is an event of that agent.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RECEIPTS: Final = "passed", "receipt"
 
 @attrs.define(eq=False)
 class _Said:
-    """A message that may be answered: by `agent`, None for everybody; its `id` is "" while not known."""
+    """A message that `agent` may answer, or everybody if that is None; `id` is "" while unknown."""
 
     agent: str | None
     number: int
@@ -57,7 +57,7 @@ class _Said:
 
 
 class RelayConversation:
-    """One connection to a hub; the name of its client is known once the hub has welcomed it."""
+    """One connection to a hub. The name of its client is known once the hub has sent the welcome."""
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
@@ -96,7 +96,7 @@ class RelayConversation:
         return self._transcript.redaction.frame(payload)
 
     def _answers(self, ref: Any, to: list[str], kind: str, payload: Any) -> bool:
-        """Write a frame that answers a message sent to the client; return whether there is such a message."""
+        """Record a frame that answers a message to the client; return whether there is such a message."""
         for said in self._asked:
             if ref and said.id == ref:
                 self._asked.remove(said)
@@ -159,7 +159,7 @@ class RelayConversation:
             self._transcript.event(message.sender, kind, payload)
 
     def _meant(self, message: RelayMessage) -> _Said | None:
-        """Return the message of the client that a message answers, None if it answers none."""
+        """Return the client's message that another message answers, or None if it answers none."""
         if not message.ref:
             return None
         mine = [said for said in self._sent if said.agent in (None, message.sender)]

@@ -1,8 +1,8 @@
 """Requests over HTTP that go through the recorder, and the operations of things that they carry out.
 
-The forms in the descriptions seen so far tell which operation a request carries out. The bodies of such
-requests and answers are kept if they are JSON and not too long; an answer of many values is read as it goes
-by (`_web_answers.py`).
+The forms in the descriptions seen so far determine which operation a request carries out. The bodies of such
+requests and answers are kept if they are JSON and not too long. An answer of many values is read while it is
+passed on (`_web_answers.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VERBS: Final = {"readproperty": "read", "writeproperty": "write", "invokeaction"
 
 
 class WebExchange:
-    """One request and its answer, as they go by. `accept` is the header of that name."""
+    """One request and its answer, recorded while they are passed on. `accept` is the header of that name."""
 
     def __init__(
         self, transcript: Transcript, memory: WebMemory, method: str, target: str, accept: str
@@ -50,11 +50,11 @@ class WebExchange:
         self._kind = ""
 
     def add_input(self, data: bytes) -> None:
-        """Note a piece of the body of the request."""
+        """Add a piece of the body of the request."""
         self._given = _grown(self._given, data, keep=self._operation is not None)
 
     def asked(self) -> None:
-        """Note that the request has been read. Raises OSError where it cannot be written."""
+        """Record the request once it has been read in full. Raise OSError if it cannot be written."""
         operation = self._operation
         if operation is None or operation.op not in VERBS:
             return
@@ -70,7 +70,7 @@ class WebExchange:
         self._number = self._transcript.sent(thing.name, verb, name, given)
 
     def _input(self, verb: str, schema: Schema | None) -> Any:
-        """Return the input as it is recorded, MISSING if there is none, None if it cannot be read."""
+        """Return the input as it is recorded, MISSING if there is none, or None if it cannot be read."""
         redaction = self._transcript.redaction
         query = {
             name: redaction.described(_of_query(value), _member_of(schema, name))
@@ -88,7 +88,7 @@ class WebExchange:
         return {**query, **shown} if query and is_mapping(shown) else shown
 
     def head(self, status: int, content_type: str, location: str) -> None:
-        """Note the head of the answer."""
+        """Process the head of the answer."""
         self._status, self._kind = status, content_type.partition(";")[0].strip().lower()
         self._location = location
         operation = self._operation
@@ -98,7 +98,7 @@ class WebExchange:
             self._stream = StreamOfValues(self._transcript, self._memory, operation, self._kind, self._number)
 
     def add_output(self, data: bytes) -> None:
-        """Note a piece of the body of the answer."""
+        """Add a piece of the body of the answer."""
         if self._stream is not None:
             self._stream.feed(data)
             return
@@ -109,9 +109,9 @@ class WebExchange:
             self._answer = None
 
     def end(self, *, has_left: bool) -> None:
-        """Note that the exchange is over; `has_left`: the client has left, and may have cut it off.
+        """Record the end of the exchange; `has_left`: the client has left, and may have cut the exchange off.
 
-        Raises OSError where it cannot be written.
+        Raise OSError if it cannot be written.
         """
         transcript = self._transcript
         transcript.asked(self._method, self._target, self._status)
@@ -161,7 +161,7 @@ class WebExchange:
             take_status(transcript, run, value)
 
     def _value(self) -> Any:
-        """Return the value of the answer, None without one, MISSING for one that cannot be read or is cut."""
+        """Return the value of the answer, None if it is empty, or MISSING if it is unreadable or cut off."""
         if self._answer is None or not self.is_whole:
             return MISSING
         try:
@@ -171,7 +171,7 @@ class WebExchange:
 
 
 def _grown(body: bytearray | None, data: bytes, *, keep: bool) -> bytearray | None:
-    """Return a body with one more piece; None for one that is too long."""
+    """Return a body with one more piece, or None if it would be too long. Without `keep`, drop the piece."""
     if body is None or (keep and len(body) + len(data) > LONGEST):
         return None
     if keep:
@@ -186,7 +186,7 @@ def _member_of(schema: Schema | None, name: str) -> Schema | None:
 
 
 def _of_query(text: str) -> Any:
-    """Return a member of a query as servers read it: as JSON if it is JSON, else as text."""
+    """Return a query member in the form that servers read: as JSON if it is JSON, else as text."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

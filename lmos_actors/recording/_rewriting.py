@@ -1,7 +1,7 @@
-"""The addresses that a server gives for itself, made to lead through the recorder.
+"""Rewriting of a server's own addresses, so that they lead through the recorder.
 
-In a description these are the members `href` and `base`; in an answer, the headers that name an address to
-go to. Addresses of other servers stay as they are.
+In a description these are the members `href` and `base`; in an answer, the headers whose address a client
+follows. Addresses of other servers are not changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TO_PLAIN: Final = {"wss": "ws", "https": "http", "ws": "ws", "http": "http"}
 
 
 class Rewriter:
-    """Turns addresses of one server into the recorder's. `elsewhere`: other servers that were named."""
+    """A rewriter of one server's addresses to the recorder's. `elsewhere` holds the other servers found."""
 
     def __init__(self, server: Endpoint, recorder: str) -> None:
         self._server = server
@@ -33,7 +33,7 @@ class Rewriter:
         self.elsewhere: dict[str, None] = {}
 
     def url(self, url: str) -> str:
-        """Return an address; one of the server's becomes the recorder's."""
+        """Return an address; an address of the server is replaced by the recorder's."""
         try:
             parts = urlsplit(url)
             place = endpoint_of(url.partition("{")[0]) if parts.scheme in _TO_PLAIN else None
@@ -52,7 +52,7 @@ class Rewriter:
         return urlunsplit((_TO_PLAIN[parts.scheme], self._recorder, *parts[2:]))
 
     def description(self, text: bytes) -> bytes:
-        """Return a text with descriptions, their addresses rewritten; any other text as it is."""
+        """Return a text with descriptions, their addresses rewritten, and any other text unchanged."""
         try:
             data = msgspec.json.decode(text)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -72,11 +72,11 @@ class Rewriter:
         return [self._rewritten(each) for each in data] if is_list(data) else data
 
     def header(self, name: bytes, value: bytes) -> bytes:
-        """Return the value of a header, rewritten if the header names an address to go to."""
+        """Return the value of a header, rewritten if the header has an address that a client follows."""
         return self.url(value.decode("latin-1")).encode("latin-1") if name.lower() in LEADING else value
 
     def origin(self, value: bytes) -> bytes:
-        """Return the origin of a page; the recorder's own becomes the server's."""
+        """Return the origin of a page; the recorder's origin is replaced by the server's."""
         own = f"http://{self._recorder}".encode("latin-1")
         scheme = "https" if self._server.secure else "http"
         return f"{scheme}://{self._server.authority}".encode() if value.lower() == own else value

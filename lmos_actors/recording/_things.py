@@ -1,4 +1,4 @@
-"""The things behind a recorded server, as far as their descriptions have been seen."""
+"""The things behind a recorded server whose descriptions have been seen."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LISTENED: Final = ("observeproperty", "subscribeevent")
 
 @attrs.frozen
 class Operation:
-    """An operation of a thing at an address. `op`: its name in forms; `affordance`: what it is on."""
+    """An operation at an address. `op` is its name in forms, `affordance` the affordance that it is on."""
 
     thing: Thing
     op: str
@@ -57,7 +57,7 @@ class Thing:
         return None if found is None else found.input or ANYTHING
 
     def output_of(self, action: str) -> Schema | None:
-        """Return the schema of an output of an action, of one item if there are many."""
+        """Return the schema of the output of an action, or of one item if the output is a stream."""
         found = (self.description.actions or {}).get(action)
         if found is None:
             return None
@@ -97,7 +97,7 @@ class Things:
         return len(self._by_id)
 
     def learn(self, text: bytes | str, source_url: str) -> int:
-        """Learn from a text with a description, or with a list of several; return how many there were."""
+        """Store the descriptions in a text, which contains one or a list of several; return their number."""
         try:
             data = msgspec.json.decode(text)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -130,24 +130,25 @@ class Things:
         return True
 
     def find(self, thing_id: str) -> Thing | None:
-        """Return a thing by its id, None if its description is not known.
+        """Return a thing by its id, or None if its description is unknown.
 
-        A client that has only an address makes an id from it, with the recorder's host; that is found, too.
+        A client that has only an address makes an id from it, with the recorder's host. Such an id is found,
+        too.
         """
         found = OF_OUR_NODES.search(thing_id)
         return self._by_id.get(thing_id) or (None if found is None else self._by_path.get(found[0]))
 
     def at(self, method: str, target: str, *, listens: bool) -> Operation | None:
-        """Return the operation that an HTTP request carries out, None if no known form describes it.
+        """Return the operation that an HTTP request carries out, or None if no known form describes it.
 
-        `listens`: the client accepts a stream of events, so an observation comes before a read.
+        With `listens` the client accepts a stream of events, so an observation is preferred to a read.
         """
         path = target.partition("?")[0]
         found = self._operations.get((method, path, True)) if listens else None
         return found or self._operations.get((method, path, False))
 
     def name_of(self, thing_id: str, hint: str = "") -> str:
-        """Return the name of a thing in recordings, which no other thing has."""
+        """Return the unique name of a thing in recordings."""
         known = self._names.get(thing_id)
         if known is not None:
             return known
@@ -168,7 +169,7 @@ class Things:
 
 
 def plain_name(text: str) -> str:
-    """Return a text turned into a name that an agent of a file can have."""
+    """Return a text converted to a valid name of an agent in a scenario file."""
     name = _ODD.sub("-", text).strip("-")[:60]
     return name if re.match(r"[A-Za-z_]", name) else f"agent-{name}" if name else "agent"
 

@@ -1,4 +1,4 @@
-"""The records of a recording: requests, answers and what else happened, in the form of message logs."""
+"""The records of a recording: requests, answers and other occurrences, in the form of message logs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Transcript:
-    """Writes all records of one recording. Secrets that are known by their text are hidden here.
+    """The writer of all records of one recording. It hides the secrets whose text is known.
 
-    `note` gets remarks that people should see at once.
+    `note` is called with remarks that people should see at once.
     """
 
     def __init__(self, file: RecordingFile, note: Callable[[str], None]) -> None:
@@ -47,7 +47,7 @@ class Transcript:
     # ---- agents
 
     def of_thing(self, thing_id: str) -> tuple[str, Thing | None]:
-        """Return the name of a thing, and the thing if its description is known."""
+        """Return the name of a thing, and the thing itself if its description is known, else None."""
         thing = self.things.find(thing_id)
         if thing is not None:
             return thing.name, thing
@@ -60,7 +60,7 @@ class Transcript:
         return self.things.name_of(thing_id), None
 
     def begin(self, agent: str) -> None:
-        """Note that there is an agent."""
+        """Record that an agent exists, unless that was recorded before."""
         if agent not in self._seen:
             self._seen.add(agent)
             self._record("started", agent, incarnation=1)
@@ -74,7 +74,7 @@ class Transcript:
         sender: str = USER,
         more: Mapping[str, Any] = NOTHING,
     ) -> int:
-        """Write that a request was sent and has begun; return its number. `more` are further fields."""
+        """Record that a request was sent and has begun; return its number. `more` are further fields."""
         self.begin(agent)
         self.requests += 1
         number = self.requests
@@ -93,56 +93,56 @@ class Transcript:
         return number
 
     def item(self, agent: str, affordance: str, number: int, value: Any) -> None:
-        """Write one of several answers."""
+        """Record one item of an answer."""
         self._record("item", agent, affordance=affordance, id=number, value=value)
 
     def progress(self, agent: str, affordance: str, number: int, value: Any) -> None:
-        """Write how far a request has come."""
+        """Record the progress of a request."""
         self._record("progress", agent, affordance=affordance, id=number, progress=value)
 
     def answered(
         self, agent: str, affordance: str, number: int, value: Any, more: Mapping[str, Any] = NOTHING
     ) -> None:
-        """Write the answer; `more` are further fields."""
+        """Record the answer to a request; `more` are further fields."""
         self._record("answered", agent, affordance=affordance, id=number, value=value, **more)
 
     def failed(self, agent: str, affordance: str, number: int, error: Exception, output: Any) -> None:
-        """Write that a request has failed; `output`: the action's own account of the failure, if any."""
+        """Record the failure of a request; `output` is the action's own report of the failure, if any."""
         text = f"{type(error).__name__}: {error}"
         fields = {} if output is None else {"output": output}
         self._record("answered", agent, affordance=affordance, id=number, error=text, **fields)
 
     def cancelled(self, agent: str, affordance: str, number: int) -> None:
-        """Write that a request was cancelled."""
+        """Record that a request was cancelled."""
         self._record("cancelled", agent, affordance=affordance, id=number)
 
     def event(self, agent: str, event: str, data: Any) -> None:
-        """Write that an event has happened."""
+        """Record an event of an agent."""
         self.begin(agent)
         self._record("event", agent, event=event, data=data)
 
     def changed(self, agent: str, name: str, value: Any) -> None:
-        """Write that a property has another value."""
+        """Record a new value of a property."""
         self.begin(agent)
         self._record("changed", agent, property=name, value=value)
 
     # ---- connections
 
     def connected(self, connection: int, target: str, status: int, speaks: str | None) -> None:
-        """Write that a client has asked for a WebSocket, and what the server has answered."""
+        """Record a client's request for a WebSocket, and the status of the server's answer."""
         fields = {} if speaks is None else {"speaks": speaks}
         shown = self.redaction.target(target)
         self._record("connected", "", connection=connection, target=shown, status=status, **fields)
 
     def frame(self, connection: int, sender: str, content: Any, size: int) -> None:
-        """Write a frame of `client` or `server`; MISSING for one whose content is not written."""
+        """Record a frame of `client` or `server`. `content` is MISSING if only the size is recorded."""
         fields: dict[str, Any] = {"bytes": size} if content is MISSING else {"data": content}
         self._record("frame", "", connection=connection, **fields, **{"from": sender})
 
     def closed(self, connection: int, by: str, code: int | None, reason: str) -> None:
-        """Write how a connection has ended; without a code it was cut."""
+        """Record the end of a connection. Without a code it was cut off."""
         self._record("closed", "", connection=connection, by=by, code=code, reason=reason)
 
     def asked(self, method: str, target: str, status: int | None) -> None:
-        """Write a request over HTTP, with the status of its answer, None without an answer."""
+        """Record a request over HTTP, with the status of its answer, or None without an answer."""
         self._record("http", "", method=method, target=self.redaction.target(target), status=status)

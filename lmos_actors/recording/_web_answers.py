@@ -1,7 +1,7 @@
-"""Answers over HTTP that are more than one value: items, observed values and events, and runs that go on.
+"""Answers over HTTP that are more than one value: items, observed values, events, and continuing runs.
 
-A run is found again by the path that the answer to its invocation has named. Of several streams of one
-property or event, the first that is still open counts: what happens at a thing is written once.
+A run is identified by the path in the answer to its invocation. If several streams of one property or event
+are open, only the first counts, so that each value of a thing is recorded once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST: Final = 10_000
 
 @attrs.define(eq=False)
 class Run:
-    """A run of an action that goes on after its invocation was answered."""
+    """A run of an action that continues after its invocation was answered."""
 
     number: int
     thing: Thing
@@ -47,7 +47,7 @@ class Run:
 
 
 class WebMemory:
-    """State that requests of a recording leave for later ones: runs by their paths, and open streams."""
+    """State that later requests of a recording need: runs by their paths, and open streams."""
 
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
@@ -62,7 +62,7 @@ class WebMemory:
             self._of_action.setdefault(path.rpartition("/")[0], []).append(run)
 
     def runs_at(self, path: str) -> list[Run]:
-        """Return the run at a path, or all runs of the action there."""
+        """Return the run at a path, or all runs of the action at that path."""
         found = self._runs.get(path)
         return self._of_action.get(path, []) if found is None else [found]
 
@@ -80,7 +80,7 @@ def _path_of(url: str) -> str:
 
 
 def take_status(transcript: Transcript, run: Run, status: Any) -> None:
-    """Write the state of a run that is not over, from an ActionStatus."""
+    """Record the state of an unfinished run, as an ActionStatus reports it."""
     data, thing, redaction = mapped(status), run.thing, transcript.redaction
     state = lmos.canonical_status(str(data.get("status")))
     if run.is_over:
@@ -100,7 +100,7 @@ def take_status(transcript: Transcript, run: Run, status: Any) -> None:
 
 
 def write_failure(transcript: Transcript, thing: Thing, action: str, number: int, problem: Any) -> None:
-    """Write that a request has failed with problem details."""
+    """Record that a request has failed with problem details."""
     fields = mapped(problem)
     status = fields.get("status")
     error = error_in(fields, status if isinstance(status, int) else 500)
@@ -133,12 +133,12 @@ class _Events:
         self._reader = EventReader()
 
     def feed(self, data: bytes) -> list[tuple[str, str]]:
-        """Return name and data of the events that are complete. Raises BadAnswer for one that is too long."""
+        """Return the names and data of complete events. Raise BadAnswer for an event that is too long."""
         return [(event.name, event.data) for event in self._reader.feed(data)]
 
 
 class StreamOfValues:
-    """An answer of many values, written as they come. `number`: an invocation's, else None."""
+    """An answer of many values, recorded as they arrive. `number` is the invocation's number, else None."""
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class StreamOfValues:
             write_failure(self._transcript, thing, action, self._number, problem)
 
     def end(self, *, is_whole: bool, has_left: bool) -> None:
-        """Note that the answer is over: whole, ended by the client, or else cut off."""
+        """Record the end of the answer: it is whole, the client has ended it, or it was cut off."""
         if self in self._beside:
             self._beside.remove(self)
         if self._operation.op != "invokeaction" or self._is_over or self._reader is None:

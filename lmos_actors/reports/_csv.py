@@ -24,13 +24,13 @@ def csv_text(results: Sequence[FileResult]) -> str:
     The columns are file, name, one for each name in a matrix or sweep, seed, trial, ended, series, agg, time,
     value.
 
-    A number of which a run has only one, such as the instant at which a check was met, is a line with an
-    empty time and `metric` in the column `agg`. Times are seconds of virtual time. A value that could not be
+    A number that a run has only once, such as the instant at which a check was met, is a line with an empty
+    time and `metric` in the column `agg`. Times are seconds of virtual time. A value that could not be
     computed is empty.
 
     A file that was ended early begins with lines that have `interrupted` (or `time limit`, `fail-fast`) in
-    the column `ended`: they give the number of runs with a result, the number requested, and the exit code.
-    The file ends with a line `not run` for each run without a result.
+    the column `ended`. These lines contain the number of runs with a result, the number requested, and the
+    exit code. The file ends with a line `not run` for each run without a result.
     """
     values = [run.values for result in results for run in result.runs]
     values += [run.values for result in results for run in result.missing]

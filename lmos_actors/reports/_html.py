@@ -1,4 +1,4 @@
-"""One HTML file for people: everything in it, nothing fetched, readable without a network."""
+"""One self-contained HTML file for people: it fetches nothing, and is readable without a network."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def html_page(
     """Return a page that shows results: verdicts, timelines, messages, trees and series.
 
     At most `most` records of the runs' logs are put into the page, most of them from failed runs; the page
-    says what was left out. The same results give the same page. With `is_log` the results are the runs in a
-    message log, and the page does not say how they ended. The page fetches nothing from elsewhere, and only
-    its own script may run in it.
+    reports what was left out. The same results give the same page. With `is_log` the results are the runs in
+    a message log, and the page does not show how they ended. The page fetches nothing from elsewhere, and
+    only its own script may run in it.
     """
     runs = [run for result in results for run in result.runs]
     kept = keep_logs(runs, most)

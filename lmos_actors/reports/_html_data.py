@@ -25,7 +25,7 @@ _OWN = frozenset(
 
 
 def page_data(results: Sequence[FileResult], title: str, kept: dict[int, Kept]) -> dict[str, Any]:
-    """Return everything on the page but the logs; `kept` has the logs by run, numbered across all files."""
+    """Return all data of the page except the logs; `kept` has the logs by run, numbered across all files."""
     whole = [(index, run) for index, result in enumerate(results) for run in result.runs]
     most = points_each(len(series.times) for _, run in whole for series in run.series)
     with_steps = _with_steps([run for _, run in whole])

@@ -34,7 +34,7 @@ _MESSAGE = re.compile(r'\{"n":\d+,"t":[^,]+,"kind":"(?:sent|delivered|answered|e
 
 @attrs.frozen
 class Kept:
-    """The part of a run's log that is on the page; `whole`: how many records the log had, if known."""
+    """The part of a run's log that is on the page; `whole` is the full log's size in records, if known."""
 
     lines: tuple[str, ...]
     records: int
@@ -47,9 +47,10 @@ def packed(text: str) -> str:
 
 
 def keep_logs(runs: Sequence[RunResult], most: int) -> dict[int, Kept]:
-    """Return the part of each run's log that goes on the page, by the run's index: `most` records in all.
+    """Return the part of each run's log that goes on the page, by the run's index; at most `most` records in
+    all.
 
-    Passed runs get a quarter of the records, and whatever the other runs leave over.
+    Passed runs get a quarter of the records, plus any that the other runs do not need.
     """
     lengths = [len(run.log) for run in runs]
     passed = {index: lengths[index] for index, run in enumerate(runs) if run.ok}
@@ -67,7 +68,7 @@ def keep_logs(runs: Sequence[RunResult], most: int) -> dict[int, Kept]:
 
 
 def shares(lengths: Mapping[int, int], room: int) -> dict[int, int]:
-    """Return how many records each log gets: as many logs as possible get some, and short ones get all."""
+    """Return the number of records for each log: as many logs as possible get some; short ones get all."""
     served: list[int] = []
     used = 0
     for index, length in lengths.items():
@@ -82,7 +83,7 @@ def shares(lengths: Mapping[int, int], room: int) -> dict[int, int]:
 
 
 def keep(log: Sequence[str], most: int, characters: int) -> Kept:
-    """Return a log cut to the limits: its beginning, its end, and what happened to agents in between."""
+    """Return a log cut to the limits: its first and last messages, and what happened to agents in between."""
     others = [line for line in log if not _NUMBER.match(line)]
     records = [short(line) for line in log if _NUMBER.match(line)]
     whole = max([len(records), *(int(found[1]) for line in records[-1:] if (found := _NUMBER.match(line)))])

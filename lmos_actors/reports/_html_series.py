@@ -1,4 +1,4 @@
-"""Measured series for the page: every run thinned to what can be seen, and bands over the seeds."""
+"""Measured series for the HTML page: thinned series of single runs, and bands over all seeds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def points_each(lengths: Iterable[int]) -> int:
 
 
 def thinned(series: SeriesResult, most: int) -> dict[str, Any]:
-    """Return a series as plain data, every n-th sample and the last if there are more than `most`."""
+    """Return a series as plain data; if it has more than `most` samples, keep every n-th one and the last."""
     times, values = list(series.times), list(series.values)
     whole = len(times)
     if whole > most:
@@ -34,12 +34,12 @@ def thinned(series: SeriesResult, most: int) -> dict[str, Any]:
 
 
 def bands(runs: Sequence[tuple[str, RunResult]], most: int) -> list[dict[str, Any]]:
-    """Return, for every series and combination, the values of the runs at each instant.
+    """Return the bands to draw: one for each series and combination, over the runs at each instant.
 
-    `runs` are pairs of combination and run. A band has, for each of its `times`, the number of runs measured
-    there (`n`), and minimum, quartiles and maximum over all runs. A run that has stopped counts with its last
-    value from then on: otherwise the slow runs alone would decide the median at the end, and it could fall
-    although no series ever falls.
+    `runs` are pairs of a combination and a run. For each of its `times`, a band has the number of runs
+    measured then (`n`), and the minimum, quartiles and maximum over all runs. A run that has stopped counts
+    with its last value from then on. Otherwise the slow runs alone would decide the median at the end, and it
+    could fall although no series ever falls.
     """
     found: dict[tuple[str, str, str], list[list[tuple[float, float | None]]]] = {}
     for combination, run in runs:
@@ -65,9 +65,9 @@ def bands(runs: Sequence[tuple[str, RunResult]], most: int) -> list[dict[str, An
 def values_at(
     members: Sequence[Sequence[tuple[float, float | None]]],
 ) -> tuple[dict[float, list[float]], list[int]]:
-    """Return the values of several series at each instant, and how many were measured there.
+    """Return the values of several series at each instant, and the number of series measured then.
 
-    A series that has ended keeps its last value from then on.
+    A series that has ended keeps its last value from then on, but no longer counts as measured.
     """
     values: dict[float, list[float]] = {time: [] for time in sorted({t for each in members for t, _ in each})}
     measured = dict.fromkeys(values, 0)

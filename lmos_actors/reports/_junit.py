@@ -73,7 +73,7 @@ def _name(result: FileResult, run: RunResult | Missing) -> str:
 
 
 def _case_of_cut(result: FileResult) -> Element:
-    """Return the case of a file that was ended early: an error, so that no reader takes the file for passed.
+    """Return the test case of a file that ended early: an error, so that the file does not count as passed.
 
     After a failure with `--fail-fast` there is a failed case already, so this one is skipped.
     """
@@ -96,7 +96,10 @@ def _case_of_missing(result: FileResult, run: Missing) -> Element:
 
 
 def _case_of_run(result: FileResult, run: RunResult, *, tolerated: bool) -> Element:
-    """Return the case of a run; `tolerated` failures are skipped, as enough other trials passed."""
+    """Return the test case of a run; a `tolerated` failure is reported as skipped.
+
+    A failure is tolerated if enough other trials have passed.
+    """
     name = _name(result, run)
     case = _element("testcase", classname=result.name, name=name, file=result.file, time=f"{run.real:.6f}")
     facts: dict[str, Any] = {
@@ -159,5 +162,5 @@ def _element(tag: str, **attributes: str) -> Element:
 
 
 def _clean(text: str) -> str:
-    """Return a text with escapes for what XML cannot hold: control characters, halves of surrogate pairs."""
+    """Return a text with escapes for the characters that XML forbids: control characters, lone surrogates."""
     return _NOT_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -30,8 +30,8 @@ _SPECIAL = {ord(c): f"#{ord(c)};" for c in "#;%<>&$"}
 def mermaid(run: RunResult, name: str = "") -> str:
     """Return a run as a Mermaid sequence diagram, from the lines of `run.log`; `name` is its file's name.
 
-    The diagram of a long run shows its first 400 messages, or the last 400 if it failed, and says how many
-    are left out.
+    The diagram of a long run shows its first 400 messages, or the last 400 if it failed, and the number of
+    messages left out.
     """
     lines = [line for line in run.log if (found := _KIND.match(line)) and _is_shown(found[1], line)]
     left = max(0, len(lines) - MOST_MESSAGES)
@@ -51,9 +51,10 @@ def mermaid(run: RunResult, name: str = "") -> str:
 
 
 def mark_cut(diagram: str, results: Sequence[FileResult]) -> str:
-    """Return the diagram with a note on what ended everything early, and the missing runs as comments.
+    """Return the diagram with a note on why the command ended early, and with the missing runs as comments.
 
-    If nothing did, the diagram is unchanged. If no run has a result, a diagram without messages is returned.
+    If it did not end early, the diagram is unchanged. If no run has a result, a diagram without messages is
+    returned.
     """
     said = cut_line(results)
     if not said:
@@ -142,7 +143,7 @@ class _Diagram:
         return f"a{self.taking_part.setdefault(agent, len(self.taking_part))}"
 
     def participants(self, log: Sequence[str]) -> list[str]:
-        """Return a line for each participant, in the order of their starts, which is the tree's."""
+        """Return a line for each participant: `user` first, then the agents in the order of the log."""
         agents = dict.fromkeys(["user"])
         for line in log:
             found = _AGENT.match(line)
@@ -156,5 +157,5 @@ class _Diagram:
 
 
 def _text(text: str) -> str:
-    """Return a shortened text in which Mermaid finds no syntax."""
+    """Return a text, shortened and escaped so that Mermaid does not parse any part of it as syntax."""
     return shorten(text, _SIZE + 40).translate(_SPECIAL) or " "

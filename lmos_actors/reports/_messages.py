@@ -28,7 +28,7 @@ _OWN = frozenset({"n", "t", "kind", "agent"})
 
 @attrs.frozen
 class Record:
-    """One line of a message log: what happened to which agent, in seconds of virtual time."""
+    """One line of a message log: what happened to an agent, and when, in seconds of virtual time."""
 
     number: int
     at: float
@@ -37,7 +37,7 @@ class Record:
     fields: Mapping[str, Any]
 
     def get(self, name: str) -> Any:
-        """Return a field, None where there is none."""
+        """Return the value of a field; None if the record has no such field."""
         return self.fields.get(name)
 
     def as_data(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Record:
 
 
 def read_record(line: str) -> Record | None:
-    """Return the record in a line of a message log; None for the head, the end, and anything else."""
+    """Return the record in a line of a message log; None for the head, the end, and any other line."""
     try:
         data = mapped(json.loads(line))
     except (ValueError, RecursionError):
@@ -81,9 +81,9 @@ def last_messages(lines: Sequence[str], count: int = LAST) -> tuple[str, ...]:
 
 
 def is_renewal(line: str) -> bool:
-    """Return whether a line of a log is about a renewal in a directory, and not about a failed one.
+    """Return whether a line of a log records a successful renewal in a directory.
 
-    Renewals are as frequent as heartbeats, and tell as little.
+    Renewals are as frequent as heartbeats, and no more informative.
     """
     return _RENEWAL in line[:160] and ('"patch":{}' in line or line.endswith('"value":null}'))
 
@@ -104,7 +104,7 @@ def shorten(text: str, size: int = SHOWN) -> str:
 
 
 def as_text(value: Any, size: int = SHOWN) -> str:
-    """Return plain data as JSON for people: on one line, cut to `size` characters."""
+    """Return plain data as readable JSON on one line, cut to `size` characters."""
     try:
         return shorten(json.dumps(value, ensure_ascii=False), size)
     except (ValueError, TypeError, RecursionError):
@@ -112,9 +112,9 @@ def as_text(value: Any, size: int = SHOWN) -> str:
 
 
 def clean(value: Any, depth: int = 60) -> Any:
-    """Return plain data that every JSON reader takes: no infinities, no halves of surrogate pairs.
+    """Return plain data that every JSON parser accepts, without infinities and lone surrogates.
 
-    What is nested deeper than `depth` becomes text.
+    Data nested deeper than `depth` becomes text.
     """
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
@@ -137,7 +137,7 @@ def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
 
 
 def what_of(record: Record) -> str:
-    """Return what happened as text, without the agent."""
+    """Return a text that describes the event of a record, without the agent's name."""
     name, kind = str(record.get("affordance") or ""), record.kind.replace("_", " ")
     match record.kind:
         case "sent":

@@ -62,9 +62,9 @@ class SeriesResult:
 
 @attrs.frozen(kw_only=True)
 class NodeRestart:
-    """The restart of one node of a network: its agents were away until `end` (None: for good).
+    """The restart of one node of a network; its agents were down until `end` (None: they did not restart).
 
-    `agents` are the paths of agents, or of supervisors for everything below them.
+    `agents` are paths. The path of a supervisor stands for everything below it.
     """
 
     node: str
@@ -74,10 +74,11 @@ class NodeRestart:
 
 @attrs.frozen(kw_only=True)
 class FaultResult:
-    """A fault, the paths of the agents it struck, and when it was in force; `end` None: until the end.
+    """A fault, the paths of the agents affected, and the time for which it was in force.
 
-    For a partition, `sides` has the nodes of each side; with `one_way` the others do not hear the first side.
-    For a restart of nodes of a network, `restarted` has the agents that were away.
+    If `end` is None, the fault lasted until the end of the run. For a partition, `sides` has the nodes of
+    each side; with `one_way`, messages from the first side do not reach the others. For a restart of nodes of
+    a network, `restarted` has the agents that were down.
     """
 
     id: str
@@ -94,10 +95,10 @@ class FaultResult:
 class RunResult:
     """One run of one cell. `virtual` and `real` are seconds; `digest` is the hash of the records.
 
-    With `real_time` the run's world keeps real time, and `virtual` is how long the story took in it.
-    `values`: the values of matrix or sweep; `metrics`: the numbers that `compare` checks may look at, by
-    name; `last`: the last messages, as lines of the log. `log` may hold fewer lines than were `logged`.
-    `again` and `replay` are commands that repeat the run, "" where there is none.
+    If `real_time` is true, the run's world keeps real time, and `virtual` is the time that the story took in
+    it. `values` has the values of the matrix or the sweep. `metrics` has the numbers available to `compare`
+    checks, by name. `last` has the last messages, as lines of the log. `log` may hold fewer lines than the
+    number `logged`. `again` and `replay` are commands that repeat the run; "" if there is no such command.
     """
 
     label: str
@@ -134,7 +135,7 @@ class RunResult:
 
 @attrs.frozen(kw_only=True)
 class Missing:
-    """A requested run without a result; `begun`: it was under way when everything ended."""
+    """A requested run without a result; `begun` is true if it was under way when everything ended."""
 
     label: str
     values: dict[str, Any]
@@ -147,8 +148,8 @@ class Missing:
 class Cut:
     """The reason why requested runs have no result.
 
-    `why` is `interrupted`, `time limit` (a run hung, and the process ended with it), or `fail-fast`; `code`
-    is the exit code that it asks for (0: none of its own), `signal` the name of the signal, if any.
+    `why` is `interrupted`, `time limit` (a run hung, and the process ended with it), or `fail-fast`. `code`
+    is the exit code for this reason (0: it sets none). `signal` is the name of the signal, if any.
     """
 
     why: Literal["interrupted", "time limit", "fail-fast"]
@@ -220,7 +221,11 @@ class FileResult:
         return found
 
     def verdict(self, trials: Sequence[RunResult]) -> int:
-        """Return the exit code of a cell from its trials: 0 if enough passed, 5 (flaky) if too few did."""
+        """Return the exit code of a cell from its trials: 0 if enough of them passed.
+
+        It is 3 if a trial could not run. Otherwise, if too few passed, it is 124 if a trial exceeded the time
+        limit, 5 (flaky) if some passed, and 1 if none did.
+        """
         ended = {run.ended for run in trials}
         if "could not run" in ended:
             return 3
@@ -237,20 +242,20 @@ PRECEDENCE = (143, 130, 2, 3, 124, 4, 1, 5, 0)
 
 
 def worst(codes: set[int]) -> int:
-    """Return the exit code that decides among several; 0 for none."""
+    """Return the exit code that takes precedence over the others in a set; 0 if the set is empty."""
     return next((code for code in PRECEDENCE if code in codes), 0)
 
 
 def cut_of(results: Sequence[FileResult]) -> Cut | None:
-    """Return the worst reason why a file was ended early; None if none was."""
+    """Return the most severe reason why a file was ended early; None if no file was."""
     cuts = [result.cut for result in results if result.cut is not None]
     return next((cut for code in PRECEDENCE for cut in cuts if cut.code == code), None)
 
 
 def cut_data(results: Sequence[FileResult]) -> dict[str, Any] | None:
-    """Return as plain data why runs are missing: why, signal, number of runs with a result, number requested.
+    """Return the reason why runs are missing, as plain data; None if no file was ended early.
 
-    None if no file was ended early.
+    The data has the reason, the signal, the number of runs with a result, and the number requested.
     """
     cut = cut_of(results)
     if cut is None:

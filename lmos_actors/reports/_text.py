@@ -46,7 +46,7 @@ def combination(run: RunResult | Missing) -> str:
 
 
 def head(result: FileResult) -> str:
-    """Return the line above a file's runs."""
+    """Return the heading of a file's runs: its name, its path, and the number of runs."""
     runs = result.cells * result.trials
     size = count(runs, "run")
     if runs > 1 and result.seeds and result.cells % result.seeds == 0:
@@ -65,7 +65,7 @@ def run_line(run: RunResult, width: int, trials: int) -> str:
 
 
 def verdict(run: RunResult) -> str:
-    """Return how a run ended, in the words of its line."""
+    """Return the outcome of a run in the words that the report uses."""
     return _LABELS[run.ended]
 
 
@@ -110,7 +110,7 @@ def failure_lines(run: RunResult, messages: int = SOME_MESSAGES) -> list[str]:
 
 
 def _under(head: str, text: str) -> list[str]:
-    """Return the lines of a text, the first after a head and the others indented to the same column."""
+    """Return the lines of a text, the first after `head` and the others indented to the same column."""
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]}… and {len(text) - LONGEST} characters more"
     first, *rest = text.splitlines() or [""]
@@ -127,7 +127,7 @@ def first_failure(run: RunResult) -> str:
 
 
 def check_lines(run: RunResult) -> list[str]:
-    """Return a line with expectation and observation for each check."""
+    """Return a line for each check, with the expected and the observed value."""
     return [f"   {_check(check)}" for check in run.judged]
 
 
@@ -151,7 +151,7 @@ def compared_lines(compared: Sequence[CheckResult]) -> list[str]:
 
 
 def repeated_lines(repeated: Sequence[Repeated]) -> list[str]:
-    """Return lines that say whether runs repeated in another process gave the same logs."""
+    """Return lines that report whether runs repeated in another process gave the same logs."""
     lines: list[str] = []
     for again in repeated:
         if again.problem:
@@ -179,16 +179,16 @@ def trial_lines(result: FileResult) -> list[str]:
 
 
 def file_line(result: FileResult) -> str:
-    """Return the line below the runs of a file that has several runs."""
+    """Return the line that follows the runs of a file with several runs: passed, not run, and duration."""
     runs, left = len(result.runs), result.cells * result.trials - len(result.runs)
     seconds = f"  {result.seconds:.1f} s" if result.seconds else ""
     return f" {result.passed}/{runs} runs passed" + (f", {left} not run" if left else "") + seconds
 
 
 def cut_line(results: Sequence[FileResult]) -> str:
-    """Return a line on what ended everything early, and how many runs have a result.
+    """Return a line with the reason why files were ended early, and the number of runs with a result.
 
-    "" if nothing did.
+    The line is "" if no file was ended early.
     """
     cut = cut_of(results)
     if cut is None:
@@ -203,7 +203,7 @@ def cut_line(results: Sequence[FileResult]) -> str:
 def missing_lines(results: Sequence[FileResult], most: int | None = None) -> list[str]:
     """Return lines that name the runs without a result, one line per combination.
 
-    `most`: the largest number of such lines; one more then counts the rest.
+    `most` is the largest number of such lines. If there are more, a final line gives the number left out.
     """
     lines: list[str] = []
     for result in results:
@@ -224,7 +224,7 @@ def missing_lines(results: Sequence[FileResult], most: int | None = None) -> lis
 
 
 def summary(results: Sequence[FileResult], seconds: float) -> str:
-    """Return the last line of the report: how many runs of all files passed, and in what time."""
+    """Return the last line of the report: the number of passed runs in all files, and the time taken."""
     runs = sum(len(result.runs) for result in results)
     passed = sum(result.passed for result in results)
     files = f" of {len(results)} files" if len(results) > 1 else ""

@@ -1,4 +1,4 @@
-"""Scenario and simulation files: their structs, and the guard around a run of other people's code.
+"""Scenario and simulation files: their structs, and the guard around runs of code by others.
 
 Subpackages read files (`format`), run them (`run`), judge runs (`judge`), and search (`explore`).
 """

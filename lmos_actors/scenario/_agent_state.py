@@ -1,4 +1,4 @@
-"""The state of a living agent, as formulas and judges of a run see it."""
+"""The state of a living agent, in the form in which formulas and judges of a run read it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PARTS: Final = 1  # the secrecy of a value that has secret parts: the parts are
 
 @lru_cache(maxsize=1_000)
 def fields_known(cls: Any) -> Mapping[str, tuple[str, bool]]:
-    """Return the fields of an agent that formulas can see, by their names in `state:`.
+    """Return the fields of an agent that formulas can read, by their names in `state:`.
 
-    Each field comes with the name of its attribute, and with whether it is secret.
+    Each field has the name of its attribute, and whether it is secret.
     """
     contract = cls.__contract__
     properties = {made.attribute: (wire, made.hidden) for wire, made in contract.properties.items()}
@@ -35,9 +35,9 @@ def fields_known(cls: Any) -> Mapping[str, tuple[str, bool]]:
 
 
 class AgentState(Mapping[str, Any]):
-    """The fields of a living agent as plain data, each looked up when it is asked for.
+    """The fields of a living agent as plain data; each value is read only when it is looked up.
 
-    Raises LookupError, with a text for people, for a field that is missing or secret, or whose value is not
+    Raises LookupError, with a readable text, for a field that is missing or secret, or whose value is not
     finite (infinity, NaN) or cannot be read.
     """
 

@@ -1,11 +1,11 @@
 """Real-time limit and Ctrl-C handling of one run.
 
-On virtual time nothing interrupts a handler that loops for ever: the clock only advances when no task can
-run. So a thread outside Trio waits for the limit and interrupts the main thread. Time for which a run is held
-up on purpose (`held_up`) does not count. There are three levels, as code may swallow KeyboardInterrupt or
-never return to the interpreter loop: one interrupt (an orderly stop), further ones after each half of GRACE,
-and finally the end of the process. A SIGALRM timer backs the thread up where the main thread holds the
-interpreter lock, as a long regular expression match does.
+On virtual time nothing interrupts a handler that loops forever: the clock only advances when no task can run.
+So a thread outside Trio waits for the limit and interrupts the main thread. Time for which a run is held up
+on purpose (`held_up`) does not count. There are three levels, as code may swallow KeyboardInterrupt or never
+return to the interpreter loop: one interrupt (an orderly stop), further ones after each half of GRACE, and
+finally the end of the process. A SIGALRM timer backs up the thread when the main thread holds the interpreter
+lock, for example during a long regular expression match.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def longest_of(seconds: float) -> float:
 
 
 class Guard:
-    """`with Guard(60.0, say) as guard:` around a run in the main thread.
+    """The time limit of a run in the main thread: `with Guard(60.0, say) as guard:`.
 
-    Past the limit the run gets a KeyboardInterrupt, later another, and `fired` is set. If that does not end
+    Past the limit, the run gets a KeyboardInterrupt, later another, and `fired` is set. If that does not end
     it, `say` is called with the reason and the position in the code, and the process exits with 124. With
-    `of_processor` the limit is processor time, which other work on the machine does not use up; real time is
-    limited too, by `longest_of`. If the run exceeds only that, `is_slow` is true: nobody knows then whether
-    it hangs. Ctrl-C inside `handling_interrupts()` sets `interrupted`; if the run does not end soon, the
-    process exits with 130.
+    `of_processor` the limit is processor time, which other work on the machine does not use up. Real time is
+    limited too, by `longest_of`; if the run exceeds only that, `is_slow` is true, as the run may or may not
+    hang. Ctrl-C inside `handling_interrupts()` sets `interrupted`; if the run does not end soon, the process
+    exits with 130.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Guard:
 
     @contextmanager
     def held_up(self) -> Generator[None]:
-        """Exclude the time of this block, which holds the run up in the main thread, from the limit."""
+        """Exclude the time spent in this block from the limit, as it holds up the run in the main thread."""
         self._held_since = monotonic()
         try:
             yield
@@ -111,7 +111,7 @@ class Guard:
             self._held_since = None
 
     def _left(self) -> float:
-        """Return how many seconds the run has left; below zero past its limit."""
+        """Return the number of seconds that the run has left; negative past its limit."""
         now, since = monotonic(), self._held_since
         held_up = self._held_up + (0.0 if since is None else now - since)
         left = self._seconds + held_up - (now - self._begin)
@@ -159,7 +159,7 @@ class Guard:
 
     @contextmanager
     def _alarm(self) -> Generator[None]:
-        """Enforce the limit where the main thread blocks all others, as a regular expression match does."""
+        """Enforce the limit when the main thread blocks all others, as in a regular expression match."""
         if not hasattr(signal, "setitimer"):
             yield
             return
@@ -220,7 +220,7 @@ class Guard:
 
 @contextmanager
 def _unraisable_interrupts() -> Generator[None]:
-    """Silence a Ctrl-C that hits a finalizer, which cannot raise it: the guard handles it."""
+    """Suppress the report of a KeyboardInterrupt in a finalizer, as the guard handles Ctrl-C itself."""
     before = sys.unraisablehook
 
     def hook(unraisable: sys.UnraisableHookArgs, /) -> None:
@@ -236,7 +236,7 @@ def _unraisable_interrupts() -> Generator[None]:
 
 @contextmanager
 def restoring_directory() -> Generator[None]:
-    """Restore the working directory after the block, as our relative paths depend on it."""
+    """Restore the working directory after the block, as this package uses relative paths."""
     try:
         here = os.getcwd()
     except OSError:  # it has been deleted

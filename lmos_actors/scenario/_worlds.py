@@ -1,11 +1,11 @@
 """Worlds of runs: the kind of time, and how agents are reached.
 
-`memory` and `wire` are simulated: time is virtual, and the same seed gives the same run. `websocket` runs
-in real time. In `wire` and `websocket` the node of the run listens, and all messages by the file's names go
-over a connection to it: streams in memory, or sockets of this machine.
+`memory` and `wire` are simulated: time is virtual, and the same seed gives the same run. `websocket` runs in
+real time. In `wire` and `websocket` the node of the run listens. All messages to names in the file go over a
+connection to it: streams in memory, or sockets of this machine.
 
-In `process`, in real time too, the groups of a deployment are processes, and the node of the run has no
-agents: it consumes theirs.
+In `process`, which also runs in real time, the groups of a deployment are processes. The node of the run has
+no agents: it consumes those of the groups.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def run_world(
     log: TraceLog | None = None,
     speed: float = 1.0,
 ) -> T:
-    """Run `await main(given)` in a world; time begins at 0.0. Raises what `simulate` does.
+    """Run `await main(given)` in a world; time begins at 0.0. Raises the same exceptions as `simulate`.
 
-    Where time is real, `speed` seconds of the world pass in each second; with any speed other than 1 time
-    passes only while the run waits.
+    If time is real, `speed` seconds of the world pass in each second. At any speed other than 1, time passes
+    only while the run waits.
     """
     if not is_real(world):
         return simulate(main, given, seed=seed, log=log)
@@ -73,13 +73,13 @@ async def _live(main: Callable[[A], Awaitable[T]], given: A, seed: int, log: Tra
 
 
 class RealClock(trio.abc.Clock):
-    """Real time in seconds since the run began: instants in a file mean the same as on virtual time."""
+    """Real time in seconds since the run began, so instants in a file mean the same as on virtual time."""
 
     def __init__(self) -> None:
         self._begin = perf_counter()
 
     def start_clock(self) -> None:
-        """Start at 0.0: trio calls this when the run begins, and `begin_time` once the world is open."""
+        """Reset the clock to 0.0; called by Trio at the start, and by `begin_time` once the world is open."""
         self._begin = perf_counter()
 
     def current_time(self) -> float:
@@ -92,10 +92,10 @@ class RealClock(trio.abc.Clock):
 
 
 class PacedClock(trio.abc.Clock):
-    """Time at another speed, which stands still while any task can run.
+    """Time at another speed, which stops while any task can run.
 
-    The clock advances only while Trio waits, and never past the deadline that it waits for, so that the speed
-    of the machine does not influence the run.
+    The clock advances only while Trio waits, and at most to the deadline of that wait, so that the speed of
+    the machine does not influence the run.
     """
 
     def __init__(self, speed: float) -> None:
@@ -103,13 +103,13 @@ class PacedClock(trio.abc.Clock):
         self.start_clock()
 
     def start_clock(self) -> None:
-        """Start at 0.0."""
+        """Reset the clock to 0.0."""
         self._now = 0.0
         self._since = 0.0
         self._until: float | None = None  # while trio waits
 
     def current_time(self) -> float:
-        """Return the seconds of paced time; the first call after a wait adds the wait."""
+        """Return the seconds of paced time; the first call after a wait adds the time waited."""
         if self._until is not None:
             waited = (perf_counter() - self._since) * self._speed
             self._now, self._until = min(self._now + waited, self._until), None
@@ -123,9 +123,10 @@ class PacedClock(trio.abc.Clock):
 
 
 def _live_entropy(seed: int) -> Entropy:
-    """Return the entropy of a run in real time: streams follow from the seed; the date and ids do not.
+    """Return the entropy of a run in real time; the seed determines its streams, but not the date and ids.
 
-    Others see ids and traces of several runs, and must not take one run's requests for repeats of another's.
+    Other processes see the ids and traces of several runs, and must not mistake the requests of one run for
+    repeats of requests of another.
     """
     derived = SeededBytes(seed)
 
@@ -136,14 +137,14 @@ def _live_entropy(seed: int) -> Entropy:
 
 
 def begin_time() -> None:
-    """Restart real time at 0.0, so that the time to open the world is not part of the run."""
+    """Restart real time at 0.0, so that the time taken to open the world is not part of the run."""
     clock = trio.lowlevel.current_clock()
     if isinstance(clock, RealClock | PacedClock):
         clock.start_clock()
 
 
 async def wait_until_idle() -> None:
-    """Wait until no task can run at the present instant of virtual time; in real time just yield."""
+    """Wait until no task can run at the present instant of virtual time; in real time, only yield once."""
     if isinstance(trio.lowlevel.current_clock(), VirtualClock):
         await settle()
     else:

@@ -1,20 +1,20 @@
 """Access rules: allow-lists by agent name and verb; the first matching pattern decides.
 
-What it keeps true:
+The module guarantees the following:
 
 - **Default deny once there is a scheme.** An agent or verb without a list gets `default_list`:
-  `AUTHENTICATED` as soon as one scheme can identify a client, `ANYONE` only on a node without any. The
-  rights in `PERSONAL` have another default: nobody.
-  An empty tuple admits no principal; it never means "not given".
-- **First match wins, in the order written**, as a reader of the file expects. Lists are not merged: adding a
-  narrow pattern in front must be able to take a right away.
-- **A name costs no memory that a peer controls.** The agent's name comes off the wire before anything else
-  is known about it, so the memo of compiled rules is bounded in entries (`MAX_REMEMBERED_NAMES`) and in
-  characters for each (`LONGEST_NAME`); beyond it the patterns are matched again.
-- **Patterns are `fnmatch.translate` compiled once.** `fnmatch.fnmatch` would fold case on some systems, and
-  a list must not mean something else on another machine.
-- **A misspelt principal is an error when the node starts.** A list that names a principal no scheme can
-  produce would refuse silently for ever (`unknown_principals`).
+  `AUTHENTICATED` as soon as one scheme can identify a client, and `ANYONE` only on a node without any
+  such scheme. By default, nobody has the rights in `PERSONAL`. An empty tuple admits no principal; it
+  never means "not given".
+- **The first match wins, in the order written**, as a reader of the file expects. Lists are not merged:
+  adding a narrow pattern in front must be able to take a right away.
+- **A name costs no memory that a peer controls.** The agent's name comes off the wire before anything
+  else is known about it, so the memo of compiled rules is bounded in entries (`MAX_REMEMBERED_NAMES`) and
+  in characters for each (`LONGEST_NAME`). Beyond these bounds the patterns are matched again.
+- **Patterns are compiled once, by `fnmatch.translate`.** `fnmatch.fnmatch` would fold case on some
+  systems, and a list must mean the same on every machine.
+- **A misspelt principal is an error when the node starts.** A list with a principal that no scheme can
+  produce would refuse clients silently forever (`unknown_principals`).
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class Access:
     """Allow-lists of an agent: for reading, writing, invoking, subscribing, and for operators.
 
     Each is `ANYONE`, `AUTHENTICATED`, or a tuple of principals and `scope:x`; the empty tuple admits no
-    client. Default: `AUTHENTICATED` if the node has a scheme that authenticates, else `ANYONE`; nobody for
-    `inspect` (its state, its messages), `operate` (stop, restart, hold it) and `approve` (decide what it asks
-    approval for). The pattern `*` also stands for the node as a whole.
+    client. The default is `AUTHENTICATED` if the node has a scheme that authenticates, else `ANYONE`. By
+    default, nobody may `inspect` the agent (its state, its messages), `operate` it (stop, restart, hold), or
+    `approve` its requests for approval. The pattern `*` also stands for the node as a whole.
     """
 
     read: AllowList | None = attrs.field(default=None, converter=_allow_list)
@@ -92,13 +92,13 @@ class Access:
     approve: AllowList | None = attrs.field(default=None, converter=_people)
 
     def of(self, verb: Verb) -> AllowList | None:
-        """Return the list of a verb, None where none was given."""
+        """Return the list of a verb; None if no list was given."""
         return cast("AllowList | None", getattr(self, verb))
 
 
 @attrs.frozen
 class AccessRule:
-    """Compiled allow-list: `open` to all clients, to all `known` ones, or to these names and scopes."""
+    """A compiled allow-list: `open` to all clients, open to all `known` ones, or to some names and scopes."""
 
     open: bool
     known: bool
@@ -145,7 +145,7 @@ class AccessRules:
         }
 
     def rule(self, agent: str, verb: Verb) -> AccessRule:
-        """Return the rule for a verb of an agent. The name comes from a peer; it need not exist."""
+        """Return the rule for a verb of an agent. The agent's name comes from a peer and may not exist."""
         rules = self._rules_by_agent.get(agent)
         return (self._found(agent) if rules is None else rules)[verb]
 
@@ -169,7 +169,7 @@ class AccessRules:
 
 
 def default_list(schemes: Sequence[Scheme]) -> AllowList:
-    """Return the allow-list of agents and verbs for which none was given."""
+    """Return the allow-list for agents and verbs for which no list was given."""
     return ANYONE if all(isinstance(each, NoSec) for each in schemes) else AUTHENTICATED
 
 
@@ -181,7 +181,10 @@ def admits_anonymous(access: Mapping[str, Access]) -> bool:
 def unknown_principals(
     access: Mapping[str, Access], schemes: Sequence[Scheme]
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield principals that no scheme can produce: the place, as `("desk", "read", 0)`, and the error."""
+    """Yield each principal in the lists that no scheme can produce, as its place and the error.
+
+    The place is a path such as `("desk", "read", 0)`.
+    """
     found = [principals_of(scheme) for scheme in schemes]
     known = None if any(each is None for each in found) else [name for each in found for name in each or ()]
     scoped = any(isinstance(scheme, Jwt) for scheme in schemes)
@@ -204,9 +207,9 @@ def _why_unknown(name: str, known: list[str] | None, *, scoped: bool) -> str | N
 
 
 def idle_patterns(patterns: Iterable[str], served: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each pattern of an access list that matches nothing served, with a hint at what was meant.
+    """Yield each pattern of an access list that matches no served name, with a hint at a similar name.
 
-    Agents below served ones may start later, so patterns for them are left out.
+    Agents below served ones may start later, so patterns for such agents are left out.
     """
     known = (*served, "directory", "metrics", "relay")
     tops = {name.partition(".")[0]: None for name in known}

@@ -1,24 +1,25 @@
-"""Wrong credentials: how often somebody may be wrong, so that nobody guesses and nobody is locked out.
+"""The limit on wrong credentials: it slows guessing down, and does not lock out other clients.
 
-A limit on wrong credentials slows guessing down. It is also a way to lock out all others who have the same
-address: people behind one proxy, on one machine, or with a browser that a web page makes guess. So:
+A limit on wrong credentials can also be a way to lock out all others who have the same address: people behind
+one proxy, on one machine, or with a browser in which a web page guesses. So:
 
-- **Nobody holds up a client that was let in before.** The digest of an accepted credential is kept; a request
-  with it is always checked, whatever others have done. Whether the credential is still good is checked each
-  time.
-- **Tokens that nobody can guess are always looked up.** Finding a token of 128 random bits takes one table
-  look-up, and more look-ups help nobody to guess one. If the bucket is empty, a wrong token gets the answer
-  for too many attempts.
-- **All else is counted by claimed name and address**: the user of a password, the subject of a signed token.
-  Once the bucket is empty nothing is checked, so that a right guess cannot be told from a wrong one.
-  Credentials without a name are counted by address. An address that claims more than `NAMES` names within
-  `MEMORY` seconds has one bucket for all further ones; otherwise each name would be a new bucket.
+- **No other client can hold up a client that was let in before.** The digest of an accepted credential
+  is kept; a request with this credential is always checked, whatever others have done. Whether the
+  credential is still valid is checked each time.
+- **Tokens that are impossible to guess are always looked up.** Finding a token of 128 random bits takes
+  one table look-up, and more look-ups do not help to guess one. If the bucket is empty, a wrong token
+  gets the answer for too many attempts.
+- **All other attempts are counted by claimed name and address**: the user of a password, the subject of
+  a signed token. Once the bucket is empty nothing is checked, so that a right guess cannot be
+  distinguished from a wrong one. Credentials without a name are counted by address. An address that
+  claims more than `NAMES` names within `MEMORY` seconds has one bucket for all further names; otherwise
+  each name would be a new bucket.
 - **All doors of a node share one count**: a guess at one door counts at all of them.
-- **Bounded**: 4,096 digests, as many buckets, as many addresses that have claimed names; the least recently
-  used goes first.
+- **The memory is bounded**: 4,096 digests, as many buckets, and as many addresses that have claimed
+  names. The least recently used entry is removed first.
 
 A password is compared by its digest, in microseconds, in the same step that has read the request. So there
-are never two checks at once, and nobody waits for a check of somebody else.
+are never two checks at the same time, and no client waits for a check of another.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _HEXADECIMAL: Final = frozenset(b"0123456789abcdef"), frozenset(b"0123456789ABCD
 
 
 def is_random(token: bytes) -> bool:
-    """Return whether a token is as long as 128 random bits in its alphabet, and has few repetitions."""
+    """Return whether a token is long enough for 128 random bits in its alphabet, with few repetitions."""
     letters = frozenset(token)
     size = 64 if letters & _LOWER and letters & _UPPER else 36
     if any(letters <= digits for digits in _HEXADECIMAL):
@@ -74,7 +75,10 @@ class _Claims(msgspec.Struct):
 
 
 def claimed_name(shown: AuthorizationHeader) -> bytes:
-    """Return the name that credentials claim, b"" without one; the subject of a token is read unverified."""
+    """Return the name that credentials claim; b"" if they claim none.
+
+    The subject of a token is read without verification.
+    """
     if shown.kind == "basic":
         found = basic_of(shown.value)
         return b"" if found is None else bytes(found[0])
@@ -89,12 +93,15 @@ def claimed_name(shown: AuthorizationHeader) -> bytes:
 
 
 def _is_signed(shown: AuthorizationHeader) -> bool:
-    """Return whether credentials look like a signed token (RFC 7515, 3.1): its first part is an object."""
+    """Return whether credentials look like a signed token: the first of three parts is an encoded object.
+
+    See RFC 7515, 3.1.
+    """
     return shown.value.startswith(b"eyJ") and shown.value.count(b".") == 2
 
 
 class Attempts:
-    """The counted attempts to log in at the doors of one node; `rate` limits wrong ones."""
+    """The counted attempts to log in at the doors of one node; `rate` limits the wrong ones."""
 
     def __init__(self, rate: Rate) -> None:
         self._failures = Buckets(rate)
@@ -105,10 +112,10 @@ class Attempts:
     def judge(
         self, shown: AuthorizationHeader, peer: str, now: float, check: Callable[[], T | None]
     ) -> T | float:
-        """Return the result of `check`, which is None for wrong credentials; `now` is monotonic, in seconds.
+        """Return the result of `check`, or a number of seconds for wrong credentials.
 
-        For wrong credentials, return the seconds until such credentials are checked again: 0.0 if these
-        were checked just now.
+        `check` returns None for wrong credentials. The number is 0.0 if they were checked just now; otherwise
+        it is the time until such credentials are checked again. `now` is monotonic, in seconds.
         """
         wait = 0.0
         if self._failures:
@@ -123,7 +130,7 @@ class Attempts:
         return wait if found is None else found
 
     def _is_free(self, shown: AuthorizationHeader) -> bool:
-        """Return whether credentials are always checked: accepted before, or impossible to guess."""
+        """Return whether credentials are always checked: they were accepted before, or cannot be guessed."""
         if self._digest(shown) in self._accepted:
             return True
         return shown.kind != "basic" and not _is_signed(shown) and is_random(shown.value)

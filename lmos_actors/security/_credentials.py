@@ -1,4 +1,4 @@
-"""Client credentials: what a node or command presents to remote hosts, each host only its own."""
+"""Client credentials: what a node or command presents to remote hosts; each host gets only its own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NO_USER: Final = (
 
 @attrs.frozen
 class BearerToken:
-    """Token for `Authorization: Bearer`, by reference. Of several lines in a file the first counts."""
+    """A token for `Authorization: Bearer`, by reference. If a file has several lines, the first counts."""
 
     reference: Reference = attrs.field(converter=reference_of)
     scheme = "bearer"
@@ -42,13 +42,13 @@ class BearerToken:
         return f"bearer:{self.reference}"
 
     def value(self, secret: SecretBytes) -> SecretBytes | None:
-        """Return the value of the Authorization header, None where the secret is not a valid token."""
+        """Return the value of the Authorization header; None if the secret is not a valid token."""
         return SecretBytes(b"Bearer " + secret) if is_token(secret) else None
 
 
 @attrs.frozen
 class BasicAuth:
-    """User and password for `Authorization: Basic`: the name, and a reference to the password."""
+    """A user and a password for `Authorization: Basic`: the name, and a reference to the password."""
 
     user: str
     reference: Reference = attrs.field(converter=reference_of)
@@ -68,10 +68,10 @@ class BasicAuth:
 
 @attrs.frozen
 class ApiKey:
-    """API key, by reference, for things whose descriptions ask for one (`apikey`).
+    """An API key, by reference, for things whose descriptions require one (`apikey`).
 
-    The description says where it goes: into a header, the query, a variable of the URL or a cookie. Of
-    several lines in a file the first counts.
+    The description states where the key goes: into a header, the query, a variable of the URL or a cookie. If
+    a file has several lines, the first counts.
     """
 
     reference: Reference = attrs.field(converter=reference_of)
@@ -81,7 +81,7 @@ class ApiKey:
         return f"apikey:{self.reference}"
 
     def value(self, secret: SecretBytes) -> SecretBytes | None:
-        """Return the key, None where the secret has characters that no header can hold."""
+        """Return the key; None if the secret has characters that no header can hold."""
         return secret if all(0x21 <= each <= 0x7E for each in secret) else None
 
 
@@ -89,10 +89,10 @@ Credential: TypeAlias = "BearerToken | BasicAuth | ApiKey"
 
 
 def credential_of(kind: str, text: object, folder: Path | None = None) -> Credential:
-    """Read a credential as options and files spell it: `bearer` or `apikey` with REF, `basic` with USER:REF.
+    """Parse a credential of an option or a file: `bearer` or `apikey` with REF, or `basic` with USER:REF.
 
     A relative path is resolved in `folder`, else in the working directory. The secret itself is not read.
-    Raises ConfigError, which does not repeat the text: it may be a secret.
+    Raises ConfigError, which does not repeat the text, as it may be a secret.
     """
     if kind in ("bearer", "apikey"):
         reference = Reference.parse(text, folder)
@@ -105,7 +105,10 @@ def credential_of(kind: str, text: object, folder: Path | None = None) -> Creden
 
 
 def place_of(url: str) -> Place:
-    """Return the key by which credentials for a URL are found: TLS or not, host, port. Raises ConfigError."""
+    """Return the key under which the credentials for a URL are stored: TLS or not, host, port.
+
+    Raises ConfigError.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -120,9 +123,9 @@ def place_of(url: str) -> Place:
 class Credentials:
     """Credentials by host: `Credentials({"https://a.example:8443": BearerToken("env:TOKEN")})`.
 
-    The key is scheme, host and port; no other host receives them. Without TLS they are sent to this machine
-    only, unless `allow_insecure`. `wss` counts as `https`, `ws` as `http`. Secrets are read by the
-    constructor and, when they have changed, on use. Blocks on the disk. Raises ConfigError.
+    The key is scheme, host and port; no other host receives the credentials. Without TLS they are sent to
+    this machine only, unless `allow_insecure`. `wss` counts as `https`, and `ws` as `http`. Secrets are read
+    by the constructor and, when they have changed, on use. Blocks on the disk. Raises ConfigError.
     """
 
     def __init__(
@@ -152,15 +155,16 @@ class Credentials:
         return f"Credentials({{{shown}}})"
 
     def credential_for(self, url: str) -> Credential | None:
-        """Return the credential for the host of a URL, None without one. Raises ConfigError."""
+        """Return the credential for the host of a URL; None if there is none. Raises ConfigError."""
         kept = self._by_place.get(place_of(url))
         return None if kept is None else kept.credential
 
     def headers_for(self, url: str, now: float) -> Headers:
-        """Return the headers for a request to a URL, or for a handshake; () for none, and for an API key.
+        """Return the headers for a request to a URL, or for a handshake.
 
-        Call it for each request and each (re)connect, as secrets change. `repr` does not show the values.
-        `now` is monotonic time in seconds. Raises ConfigError where the secret can no longer be read.
+        Return () if the host has no credential, or has an API key. Call this for each request and each
+        (re)connect, as secrets change. `repr` does not show the values. `now` is monotonic time in seconds.
+        Raises ConfigError if the secret can no longer be read.
         """
         kept = self._sendable(url)
         if kept is None or isinstance(kept.credential, ApiKey):
@@ -168,7 +172,7 @@ class Credentials:
         return ((b"authorization", kept.value(now)),)
 
     def key_for(self, url: str, now: float) -> SecretBytes | None:
-        """Return the API key for a URL, None without one; see `headers_for`."""
+        """Return the API key for a URL; None if there is none. See `headers_for`."""
         kept = self._sendable(url)
         return kept.value(now) if kept is not None and isinstance(kept.credential, ApiKey) else None
 
@@ -200,13 +204,16 @@ class _LoadedCredential:
 
 
 def is_private(place: Place) -> bool:
-    """Whether data for a server is hidden on the way: by TLS, or because it never leaves this machine."""
+    """Return whether data for a server is protected on the way: by TLS, or by staying on this machine."""
     secure, host, _ = place
     return secure or is_loopback(host)
 
 
 def in_the_clear(url: str, permission: str) -> str:
-    """Return the error on credentials for a place that is not private; `permission` names what allows it."""
+    """Return the error message for credentials that would be sent to a place that is not private.
+
+    `permission` names the setting that would allow this.
+    """
     better = "wss" if url.startswith("ws") else "https"
     return (
         f"credentials for {url} would be sent without TLS, readable by anyone on the way: use {better}, "

@@ -1,6 +1,7 @@
-"""Security files: YAML or TOML with a closed set of keys; errors name the place and never repeat a secret.
+"""Security files: YAML or TOML with a closed set of keys; errors name the place and never show a secret.
 
-A separate module, as it imports the YAML reader, which a node without a security file does not need.
+This is a separate module because it imports the YAML reader, which a node without a security file does not
+need.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ _SEEN: Final = re.compile(r"saw the (text|number) .*?(?=; |, did you mean|$)")
 
 
 class NoSecFile(msgspec.Struct, tag_field="scheme", tag="nosec"):
-    """Scheme `nosec`: clients without credentials are admitted as anonymous."""
+    """Scheme `nosec`: clients without credentials are admitted as anonymous clients."""
 
 
 class BasicFile(msgspec.Struct, tag_field="scheme", tag="basic"):
-    """Scheme `basic`: users, each with one reference or several."""
+    """Scheme `basic`: users, each with one or several references."""
 
     users: Any
 
 
 class BearerFile(msgspec.Struct, tag_field="scheme", tag="bearer"):
-    """Scheme `bearer`: principals, each with one reference or several."""
+    """Scheme `bearer`: principals, each with one or several references."""
 
     tokens: Any
 
@@ -65,7 +66,7 @@ class JwtFile(msgspec.Struct, tag_field="scheme", tag="jwt"):
 
 
 class CertificatesFile(msgspec.Struct, tag_field="scheme", tag="certificates"):
-    """Scheme `certificates`: principals, each with one certificate or several, or a reference to a file."""
+    """Scheme `certificates`: principals, each with one or several certificates, or a reference to a file."""
 
     principals: Any
 
@@ -74,7 +75,7 @@ AllowListFile: TypeAlias = Literal["anyone", "authenticated"] | tuple[str, ...]
 
 
 class AccessFile(msgspec.Struct):
-    """Allow-lists for the agents of one pattern."""
+    """Allow-lists for the agents that match one pattern."""
 
     read: AllowListFile | None = None
     write: AllowListFile | None = None
@@ -86,14 +87,14 @@ class AccessFile(msgspec.Struct):
 
 
 class RateFile(msgspec.Struct):
-    """Rate limit."""
+    """A rate limit."""
 
     per_second: Annotated[float, msgspec.Meta(gt=0)]
     burst: Annotated[int, msgspec.Meta(ge=1)]
 
 
 class SecurityFile(msgspec.Struct):
-    """Members of a security file."""
+    """The members of a security file."""
 
     schemes: tuple[NoSecFile | BasicFile | BearerFile | JwtFile | CertificatesFile, ...] = ()
     access: dict[str, AccessFile] = {}
@@ -106,7 +107,7 @@ class SecurityFile(msgspec.Struct):
 
 
 def load(path: str | os.PathLike[str], make: Callable[..., T]) -> T:
-    """Return `make(**settings)` of a security file. Blocks on the disk. Raises FileError."""
+    """Read a security file, and return `make(**settings)`. Blocks on the disk. Raises FileError."""
     found = _parts(path)  # FileError is raised here, where no local variable holds the file's text
     if isinstance(found, list):
         raise FileError(found)
@@ -128,7 +129,7 @@ def _parts(path: str | os.PathLike[str]) -> dict[str, Any] | list[Mistake]:
 
 
 def redacted(mistake: Mistake) -> Mistake:
-    """Return a mistake without the parts that quote the file: a secret may be in them."""
+    """Return a mistake without the parts that quote the file, as they may contain a secret."""
     message = _SEEN.sub(lambda found: f"saw a {found[1]}", mistake.message)
     if mistake.kind in ("syntax", "unreadable") and mistake.line:
         message = _REPEATED.sub("…", message)
@@ -227,7 +228,10 @@ class _Reader:
     def _named(
         self, path: DataPath, principals: object, make: Callable[[object], W]
     ) -> Mapping[str, tuple[W, ...]] | None:
-        """Return a mapping of principals to one text or a list of texts each; None after any mistake."""
+        """Return the things made from the text, or the list of texts, of each principal in a mapping.
+
+        Return None after any mistake.
+        """
         if not is_mapping(principals):
             self.add_mistake(path, "expected a mapping of principals")
             return None

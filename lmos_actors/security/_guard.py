@@ -1,30 +1,31 @@
 """Access decisions of a node: authentication of requests and connections, and authorization of operations.
 
-What it keeps true:
+The module guarantees the following:
 
-- **One order of checks, cheapest and safest first**: site, Host header, Origin header, secrets reloaded,
-  credentials, certificate, anonymous. Site, Host and Origin come before credentials, so that a web page whose
-  name was pointed at this node (DNS rebinding) learns nothing from the answer.
-- **Credentials that are presented are checked, even where none are needed.** An open agent answers 401 to a
-  wrong token; to serve it as anonymous would hide a broken client.
-- **A page of another site gets nothing**, before anything else is looked at, and counts as nobody's failure:
-  a request that a browser marks so (`Sec-Fetch-Site`) is refused, except from `origins`, or if a person
-  follows a link to the node's page.
-- **Guessing is slow, and locks nobody out**: `_attempts.py`.
-- **A revoked secret ends open connections.** An `Admission` remembers the `Proof` it rests on. When secrets
-  change, `generation` grows, and the next use asks the verifier whether the proof still holds. Between
-  changes that check is one comparison of integers.
-- **A secret that cannot be read admits no client**, and is reported once. At start it is a ConfigError.
+- **One order of checks, cheapest and safest first**: site, Host header, Origin header, secrets
+  reloaded, credentials, certificate, anonymous. Site, Host and Origin come before credentials, so that a
+  web page whose name was pointed at this node (DNS rebinding) learns nothing from the answer.
+- **Credentials that are presented are checked, even if none are needed.** An open agent answers 401 to
+  a wrong token; serving the request as anonymous would hide a broken client.
+- **A page of another site gets nothing.** This is decided before all other checks, and does not count
+  as a wrong attempt of anyone. A request that a browser marks in this way (`Sec-Fetch-Site`) is refused,
+  except from `origins`, or if a person follows a link to the node's page.
+- **Guessing is slow, and locks nobody out**: see `_attempts.py`.
+- **A revoked secret ends open connections.** An `Admission` keeps the `Proof` that it is based on. When
+  secrets change, `generation` grows, and the next use asks the verifier whether the proof is still valid.
+  Between changes, that check is one comparison of integers.
+- **A secret that cannot be read admits no client**, and is reported once. At the start of the node it
+  is a ConfigError.
 - **A shared token opens stored data, and nothing else.** A client with it may use the agents of
   `storage_agents`, whatever the lists say; for all other agents it counts as no credentials.
-- **A session of the page stands for credentials, and only for the node's own page** (`_sessions.py`). An
+- **A session of the page replaces credentials, and only for the node's own page** (`_sessions.py`). An
   Authorization header counts before a cookie; a wrong one is refused whatever cookie comes with it.
-- **Lists hold behind every name of an agent.** A member of a pool is also subject to the pool's list, and an
-  agent that stores what others sent is subject to `read` and `write` where it is invoked; otherwise its own
-  name or its actions would be a way around the lists.
+- **Lists apply to every name of an agent.** A member of a pool is also subject to the pool's list, and
+  an agent that stores data sent by others is subject to `read` and `write` when it is invoked. Otherwise
+  its own name or its actions would be a way around the lists.
 
-Time comes in as arguments: `now` of a monotonic clock for rates and intervals, `wall` (Unix time) only for
-the expiry of tokens. So a changed system clock can extend no rate limit.
+Time is passed in as arguments: `now` of a monotonic clock for rates and intervals, `wall` (Unix time) only
+for the expiry of tokens. So a changed system clock cannot extend a rate limit.
 """
 
 from __future__ import annotations
@@ -110,21 +111,21 @@ def _is_none(name: str) -> bool:
 class Guard:
     """Access decisions of one node.
 
-    `wall` returns Unix time. `hosts` are host names of the node besides those of `security`. Pages under
-    `public_url` count as the node's own, whatever Host header a proxy sends. `storage_agents` are public
-    names of agents whose actions read and write stored data: to invoke them takes `read` and `write` too.
-    `is_approvals` returns whether a public name belongs to the agent whose actions decide approvals: clients
-    that may decide some may use it, and it checks itself which. With `operations` a node without schemes lets
-    clients on its own machine decide. `pool_of` returns the public name of the pool that an agent belongs to,
-    else None: a pool's list also holds for its members. With `tokens` bearer tokens that were issued while
-    the node runs are credentials too, also as the parameter `token` of an address, for clients that cannot
-    set headers. `shared` is the token by which nodes that were started together use the storage agents. With
-    `sessions` people log in at the node's page, and its requests are let in by a cookie. `attempts` counts
-    log-ins at all doors.
+    `wall` returns Unix time. `hosts` are host names of the node in addition to the hosts in `security`. Pages
+    under `public_url` count as the node's own, whatever Host header a proxy sends. `storage_agents` are
+    public names of agents whose actions read and write stored data: to invoke them, a client needs `read` and
+    `write` too. `is_approvals` returns whether a public name belongs to the agent whose actions decide
+    approvals. Clients that may decide some approvals may use that agent, which checks itself which ones. With
+    `operations`, a node without schemes lets clients on the same machine decide. `pool_of` returns the public
+    name of the pool that an agent belongs to, or None: a pool's list also applies to its members. With
+    `tokens`, bearer tokens that were issued while the node runs are credentials too, also as the parameter
+    `token` of an address, for clients that cannot set headers. `shared` is the token with which nodes that
+    were started together use the storage agents. With `sessions`, people log in at the node's page, and a
+    cookie admits its requests. `attempts` counts log-ins at all doors.
 
-    The constructor reads all secrets, which blocks on the disk, and raises ConfigError where one is missing
-    or unusable. After that they are checked at most once a second, on use. Problems then go to `report`,
-    each once; a secret that cannot be read admits no client.
+    The constructor reads all secrets, which blocks on the disk, and raises ConfigError if one is missing or
+    unusable. After that they are checked at most once a second, on use. Problems then go to `report`, each
+    once; a secret that cannot be read admits no client.
     """
 
     def __init__(
@@ -176,8 +177,8 @@ class Guard:
     ) -> Admission | Refusal:
         """Return the admission of a request or upgrade, or its refusal; `now` is monotonic time in seconds.
 
-        `public`: the resource is open to anyone, so credentials are not needed. Credentials that are
-        presented are checked all the same. `page`: it is the node's page, to which links of other sites may
+        If `public` is true, the resource is open to anyone, so credentials are not needed; those presented
+        are checked all the same. If `page` is true, it is the node's page, to which links of other sites may
         lead. Blocks on the disk at most once a second.
         """
         is_foreign = self._is_of_other_site(request) and not (page and _follows_link(request))
@@ -232,7 +233,7 @@ class Guard:
         return self._unauthorized(CREDENTIALS_NEEDED, wrong=False)
 
     def _source(self, principal: Principal | None, request: RequestContext) -> str:
-        """Return the bucket of the request rate; the prefix keeps a principal's apart from an address's."""
+        """Return the bucket of the request rate; its prefix distinguishes principals from addresses."""
         if self._rates is None:
             return ""
         return f"={principal.name}" if principal is not None else f"@{address_of(request.peer)}"
@@ -246,12 +247,12 @@ class Guard:
 
     @property
     def invalid_credentials(self) -> Refusal:
-        """Refusal of credentials that are wrong, expired or revoked."""
+        """The refusal of credentials that are wrong, expired or revoked."""
         return self._unauthorized(NOT_ACCEPTED, wrong=True)
 
     @property
     def challenges(self) -> Headers:
-        """`WWW-Authenticate` headers of an answer 401 (RFC 9110, 11.6.1)."""
+        """The `WWW-Authenticate` headers of a 401 answer (RFC 9110, 11.6.1)."""
         found = dict.fromkeys(each.challenge for each in self._verifiers if each.challenge)
         return tuple((b"www-authenticate", each) for each in found)
 
@@ -266,7 +267,7 @@ class Guard:
     # ---- pages in browsers
 
     def is_origin_allowed(self, request: RequestContext) -> bool:
-        """Return whether a request comes from no web page, from the node's own, or from an allowed origin."""
+        """Return whether a request comes from no web page, the node's own page, or an allowed origin."""
         named = request.values(b"origin")
         if not named:
             return True
@@ -277,7 +278,7 @@ class Guard:
         return origin in (own, self._public) or origin in self._origins
 
     def _is_of_other_site(self, request: RequestContext) -> bool:
-        """Return whether, as a browser reports, a page of another site that is not allowed sent a request."""
+        """Return whether, according to the browser, a page of a site that is not allowed sent a request."""
         if all(site in OWN_SITES for site in request.values(b"sec-fetch-site")):
             return False
         named = request.values(b"origin")
@@ -300,7 +301,7 @@ class Guard:
         return bool(request.values(b"origin")) and not self._has_own_origin(request)
 
     def _is_of_own_page(self, request: RequestContext) -> bool:
-        """Return whether the cookie of a request may count: see `_sessions.py`."""
+        """Return whether the cookie of a request may count; see `_sessions.py`."""
         if request.values(b"origin"):
             return self._has_own_origin(request)
         return request.reads and all(site in OWN_SITES for site in request.values(b"sec-fetch-site"))
@@ -308,9 +309,10 @@ class Guard:
     def log_in(
         self, request: RequestContext, authorization: bytes, now: float
     ) -> tuple[Admission, bytes] | Refusal:
-        """Begin a session of the page on credentials, written as in an Authorization header.
+        """Begin a session of the page with credentials in the form of an Authorization header.
 
-        Return the admission and the value of `Set-Cookie`. Wrong credentials count as anywhere else.
+        Return the admission and the value of `Set-Cookie`, or the refusal. Wrong credentials count as they do
+        elsewhere.
         """
         if self._sessions is None or not self._has_own_origin(request):
             return Refusal(403, NOT_OWN)
@@ -332,7 +334,7 @@ class Guard:
         return found, cookie
 
     def log_out(self, request: RequestContext) -> bytes | Refusal:
-        """End the session of a request; return the value of `Set-Cookie`."""
+        """End the session of a request; return the value of `Set-Cookie`, or the refusal."""
         refusal = self._host_or_origin_refusal(request)
         if refusal is None and (self._sessions is None or not self._has_own_origin(request)):
             refusal = Refusal(403, NOT_OWN)
@@ -344,9 +346,9 @@ class Guard:
         return self._sessions.gone(secure=secure)
 
     def cors(self, request: RequestContext) -> Headers:
-        """Return the CORS headers of an answer; () where no origin is configured.
+        """Return the CORS headers of an answer; () if no origin is configured.
 
-        With origins configured every answer has `Vary: Origin`, so that caches keep the answers apart.
+        If origins are configured, every answer has `Vary: Origin`, so that caches keep the answers apart.
         """
         if not self._origins:
             return ()
@@ -361,10 +363,10 @@ class Guard:
         )
 
     def preflight(self, request: RequestContext) -> Headers | None:
-        """Return the headers of the answer 204 to a CORS preflight; None where the request is not one.
+        """Return the headers of the 204 answer to a CORS preflight; None if the request is not a preflight.
 
         A preflight is an OPTIONS request (the caller has checked that) with `Access-Control-Request-Method`.
-        Browsers send it without credentials, so it is answered before any are demanded.
+        Browsers send it without credentials, so it is answered before credentials are required.
         """
         if not request.values(b"access-control-request-method"):
             return None
@@ -381,7 +383,7 @@ class Guard:
         )
 
     def _named_origin(self, request: RequestContext) -> bytes | None:
-        """Return the request's origin as the browser wrote it if it is configured, else None."""
+        """Return the request's origin, exactly as the browser sent it; None if it is not configured."""
         named = request.values(b"origin")
         if len(named) != 1 or origin_of(named[0].decode("latin-1")) not in self._origins:
             return None
@@ -416,7 +418,7 @@ class Guard:
             raise ConfigError("; ".join(problems))
 
     def is_valid(self, proof: Proof) -> bool:
-        """Return whether a proof still holds: neither expired nor revoked."""
+        """Return whether a proof is still valid: neither expired nor revoked."""
         return (proof.until is None or self._wall() < proof.until) and proof.verifier.is_valid(proof)
 
     def is_past(self, until: float) -> bool:
@@ -424,7 +426,7 @@ class Guard:
         return self._wall() >= until
 
     def take_token(self, source: str, now: float) -> float:
-        """Count a request against the rate of its source. Return 0, or the seconds to wait."""
+        """Count a request against the rate of its source. Return the seconds to wait, or 0.0."""
         return 0.0 if self._rates is None else self._rates.take(source, now)
 
     def names(self, principal: Principal | None, agent: str, verb: Verb) -> bool:
@@ -437,10 +439,10 @@ class Guard:
         return self._rules.has_list(agent, verb)
 
     def has_right(self, principal: Principal | None, agent: str, right: Verb, *, local: bool) -> bool:
-        """Return whether a client has a right of `PERSONAL` over an agent; `local`: it is on this machine.
+        """Return whether a client has a right of `PERSONAL` over an agent.
 
-        The name of the node as a whole is "". The right to inspect or operate a member of a pool requires
-        the same right over the pool.
+        If `local` is true, the client is on this machine. The name of the node as a whole is "". The right to
+        inspect or operate a member of a pool requires the same right over the pool.
         """
         if self._is_open:
             return self.operations and local
@@ -456,7 +458,7 @@ class Guard:
         return principal is not None and self._rules.has_somewhere(principal, right)
 
     def admits(self, principal: Principal | None, agent: str, verb: Verb) -> bool:
-        """Return whether the access lists allow an operation; None stands for an anonymous client."""
+        """Return whether the access lists allow an operation; the principal None is an anonymous client."""
         if principal is not None and principal.scheme == SHARED:
             if agent in self._storage_agents:
                 return True
@@ -472,7 +474,7 @@ class Guard:
 
 
 class Admission:
-    """Admitted client: `principal` is its identity, None for an anonymous client."""
+    """An admitted client. `principal` is its identity; None for an anonymous client."""
 
     __slots__ = ("_generation", "_guard", "_is_local", "_proof", "_source", "_still_valid", "principal")
 
@@ -490,12 +492,12 @@ class Admission:
 
     @property
     def proof(self) -> Proof | None:
-        """The credential that it rests on; None for an anonymous client."""
+        """The proof of the credentials that admitted the client; None for an anonymous client."""
         return self._proof
 
     @property
     def until(self) -> float | None:
-        """Unix time at which the credentials expire, None for never."""
+        """The Unix time at which the credentials expire; None if they never expire."""
         return None if self._proof is None else self._proof.until
 
     def valid(self, now: float) -> bool:
@@ -510,7 +512,7 @@ class Admission:
         return self._still_valid and (proof.until is None or not guard.is_past(proof.until))
 
     def allows(self, agent: str, verb: Verb) -> bool:
-        """Return whether the access lists allow an operation, for listings: counts no request."""
+        """Return whether the access lists allow an operation, without counting a request; for listings."""
         if verb in PERSONAL:
             return self._guard.has_right(self.principal, agent, verb, local=self._is_local)
         return self._guard.admits(self.principal, agent, verb)
@@ -520,7 +522,7 @@ class Admission:
         return self._guard.has_somewhere(self.principal, right, local=self._is_local)
 
     def charge(self, now: float) -> None:
-        """Count a request against the rate, as `check` does. Raises Unauthorized, RateLimited."""
+        """Count a request against the rate, as `check` does. Raises Unauthorized and RateLimited."""
         if self._proof is not None and not self.valid(now):
             raise Unauthorized(NOT_ACCEPTED)
         wait = self._guard.take_token(self._source, now)
@@ -528,10 +530,10 @@ class Admission:
             raise RateLimited(wait)
 
     def check(self, agent: str, verb: Verb, now: float) -> None:
-        """Check a request to an agent, by its public name, before anything else is done with it.
+        """Check a request to an agent, by its public name, before the request is processed.
 
-        Raises Unauthorized where the credentials are no longer valid or an anonymous client needs some;
-        RateLimited; Forbidden.
+        Raises Unauthorized if the credentials are no longer valid, or an anonymous client needs credentials.
+        Also raises RateLimited and Forbidden.
         """
         self.charge(now)
         if not self._guard.admits(self.principal, agent, verb):
@@ -580,7 +582,8 @@ def _is_local(request: RequestContext) -> bool:
 
 
 def _follows_link(request: RequestContext) -> bool:
-    """Return whether a person has followed a link: the browser shows the answer, and no script reads it."""
+    """Return whether a person has followed a link: the browser displays the answer, and no script reads it.
+    """
     return request.reads and request.values(b"sec-fetch-mode") == [b"navigate"]
 
 

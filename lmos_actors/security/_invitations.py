@@ -1,7 +1,7 @@
-"""Invitations: secrets at a reference, one on each line; each lets one client in.
+"""Invitations: secrets at a reference, one on each line; each admits one client.
 
-The use of an invitation is not recorded here, but under its digest where identities are kept; the digest is
-SHA-256, so that it is the same in each process.
+The use of an invitation is not recorded here, but with the identities, under the digest of the invitation.
+The digest is SHA-256, so that it is the same in each process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Invitations:
     """The invitations at a reference, read again when they change.
 
-    The constructor reads them, which blocks on the disk, and raises ConfigError where there are none.
+    The constructor reads them, which blocks on the disk, and raises ConfigError if they cannot be read.
     """
 
     def __init__(self, reference: Reference) -> None:
@@ -38,13 +38,13 @@ class Invitations:
 
     @property
     def problem(self) -> str | None:
-        """Why the last read failed, None where it succeeded."""
+        """The reason why the last read failed; None if it succeeded."""
         return self._source.problem
 
     def find(self, invitation: str, now: float) -> str | None:
-        """Return the digest of an invitation that is listed, else None. `now` is monotonic, in seconds.
+        """Return the digest of a listed invitation; None for any other. `now` is monotonic, in seconds.
 
-        Blocks on the disk at most once a second. A reference that cannot be read invites nobody.
+        Blocks on the disk at most once a second. A reference that cannot be read lists no invitation.
         """
         if self._source.is_due(now) and self._source.may_have_changed():
             self._read()

@@ -1,29 +1,29 @@
 """JSON Web Tokens: verification of tokens in compact form against a key set (RFC 7515, 7517, 7519).
 
-joserfc does the cryptography; this file decides which key and which algorithm it may use, because the known
-attacks on JWT libraries all make the token decide. What it keeps true:
+joserfc does the cryptography. This file decides which key and which algorithm it may use, because the known
+attacks on JWT libraries all make the token decide. The module guarantees the following:
 
 - **The token never chooses its algorithm.** Each key is bound, when it is loaded, to the configured
   algorithms that fit its type, curve, `use`, `key_ops` and `alg`; a token's `alg` only has to be one of
   those (RFC 8725, 3.1). So `alg: none` fits no key, and a public RSA key can't be used as an HMAC secret
-  (algorithm confusion): `Jwt` refuses shared and public algorithms in one list, `_is_usable_with` refuses
-  key types.
-- **The token never brings its key.** `jwk`, `jku`, `x5u` and `x5c` in a header are ignored; only `kid`
-  selects, by exact text, and a token without one is accepted only if the set has a single key.
-- **Critical extensions are refused** (`crit`, RFC 7515, 4.1.11): none is implemented. Other unknown header
-  members are ignored, as the RFC demands; hence `strict_check_header=False`.
-- **Claims are read after the signature holds, and `iss`, `aud`, `exp` must be present** (RFC 8725, 3.8,
-  3.9). `exp` is capped (`LATEST_EXPIRY`) before it becomes a float: a huge JSON integer would raise
-  OverflowError.
-- **One answer for every fault.** `verify` returns None, whatever is wrong; the library raises many
-  unrelated exceptions for hostile input (ValueError, binascii.Error, RecursionError, its own), so both calls
-  of it catch `Exception`. The reason never reaches the client.
+  (algorithm confusion): `Jwt` refuses shared and public algorithms in one list, and `_is_usable_with`
+  refuses key types.
+- **The token never brings its key.** `jwk`, `jku`, `x5u` and `x5c` in a header are ignored. Only `kid`
+  selects a key, by exact text, and a token without a `kid` is accepted only if the set has a single key.
+- **Critical extensions are refused** (`crit`, RFC 7515, 4.1.11): none is implemented. Other unknown
+  header members are ignored, as the RFC demands; hence `strict_check_header=False`.
+- **Claims are read only after the signature has been verified, and `iss`, `aud`, `exp` must be
+  present** (RFC 8725, 3.8, 3.9). `exp` is capped (`LATEST_EXPIRY`) before it becomes a float: a huge JSON
+  integer would raise OverflowError.
+- **One answer for every fault.** `verify` returns None, whatever is wrong. For hostile input, the
+  library raises many unrelated exceptions (ValueError, binascii.Error, RecursionError, its own), so both
+  calls of the library catch `Exception`. The reason never reaches the client.
 - **No secret in a traceback.** A client may send anything in place of a token, and a key set may hold a
-  shared key: parts of tokens are `SecretBytes`, JSON objects `_HiddenObject`.
+  shared key. So parts of tokens are `SecretBytes`, and JSON objects are `_HiddenObject`.
 
-Checking a signature costs about a hundred times a table look-up, so verified tokens are remembered by their
-keyed digest, in bounded number, with the time they expire; any change of the keys empties that table.
-The extra `auth` is optional, so the library is imported when the first verifier is made.
+Checking a signature costs about a hundred times a table look-up. So a bounded number of verified tokens is
+kept by keyed digest, with the time they expire; any change of the keys empties that table. The extra `auth`
+is optional, so the library is imported when the first verifier is made.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _CURVES: Final = {
 
 
 class _HiddenObject(dict[str, Any]):
-    """JSON object whose members `repr` hides: a key set may hold secret keys."""
+    """A JSON object whose members `repr` hides, because a key set may hold secret keys."""
 
     def __repr__(self) -> str:
         return "{...}"
@@ -77,7 +77,7 @@ class _HiddenObject(dict[str, Any]):
 
 @attrs.frozen
 class _Key:
-    """Key of the set: `digest` identifies it, `algorithms` are those it may be used with."""
+    """A key of the set. `digest` identifies it; `algorithms` are those for which it may be used."""
 
     digest: bytes
     made: Any = attrs.field(repr=False)
@@ -93,7 +93,7 @@ def _library() -> Any:
 
 
 def _signature_registry(jws: Any, algorithms: tuple[str, ...]) -> Any:
-    """Return a joserfc registry that verifies with these algorithms only."""
+    """Return a joserfc registry that verifies with the given algorithms only."""
     # unknown header members are ignored (RFC 7515, 4); `_key_for` refuses `crit`
     found = jws.JWSRegistry(algorithms=algorithms, strict_check_header=False)
     found.algorithms = {name: copy(found.algorithms[name]) for name in algorithms}
@@ -103,7 +103,7 @@ def _signature_registry(jws: Any, algorithms: tuple[str, ...]) -> Any:
 
 
 class JwtVerifier:
-    """Verifier of tokens signed by one issuer, for one audience, and not expired."""
+    """A verifier of tokens that one issuer has signed for one audience and that have not expired."""
 
     kind = "bearer"
     challenge = b'Bearer realm="lmos-actors"'
@@ -156,7 +156,10 @@ class JwtVerifier:
         return {}
 
     def _add_key(self, found: dict[str | None, _Key], entry: dict[str, Any], number: int) -> None:
-        """Add a key, unless it has another purpose: a set may also hold keys for encryption."""
+        """Add a key to `found` if it may be used for tokens; a set may also hold keys for encryption.
+
+        A key that is private, malformed or without a unique `kid` rejects the key set.
+        """
         algorithms = tuple(each for each in self._scheme.algorithms if _is_usable_with(entry, each))
         kid = entry.get("kid")
         if not algorithms:
@@ -186,7 +189,7 @@ class JwtVerifier:
     # ---- tokens
 
     def verify(self, credentials: AuthorizationHeader, wall: float) -> Proof | None:
-        """Return the proof of a valid token, else None; `wall` is Unix time. Raises nothing."""
+        """Return the proof of a valid token, or None for any other. `wall` is Unix time. Raises nothing."""
         digest = self._digest_of(credentials.value)
         proof = self._verified_tokens.get(digest)
         if proof is not None:
@@ -204,9 +207,10 @@ class JwtVerifier:
         return proof
 
     def _key_for(self, header: dict[str, Any]) -> _Key | None:
-        """Return the key named by `kid` if it may be used with `alg`, else None.
+        """Return the key named by `kid` if it may be used with `alg`; None otherwise.
 
-        Without `kid` only a set of one key has an answer: trying each key would let a token choose.
+        Without `kid`, a key is returned only if the set has a single key. Trying each key would let a token
+        choose.
         """
         alg, kid = header.get("alg"), header.get("kid")
         if "crit" in header or not isinstance(kid, str | None):
@@ -244,7 +248,10 @@ class JwtVerifier:
 
 
 def header_of(token: bytes) -> dict[str, Any] | None:
-    """Return the header of a signed token in compact form (RFC 7515, 7.1), None where it is malformed."""
+    """Return the header of a signed token in compact form; None if the token is malformed.
+
+    See RFC 7515, 7.1.
+    """
     parts = list(map(SecretBytes, token.split(b".")))  # a client may send a password here by mistake
     if len(parts) != 3 or not all(parts):
         return None
@@ -253,7 +260,7 @@ def header_of(token: bytes) -> dict[str, Any] | None:
 
 
 def _decoded(raw: bytes) -> SecretBytes | None:
-    """Return decoded base64url without padding (RFC 7515, 2), None where it is malformed."""
+    """Return decoded base64url without padding (RFC 7515, 2); None if the text is malformed."""
     if not _BASE64URL.fullmatch(raw):
         return None
     try:
@@ -263,7 +270,7 @@ def _decoded(raw: bytes) -> SecretBytes | None:
 
 
 def scopes_of(claim: object) -> tuple[str, ...]:
-    """Return the scopes in a claim: text separated by spaces (RFC 8693, 4.2), or a list of texts."""
+    """Return the scopes in a claim, which is space-separated text (RFC 8693, 4.2) or a list of texts."""
     listed = claim.split(" ") if isinstance(claim, str) else claim
     if not isinstance(listed, list):
         return ()
@@ -296,7 +303,7 @@ def _is_usable_with(entry: dict[str, Any], algorithm: str) -> bool:
 
 
 def _is_long_enough(entry: dict[str, Any]) -> bool:
-    """Return whether a key is too long to be found by trying (RFC 7518, 3.2 and 3.3)."""
+    """Return whether a key is long enough that it cannot be found by trial (RFC 7518, 3.2 and 3.3)."""
     if entry.get("kty") == "RSA":
         modulus = _decoded(str(entry.get("n", "")).encode())
         return modulus is not None and len(modulus.lstrip(b"\0")) >= 256  # 2048 bits

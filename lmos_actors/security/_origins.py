@@ -19,7 +19,10 @@ ANY: Final = "*"
 
 
 def host_of(authority: str) -> tuple[str, str] | None:
-    """Return host (lower case, no brackets, no final dot) and port ("" if absent); None if malformed."""
+    """Split a Host value into host (lower case, no brackets, no final dot) and port ("" if absent).
+
+    Return None if the value is malformed.
+    """
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
         return None
@@ -85,7 +88,7 @@ class Hosts:
 
 
 def check_host(name: object) -> str:
-    """Return a checked host name: `weather.example`, `*.example`, or `*` for any. Raises ConfigError."""
+    """Validate and return a host name: `weather.example`, `*.example`, or `*` for any. Raises ConfigError."""
     text = name.lower().removesuffix(".") if isinstance(name, str) else ""
     if text == ANY or _NAME.fullmatch(text) or _is_address(text.strip("[]")):
         return text.strip("[]")
@@ -93,7 +96,7 @@ def check_host(name: object) -> str:
 
 
 def check_origin(text: object) -> str:
-    """Return a checked and normalized origin: `https://app.example`. Raises ConfigError."""
+    """Validate an origin such as `https://app.example` and return it normalized. Raises ConfigError."""
     found = origin_of(text) if isinstance(text, str) else None
     if found is None:
         hint = " (it would let every web page act as its user)" if text == ANY else ""

@@ -17,7 +17,7 @@ MOST: Final = 4096
 
 @attrs.frozen
 class Rate:
-    """Rate limit: `per_second` on average, `burst` at once. Raises ConfigError."""
+    """A rate limit: `per_second` on average, `burst` at once. Raises ConfigError."""
 
     per_second: float
     burst: int
@@ -30,7 +30,7 @@ class Rate:
 
 
 class Bucket:
-    """Token bucket of one name."""
+    """The token bucket of one name."""
 
     __slots__ = ("at", "left")
 
@@ -55,7 +55,7 @@ class Buckets:
         return 0.0 if bucket is None else self._lacking(self._left(bucket, now))
 
     def take(self, name: str, now: float) -> float:
-        """Take a token. Return 0 if there was one, else the seconds until there will be."""
+        """Take a token. Return 0 if one was available, else the seconds until one will be."""
         bucket = self._buckets.get(name)
         if bucket is None:
             bucket = self._new(name, now)
@@ -81,7 +81,7 @@ class Buckets:
 
 
 def address_of(peer: str) -> str:
-    """Return the address by which rates are kept: without port; for IPv6 one customer's /64 network."""
+    """Return the address for which rates are kept: no port; for IPv6, the /64 network of one customer."""
     host = peer.rpartition(":")[0] or peer
     try:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])

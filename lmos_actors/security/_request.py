@@ -29,7 +29,7 @@ VERBS: Final[tuple[Verb, ...]] = ("read", "write", "invoke", "subscribe", *PERSO
 
 @attrs.frozen
 class Principal:
-    """Authenticated client: its `name`, the `scheme` that identified it, and its `scopes`."""
+    """An authenticated client: its `name`, the `scheme` that identified it, and its `scopes`."""
 
     name: str
     scheme: str
@@ -38,10 +38,10 @@ class Principal:
 
 @attrs.frozen
 class Certificate:
-    """Client certificate that TLS has verified.
+    """A client certificate that TLS has verified.
 
-    `subject` is its distinguished name as text, `names` are its subject alternative names, or the common
-    name where it has none, `fingerprint` is the SHA-256 of its DER form in lower-case hexadecimal digits.
+    `subject` is its distinguished name as text. `names` are its subject alternative names, or its common name
+    if it has none. `fingerprint` is the SHA-256 of its DER form in lower-case hexadecimal digits.
     """
 
     subject: str
@@ -51,11 +51,12 @@ class Certificate:
 
 @attrs.frozen
 class RequestContext:
-    """Request or upgrade as access control sees it: `headers` with lower-case names, `peer` its address.
+    """A request or upgrade, reduced to the data that access control needs.
 
-    `secure` is whether it came over TLS, `host` the value of its Host header, None without one, `query` what
-    follows the `?` of its address, `reads` whether it is an HTTP request that only reads (GET, HEAD). `repr`
-    shows credentials in the headers as `***`, and no query.
+    `headers` have lower-case names. `peer` is the client's address, `secure` whether the request came over
+    TLS, `host` the value of its Host header (None if absent), and `query` the part of its address after the
+    `?`. `reads` is whether it is an HTTP request that only reads (GET, HEAD). `repr` shows credentials in the
+    headers as `***` and omits the query.
     """
 
     headers: Headers = attrs.field(converter=hide)
@@ -77,7 +78,7 @@ class RequestContext:
         query: str = "",
         reads: bool = False,
     ) -> RequestContext:
-        """Return the context of headers; two Host headers make `host` "", which is refused as malformed."""
+        """Return the context for these headers; two Host headers make `host` "", which is then refused."""
         headers = hide(headers)
         hosts = [value for name, value in headers if name == b"host"]
         host = None if not hosts else hosts[0].decode("latin-1") if len(hosts) == 1 else ""
@@ -90,7 +91,7 @@ class RequestContext:
 
 @attrs.frozen
 class Refusal:
-    """Refused request: an HTTP `status` (400, 401, 403, 429), a short `reason`, headers of the answer.
+    """A refused request: an HTTP `status` (400, 401, 403, 429), a short `reason`, and headers of the answer.
 
     The reason never names the part of the credentials that is wrong: that would help guessing.
     """
@@ -141,10 +142,10 @@ class AuthorizationHeader:
 
 
 def authorization_in(request: RequestContext) -> AuthorizationHeader | Malformed | None:
-    """Return the credentials of a request, None without any.
+    """Return the credentials of a request, or None if it has none.
 
-    `Authorization: null` counts as none: kotlin-wot's HTTP client sends it when it has no credentials.
-    Two headers are malformed: proxies and servers disagree on which of them counts.
+    `Authorization: null` counts as none: kotlin-wot's HTTP client sends it when it has no credentials. Two
+    Authorization headers are malformed, because proxies and servers disagree on which of them counts.
     """
     headers = request.values(b"authorization")
     if not headers or [each.strip(b" \t") for each in headers] == [b"null"]:
@@ -153,7 +154,7 @@ def authorization_in(request: RequestContext) -> AuthorizationHeader | Malformed
 
 
 def token_in_query(request: RequestContext) -> AuthorizationHeader | Malformed | None:
-    """Return the bearer token in the parameter `token` of a request's address, None without one."""
+    """Return the bearer token in the parameter `token` of a request's address, or None if there is none."""
     found = parse_qs(request.query[:LONGEST], keep_blank_values=True).get("token")
     if found is None:
         return None
@@ -173,7 +174,7 @@ def parse_authorization(header: bytes) -> AuthorizationHeader | Malformed:
 
 
 def basic_of(value: bytes) -> tuple[SecretBytes, SecretBytes] | None:
-    """Return user and password of Basic credentials (RFC 7617), None where they are malformed."""
+    """Return the user and the password in Basic credentials (RFC 7617), or None if they are malformed."""
     if not _BASE64.fullmatch(value):
         return None
     text = SecretBytes(binascii.a2b_base64(value))

@@ -1,4 +1,4 @@
-"""Authentication schemes, as they are configured and as a description names them."""
+"""Authentication schemes: their configuration, and their entries in a Thing Description."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ReferenceInput: TypeAlias = "str | Reference | Sequence[str | Reference]"
 
 
 def is_a(value: object, *kinds: type) -> bool:
-    """Return `isinstance`, without narrowing: for checks of arguments that their type already promises."""
+    """Return the result of `isinstance` without narrowing the type, for checks of annotated arguments."""
     return isinstance(value, kinds)
 
 
 def check_name(name: object) -> str:
-    """Return a checked name of a principal. Raises ConfigError."""
+    """Validate the name of a principal and return it. Raises ConfigError."""
     if (
         not isinstance(name, str)
         or not 0 < len(name) <= 128
@@ -47,12 +47,12 @@ def check_name(name: object) -> str:
 
 
 def reference_of(written: object) -> Reference:
-    """Return the reference that a text names; a `Reference` is returned as it is. Raises ConfigError."""
+    """Parse a text into a reference; a `Reference` is returned unchanged. Raises ConfigError."""
     return written if isinstance(written, Reference) else Reference.parse(written)
 
 
 def references_of(written: ReferenceInput) -> tuple[Reference, ...]:
-    """Return the references of one principal. Raises ConfigError for none, and for anything else."""
+    """Return the references of one principal. Raises ConfigError if there are none, or if one is invalid."""
     if isinstance(written, str | Reference) or not is_a(written, Sequence):
         return (reference_of(written),)
     found = tuple(map(reference_of, written))
@@ -215,7 +215,7 @@ class ClientCertificates:
     principals: Rules | Reference = attrs.field(converter=_rules)
 
     def definition(self) -> SecurityScheme:
-        """Return its entry in `securityDefinitions`; `auto`, as TLS negotiates it before any HTTP."""
+        """Return the entry in `securityDefinitions`: `auto`, as TLS negotiates it before any HTTP."""
         return SecurityScheme(scheme="auto", description="A client certificate, presented to TLS.")
 
 
@@ -223,7 +223,7 @@ Scheme: TypeAlias = "NoSec | Basic | Bearer | Jwt | ClientCertificates"
 
 
 def principals_of(scheme: Scheme) -> tuple[str, ...] | None:
-    """Return the principals that a scheme can produce, None where they are not known in advance."""
+    """Return the principals that a scheme can produce, or None if they are not known in advance."""
     match scheme:
         case NoSec():
             return ()

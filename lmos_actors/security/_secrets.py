@@ -1,12 +1,12 @@
-"""Secrets by reference, and the keyed digests by which they are kept and compared.
+"""Secrets by reference, and the keyed digests under which they are stored and compared.
 
-Digests are made under a random key of the process. So the time of a table look-up tells an attacker about a
-digest that cannot be computed from the credentials that were sent, and no constant-time scan of all secrets
-is needed; and memory holds no secret that is only there to be compared.
+Digests are made under a random key of the process. The time of a table look-up therefore depends only on a
+digest that an attacker cannot compute from the credentials that were sent, and no constant-time scan of all
+secrets is needed. Memory also holds no secret merely for comparison.
 
 References are `env:NAME` and `file:PATH`, read again when they change. A secret itself is never an argument:
-a user who writes one in place of a reference gets an error that does not repeat it. `SecretSource` holds
-what it read only until it returns it.
+a user who writes one in place of a reference gets an error that does not repeat it. `SecretSource` holds a
+secret only until it returns it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SIZE = 32
 
 
 class KeyedDigest:
-    """Keyed BLAKE2b digest, under a random key of its own that cannot be shown or pickled."""
+    """A BLAKE2b digest keyed with its own random key, which cannot be shown or pickled."""
 
     __slots__ = ("_key",)
 
@@ -77,10 +77,10 @@ class Reference:
 
     @classmethod
     def parse(cls, text: object, folder: Path | None = None) -> Reference:
-        """Parse `env:NAME` or `file:PATH`; a relative path is resolved in `folder`, else the working
-        directory.
+        """Parse `env:NAME` or `file:PATH`.
 
-        Raises ConfigError for anything else, without repeating it: it may be a secret.
+        A relative path is resolved in `folder`, else in the working directory. Raises ConfigError for any
+        other text, without repeating it: it may be a secret.
         """
         if not isinstance(text, str):
             raise ConfigError(NO_REFERENCE)
@@ -96,7 +96,7 @@ class Reference:
 
 
 class SecretSource:
-    """Reader of one reference, which notices changes."""
+    """A reader of one reference, which notices changes."""
 
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
@@ -113,7 +113,7 @@ class SecretSource:
         return SecretSource, (self.reference,)
 
     def is_due(self, now: float) -> bool:
-        """Return whether the interval has passed since a check, and start it again if so."""
+        """Return whether the check interval has passed since the last check; if so, restart it."""
         if self._checked_at is not None and self._checked_at <= now < self._checked_at + CHECK_INTERVAL:
             return False
         self._checked_at = now

@@ -116,12 +116,12 @@ class Security:
 
     @property
     def needs_tls(self) -> bool:
-        """Whether a scheme sends secrets (a password or a token), which only TLS protects on the way."""
+        """Whether a scheme sends secrets (a password or a token), which only TLS protects in transit."""
         return any(isinstance(each, Basic | Bearer | Jwt) for each in self.schemes)
 
     @property
     def admits_anonymous(self) -> bool:
-        """Whether clients without credentials are admitted, to what `access` opens to anyone."""
+        """Whether clients without credentials are admitted, but only to what `access` opens to anyone."""
         return any(isinstance(each, NoSec) for each in self.schemes) or admits_anonymous(self.access)
 
     def definitions(self) -> dict[str, SecurityScheme]:
@@ -136,7 +136,7 @@ class Security:
         return found
 
     def demands(self, agent: str | None = None, verb: Verb | None = None) -> tuple[str, ...]:
-        """Return the `security` member of a description: the names of the schemes it takes.
+        """Return the `security` member of a description: the names of the accepted schemes.
 
         With an agent's public name and a verb, return the member of a form: `nosec_sc` if the verb is open.
         """

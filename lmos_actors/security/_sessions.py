@@ -1,22 +1,22 @@
 """Sessions of people at the page of a node: a cookie stands for credentials that were shown once.
 
-A script in a browser can set no header on a WebSocket, and a token in an address ends in histories and logs.
-So the page sends credentials once, and the browser then has a cookie. What that keeps true:
+A script in a browser can set no header on a WebSocket, and a token in an address ends up in histories and
+logs. So the page sends credentials once, and the browser then has a cookie. This module guarantees:
 
-- **The browser alone knows the cookie.** No script reads it (`HttpOnly`); it is not sent when another site
-  leads to this node (`SameSite=Strict`), nor, under TLS, anywhere else (`Secure`, and the prefix `__Host-`,
-  which no other host can set). The node keeps a digest of it.
-- **A cookie is no proof that the page has asked.** Browsers send cookies to every port of a host, and take
-  pages of two ports for one site. So a request with an effect, or for a WebSocket, also needs the node's own
-  `Origin`, and a request that only reads must not come from elsewhere (`Sec-Fetch-Site`).
-- **No client chooses a session.** Each log-in makes a new cookie, and ends the session of the one that came
-  with it. Two cookies of that name count as none: somebody else has set one of them.
+- **Only the browser has the cookie.** No script can read it (`HttpOnly`); it is not sent when another site
+  links to this node (`SameSite=Strict`), nor, under TLS, to any other host (`Secure`, and the prefix
+  `__Host-`, which no other host can set). The node stores only a digest of it.
+- **A cookie is no proof that the page made the request.** Browsers send cookies to every port of a host, and
+  treat pages of two ports as one site. So a request with an effect, or for a WebSocket, also needs the node's
+  own `Origin`, and a request that only reads must not come from another site (`Sec-Fetch-Site`).
+- **No client chooses a session.** Each log-in makes a new cookie, and ends the session of the cookie that was
+  sent with it. Two cookies of that name count as none: one of them was set by someone else.
 - **A session ends with its credentials**, when they expire or are revoked, and after `LIFE` in any case.
-- **Bounded**: `MOST` sessions, of one principal `MOST_OF_ONE`; a new one ends the oldest of the same
-  principal first, so that nobody ends the sessions of others.
+- **The number of sessions is bounded**: `MOST` in all, `MOST_OF_ONE` for one principal. A new session ends
+  the oldest one of the same principal first, so that no principal can end the sessions of others.
 
-The name of the cookie contains the port of the node: cookies do not tell ports apart, and two nodes on one
-machine would overwrite each other's.
+The name of the cookie contains the port of the node, because browsers do not separate cookies by port: two
+nodes on one machine would overwrite each other's.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Session:
 
 
 class Sessions:
-    """Open sessions of one node at `port`; a verifier of the proofs that rest on them."""
+    """The open sessions of one node at `port`. It is also the verifier of the proofs of these sessions."""
 
     kind = ""
     challenge = b""
@@ -71,7 +71,7 @@ class Sessions:
     # ---- in and out
 
     def begin(self, shown: Proof, wall: float, *, secure: bool) -> bytes:
-        """Begin a session on credentials; return the value of `Set-Cookie`. `wall` is Unix time."""
+        """Begin a session for credentials, and return the value of `Set-Cookie`. `wall` is Unix time."""
         self._make_room(shown, wall)
         id = os.urandom(32).hex().encode()
         until = wall + LIFE if shown.until is None else min(wall + LIFE, shown.until)
@@ -84,11 +84,11 @@ class Sessions:
             self._open.pop(self._digest_of(id), None)
 
     def gone(self, *, secure: bool) -> bytes:
-        """Return the value of `Set-Cookie` by which a browser deletes the cookie."""
+        """Return the value of `Set-Cookie` that makes a browser delete the cookie."""
         return self._cookie(b"", 0, secure=secure)
 
     def find(self, request: RequestContext, wall: float) -> Proof | None:
-        """Return the proof of a request's session; None without a session, or if it has ended."""
+        """Return the proof of a request's session, or None if there is no session or it has ended."""
         shown = self._shown(request)
         if len(shown) != 1:
             return None
@@ -108,7 +108,7 @@ class Sessions:
         return None
 
     def is_valid(self, proof: Proof) -> bool:
-        """Return whether a session is open, and its credentials still hold, their expiry aside."""
+        """Return whether a session is open and its credentials still valid, regardless of their expiry."""
         session = self._open.get(proof.key)
         return session is not None and session.shown.verifier.is_valid(session.shown)
 
@@ -117,7 +117,7 @@ class Sessions:
         return False
 
     def problems(self) -> list[str]:
-        """Return nothing: there are no secrets to be read."""
+        """Return an empty list: there are no secrets to be read."""
         return []
 
     # ---- inside

@@ -1,7 +1,7 @@
-"""Tokens that nodes receive when they are started together, and by which they know each other.
+"""Tokens that nodes receive when they are started together, and by which they recognize each other.
 
-A token is only in memory, not at a reference: the starter of the nodes makes it for them. The name of its
-principal is a digest of it, so that no other scheme can yield that name.
+A token exists only in memory, not at a reference: the program that starts the nodes makes it for them. The
+name of its principal is a digest of the token, so that no other scheme can yield that name.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ TOKEN_VARIABLE: Final = "LMOS_LAUNCHER_TOKEN"
 class SharedToken:
     """A token that several nodes share: `SharedToken(b"...", urls)`. It has at least 32 characters.
 
-    A node that hosts a directory takes it with `DirectoryOptions(takeover_token=...)`, others present it with
-    `Registration(url, token=...)`, to the servers of `urls` and to no others. It is sent over TLS or within
-    this machine, elsewhere only with `insecure`. Raises ConfigError.
+    A node that hosts a directory accepts it with `DirectoryOptions(takeover_token=...)`. Other nodes present
+    it with `Registration(url, token=...)`, only to the servers of `urls`. It is sent over TLS or within this
+    machine, elsewhere only with `insecure`. Raises ConfigError.
     """
 
     __slots__ = ("_insecure", "_places", "_secret", "name")
@@ -53,7 +53,7 @@ class SharedToken:
 
     @staticmethod
     def handed() -> SecretBytes | None:
-        """Remove the token that a launcher put into the environment, and return it; None without one.
+        """Remove the token that a launcher put into the environment, and return it, or None if there is none.
 
         Processes that this process starts do not get it.
         """
@@ -64,11 +64,11 @@ class SharedToken:
         return f"SharedToken({self.name!r})"
 
     def is_it(self, token: bytes) -> bool:
-        """Return whether a token is this one."""
+        """Return whether `token` equals this token."""
         return compare_digest(token, bytes(self._secret))
 
     def headers_for(self, url: str) -> Headers:
-        """Return the headers that present it to a server; () to others, and where it may not be sent."""
+        """Return the headers that present the token to a server; () if the server must not receive it."""
         place = place_of(url)
         if place not in self._places or not (self._insecure or is_private(place)):
             return ()

@@ -1,4 +1,4 @@
-"""TLS contexts, for nodes that listen and for clients, with checks of certificates before they are used."""
+"""TLS contexts for nodes that listen and for clients; certificates are checked before they are used."""
 
 from __future__ import annotations
 
@@ -93,17 +93,17 @@ def _unusable(error: OSError, cert: Path, key: Path | None, contents: Mapping[Pa
 
 
 def _server_of(cert: Path, key: Path | None) -> ssl.SSLContext:
-    """Return a server context with a certificate, which may be a client's, to check its validity."""
+    """Return a server context with a certificate (perhaps a client's) whose validity is to be checked."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key, password=_no_password)
     return context
 
 
 def validity_error(server: ssl.SSLContext) -> str | None:
-    """Return "has expired" or "is not valid yet" for a server's certificate, None for a valid one.
+    """Return "has expired" or "is not valid yet" for a server's certificate, or None for a valid one.
 
-    The standard library does not parse certificates in a public way, so OpenSSL is made to check the dates:
-    a client in memory performs two handshakes, one to obtain the certificate, one that trusts exactly that
+    The standard library has no public parser of certificates, so OpenSSL is made to check the dates. A client
+    in memory performs two handshakes: one to obtain the certificate, and one that trusts exactly that
     certificate, so that only its dates can fail.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -127,10 +127,11 @@ def validity_error(server: ssl.SSLContext) -> str | None:
 
 
 def _certificate_of_tls12(server: ssl.SSLContext) -> bytes | None:
-    """Return a server's certificate from a TLS 1.2 handshake, in DER; None if it speaks only TLS 1.3.
+    """Return a server's certificate from a TLS 1.2 handshake, in DER; None if it accepts only TLS 1.3.
 
-    TLS 1.2 sends it in clear, so it can be read even from a server that then aborts for lack of a client
-    certificate. TLS 1.3 encrypts it, but checks the client's certificate only after the client is done.
+    TLS 1.2 sends the certificate in the clear, so it can be read even from a server that then aborts for lack
+    of a client certificate. TLS 1.3 encrypts it, but checks the client's certificate only after the client is
+    done.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False

@@ -1,7 +1,7 @@
-"""Verifiers of the schemes: from credentials to a principal, and whether that proof still holds.
+"""Verifiers of the schemes: they turn credentials into a principal, and check whether a proof is still valid.
 
-A verifier keeps keyed digests instead of secrets (`_secrets.KeyedDigest`), reloads secrets that have
-changed, and returns None for every rejected credential, whatever is wrong with it.
+A verifier keeps keyed digests instead of secrets (`_secrets.KeyedDigest`), reloads secrets that have changed,
+and returns None for every rejected credential, whatever is wrong with it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Proof:
-    """Basis of an admission, checked again when secrets change; `until` is Unix time, None for no expiry."""
+    """The basis of an admission, checked again when secrets change; `until` is Unix time or None."""
 
     principal: Principal
     verifier: Verifier
@@ -38,7 +38,7 @@ class Proof:
 
 
 class Verifier(Protocol):
-    """Authentication scheme at work, with its secrets."""
+    """An authentication scheme in use, with its secrets."""
 
     kind: str
     """The scheme in an Authorization header, in lower case; empty where none is needed."""
@@ -46,27 +46,27 @@ class Verifier(Protocol):
     """Value of WWW-Authenticate in refusals; empty for none."""
 
     def verify(self, credentials: AuthorizationHeader, wall: float) -> Proof | None:
-        """Return the proof of valid credentials, else None; `wall` is Unix time."""
+        """Return the proof for valid credentials, else None; `wall` is Unix time."""
         ...
 
     def is_valid(self, proof: Proof) -> bool:
-        """Return whether a proof of this verifier still holds, its expiry aside."""
+        """Return whether a proof of this verifier is still valid, regardless of its expiry."""
         ...
 
     def refresh(self) -> bool:
-        """Reload changed secrets. Return whether a proof may no longer hold. Blocks on the disk."""
+        """Reload changed secrets. Return whether a proof may have become invalid. Blocks on the disk."""
         ...
 
     def problems(self) -> list[str]:
-        """Return what could not be read or used. No secret is repeated."""
+        """Return descriptions of the secrets that could not be read or used; they contain no secret."""
         ...
 
 
 class IssuedTokens(Protocol):
-    """Bearer tokens that an agent issues, keeps and takes away, such as those of an AgentRelay."""
+    """Bearer tokens that an agent issues, stores and revokes, such as those of an AgentRelay."""
 
     def find(self, token: str) -> str | None:
-        """Return the name of the principal that has this token, None for an unknown token."""
+        """Return the name of the principal that has this token, or None if the token is unknown."""
         ...
 
     def has(self, name: str) -> bool:
@@ -130,7 +130,7 @@ class SharedTokenVerifier:
 
 
 class _SecretDigests:
-    """Reference of one principal, and the digests of the secrets read there."""
+    """The reference of one principal, and the digests of the secrets read there."""
 
     def __init__(self, name: str, reference: Reference) -> None:
         self.name = name
@@ -187,7 +187,7 @@ class SecretVerifier(ABC):
         return each.digests != before
 
     def problems(self) -> list[str]:
-        """Return what could not be read or used."""
+        """Return descriptions of the secrets that could not be read or used."""
         found = [
             problem for each in self._sources for problem in (each.source.problem, each.problem) if problem
         ]
@@ -217,7 +217,7 @@ class BasicVerifier(SecretVerifier):
 
 
 class BearerVerifier(SecretVerifier):
-    """Verifier of tokens that are configured (RFC 6750)."""
+    """Verifier of configured tokens (RFC 6750)."""
 
     kind = "bearer"
     challenge = b'Bearer realm="lmos-actors"'
@@ -249,7 +249,7 @@ class CertificateVerifier:
             self._set_rules(_pairs(credentials))
 
     def verify_certificate(self, certificate: Certificate) -> Proof | None:
-        """Return the proof of a configured certificate, else None; a fingerprint counts before a name."""
+        """Return the proof for a configured certificate, else None; a fingerprint precedes a name."""
         rules = (f"sha256:{certificate.fingerprint}", *(f"name:{name.lower()}" for name in certificate.names))
         for rule in rules:
             name = self.table.get(rule)

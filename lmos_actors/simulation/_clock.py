@@ -1,22 +1,22 @@
 """The virtual clock: time goes on only when nothing is left to do at the present instant.
 
 trio asks a clock how long to sleep (`deadline_to_sleep_time`) only when no task can run. That is the moment
-to jump: the clock fires the runtime's timers itself, one after another, over many instants, until one of them
-has made a task runnable; then it answers 0, and trio looks at once. So a timer costs neither a task nor a
+to jump. The clock fires the runtime's timers itself, one after another, over many instants, until one of them
+has made a task runnable; then it returns 0, and trio checks at once. So a timer costs neither a task nor a
 pass of trio's run loop.
 
-What this file keeps true:
+The invariants of this file:
 
 - Time never passes an instant at which something is due: a timer of the runtime, a sleeping task, a deadline
   of trio. At one instant timers come first, in the order of `call_at`, then sleepers and deadlines.
 - Instants are whole microseconds, so that instants that ought to be equal are equal, whatever the last digit
   of the C library.
-- Nothing depends on real time except how often the loop looks at I/O and Ctrl-C, which no record shows.
+- Nothing depends on real time except how often the loop checks I/O and Ctrl-C, which appears in no record.
 
-trio's own MockClock will not do: it jumps while threads work, and the runtime's timers would need a task.
+trio's own MockClock is unsuitable: it jumps while threads work, and the runtime's timers would need a task.
 One heap for all timers is slow when there are very many, so later timers are kept in pages (lists by their
 hundredth of a second or so) and moved to the heap page by page. The task that runs turns may let time go on
-by itself (`go_on`) as long as it alone has been woken.
+by itself (`go_on`) as long as it is the only task that has been woken.
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ class TrioDeadlines(Protocol):
 class VirtualClock(trio.abc.Clock, TimerHeap):
     """A clock that starts at 0.0 and jumps to the next instant at which anything is due.
 
-    trio asks a clock how long to sleep only when no task can run: that is the moment to jump. The
-    runtime's timers live in the clock itself, so that a timer costs neither a task nor a pass of trio's
-    run loop: timers fire one after another, over many instants, until one has woken a task. At one
-    instant timers come before trio's own deadlines, and among themselves in the order of `call_at`.
+    trio asks a clock how long to sleep only when no task can run: that is the moment to jump. The runtime's
+    timers live in the clock itself, so that a timer costs neither a task nor a pass of trio's run loop:
+    timers fire one after another, over many instants, until one has woken a task. At one instant timers come
+    before trio's own deadlines, and among themselves in the order of `call_at`.
 
-    Tasks that `sleep_until` are in a heap of their own. They count as trio's deadlines do: all that are due
-    at one instant wake in one pass of trio's loop, which orders them, after the timers of that instant, and
-    a cancel scope whose deadline is the same instant cancels the sleep.
+    Tasks that `sleep_until` are in a separate heap. They count as trio's deadlines do: all that are due at
+    one instant wake in one pass of trio's loop, which orders them, after the timers of that instant. A cancel
+    scope whose deadline is the same instant cancels the sleep.
 
-    A heap of very many timers is slow: each costs some twenty comparisons all over memory. Where there are
-    many, later timers are in lists by their hundredth of a second or so (pages), in no order; when the heap
-    has no earlier timer left, the next page is put into it.
+    A heap of very many timers is slow: each costs some twenty comparisons all over memory. If there are many,
+    later timers are in unordered lists by their hundredth of a second or so (pages). When the heap has no
+    earlier timer left, the next page is put into it.
 
-    `autojump_threshold` has the value of a `MockClock` whose time jumps at once: code that recognizes virtual
-    time by it, to leave threads no work, finds it here too.
+    `autojump_threshold` has the value of a `MockClock` whose time jumps at once: code that uses it to
+    recognize virtual time, so as to give threads no work, works here too.
 
-    `trio.testing.wait_all_tasks_blocked` does not work on this clock: `settle` takes its place. A run
-    that waits for sockets, threads or processes has to keep a `hold` open meanwhile.
+    `trio.testing.wait_all_tasks_blocked` does not work on this clock; use `settle` instead. A run that waits
+    for sockets, threads or processes has to keep a `hold` open meanwhile.
     """
 
     autojump_threshold: Final = 0.0
@@ -120,7 +120,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         return self._now
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Have `callback` called at `when`, rounded to whole microseconds.
+        """Schedule a call of `callback` at `when`, rounded to whole microseconds.
 
         Rounding makes instants equal that ought to be, whatever the C library's last digit.
         """
@@ -145,7 +145,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         return timer
 
     def call_after(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Have `callback` called `seconds` from now; like `call_at`, written out for speed."""
+        """Schedule a call of `callback` in `seconds` from now; duplicates the code of `call_at` for speed."""
         when = self._now + seconds
         if not -math.inf < when < math.inf:
             raise ValueError(f"a timer needs a finite instant, not {when}")
@@ -167,14 +167,14 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         return timer
 
     def _begin_page(self, entry: tuple[float, int, Timer]) -> None:
-        """Begin a page with the first timer of its time."""
+        """Begin a new page, with the first timer that belongs to it."""
         number = int(entry[0] * _PAGES_PER_SECOND)
         self._pages[number] = [entry]
         heappush(self._numbers, number)
         self._put_off += 1
 
     def _turn_page(self) -> None:
-        """Move the next page to the heap once it is due; without pages the heap takes all timers."""
+        """Move the next page to the heap once it is due; without pages, the heap takes all timers."""
         heap, numbers = self._heap, self._numbers
         while not heap or heap[0][0] >= self._heap_horizon:
             if not numbers:
@@ -193,11 +193,11 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
             self._heap_horizon = numbers[0] / _PAGES_PER_SECOND if numbers else math.inf
 
     def __len__(self) -> int:
-        """Return the number of timers that are still to fire."""
+        """Return the number of pending timers."""
         return len(self._heap) + self._put_off - self._cancelled
 
     def forget(self) -> None:
-        """Note that one of the timers has been cancelled."""
+        """Count a timer that has been cancelled, and remove cancelled timers when they are the majority."""
         self._cancelled += 1
         if self._cancelled * 2 > len(self._heap) + self._put_off:
             for entries in (self._heap, *self._pages.values()):
@@ -209,7 +209,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
 
     @contextmanager
     def hold(self) -> Generator[None]:
-        """Let time stand still while the block is open, for real I/O: the run then sleeps in real time."""
+        """Stop virtual time while the block is open, for real I/O: the run then sleeps in real time."""
         self._holds += 1
         try:
             yield
@@ -234,8 +234,8 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
     async def settle(self) -> None:
         """Wait until nothing is left to do at the present instant: tasks are blocked, due timers have fired.
 
-        Several tasks that settle are woken one by one, in order, each after the effects of the one
-        before. Time does not go on meanwhile.
+        Several tasks that settle are woken one by one, in order, each after the effects of the previous one.
+        Virtual time stands still meanwhile.
         """
         # trio looks at tasks in wait_all_tasks_blocked only if it is about to sleep for longer than their
         # cushion; this clock never lets it sleep but jumps, so they would wake when the world has ended.
@@ -249,7 +249,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         await wait_task_rescheduled(abort)
 
     def every_events(self, count: int, chore: Callable[[], None]) -> None:
-        """Have `chore` called each time another `count` events have happened; it must wake no task."""
+        """Call `chore` each time another `count` events have happened; it must wake no task."""
         self._chore = chore
         self._chore_every = count
         self._chore_due = self.events + count
@@ -257,10 +257,10 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Return how long trio may sleep, after firing what is due or jumping to `deadline`.
 
-        Called by trio when no task can run.
+        trio calls this when no task can run.
 
-        trio reschedules tasks and delivers cancellations from here as from anywhere else in its run: it
-        looks at what became runnable only after this call, and 0 makes it look at once.
+        Tasks may be rescheduled and cancellations delivered in here as anywhere else in trio's run: trio
+        checks which tasks are runnable only after this call, and 0 makes it check at once.
         """
         heap = self._heap
         deadline = min(deadline, self._sleepers.first())
@@ -292,8 +292,8 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
     def go_on(self, ready: Sized, /) -> bool:
         """Fire timers until something is in `ready`, without a pass of trio's run loop for each.
 
-        Called by the task that runs turns when it has none left. Nothing happens if another task can run or
-        trio has to handle a deadline first, nor after a fixed number of timers: then the loop goes on as
+        The task that runs turns calls this when it has none left. Nothing happens if another task can run, if
+        trio has to handle a deadline first, or after a fixed number of timers: then the loop goes on as
         usual. Return True if a timer has woken another task, so the loop has to decide which comes first.
         """
         heap, sleepers, deadlines = self._heap, self._sleepers.heap, self.deadlines
@@ -325,9 +325,9 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         return self._woken_tasks != 1
 
     def _is_late(self) -> bool:
-        """Return whether it is time for the loop to look at I/O and at Ctrl-C.
+        """Return whether it is time for the loop to check I/O and Ctrl-C.
 
-        No record shows when it does.
+        The time of this check appears in no record.
         """
         now = monotonic()
         if self._late_at == math.inf:
@@ -335,7 +335,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
         return now > self._late_at
 
     def _advance(self, deadline: float) -> float:
-        """Wake a settling task, or let time go on, or report a deadlock; no timer is due."""
+        """Wake a settling task, or let time go on, or report a deadlock. No timer may be due."""
         self._do_chore()
         if deadline <= self._now:
             self._wake_sleepers()
@@ -372,7 +372,7 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
             self._chore()
 
     def task_was_woken(self) -> None:
-        """Note that a task has become runnable: the present instant is not over."""
+        """Record that a task has become runnable: the present instant is not over."""
         self.woke = True
         self._woken_tasks += 1
         self.events += 1
@@ -399,7 +399,7 @@ class _Sleepers(TimerHeap):
         self.heap = self._heap  # the same list for ever, for a look without a call
 
     def first(self) -> float:
-        """Return the instant at which the first task is to wake, infinity where none sleeps."""
+        """Return the instant at which the first task is to wake, or infinity if no task sleeps."""
         heap = self._heap
         return heap[0][0] if heap else math.inf
 
@@ -410,10 +410,10 @@ class _Sleepers(TimerHeap):
 
 
 class _WakeWatch(trio.abc.Instrument):
-    """Informs the clock of every task that becomes runnable.
+    """An instrument that informs the clock of every task that becomes runnable.
 
-    A turn may set an event of its own, of which the runtime knows nothing; going on to later timers then
-    would let the woken task run too late.
+    A turn may set an event that is unknown to the runtime; going on to later timers would then let the woken
+    task run too late.
     """
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -428,7 +428,7 @@ def _nothing() -> None:
 
 
 class _UnknownDeadlines:
-    """Stands in for trio's deadlines where they are unknown: one may be due at any instant."""
+    """A substitute for trio's deadlines if they are unknown: one may be due at any instant."""
 
     def next_deadline(self) -> float:
         return -math.inf

@@ -1,4 +1,4 @@
-"""The surroundings on which a repetition of a run depends, apart from its seed."""
+"""The environment that a run and its repetition must have in common, apart from the seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PACKAGES: Final = (
 
 @cache
 def surroundings() -> dict[str, object]:
-    """Return the versions on which the repetition of a run depends: of Python, the C library and packages."""
+    """Return the versions (Python, C library, packages) that a run and its repetition must share."""
     python = f"{platform.python_implementation()} {platform.python_version()}"
     found = installed_versions(sys.path)
     packages = {package: found.get(package) for package in _PACKAGES}

@@ -1,4 +1,4 @@
-"""The ordered story of a run, as JSON lines: kept, written, digested, compared."""
+"""The log of a run, in order, as JSON lines: how it is stored, written, digested and compared."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNENCODABLE = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 class _Line(msgspec.Struct, gc=False):
-    """A line that is still to be written, of one of the very frequent kinds: nothing in it can change."""
+    """A line of one of the most frequent kinds. It is encoded later, so its contents must be immutable."""
 
     n: int
     t: msgspec.Raw
@@ -65,14 +65,14 @@ class Writer(Protocol):
 class TraceLog:
     """An instrument that keeps every record of one run in order, as one line of JSON each.
 
-    The first line tells what a repetition depends on: seed, CPython and C library, package versions. Then
+    The first line states what a repetition depends on: seed, CPython and C library, package versions. Then
     `{"n": number, "t": seconds, "kind": ..., "agent": ..., ...}`, the record's fields sorted by name. Values
     that JSON cannot represent are written as their `repr` without memory addresses. `end` writes a last line,
     `{"end": number of records, "head": SHA-256 of the first line, "sha256": of the records}`: a log without
-    it was cut short.
+    this line was cut short.
 
-    `to` receives every line, some time before the run ends; `keep` bounds how many of the last lines are
-    held in memory (None: all of them). `run` goes into the first line: how to repeat the run.
+    `to` receives every line, some time before the run ends; `keep` bounds how many of the last lines are held
+    in memory (None: all of them). `run` goes into the first line: how to repeat the run.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class TraceLog:
         self._waiting.append(msgspec.Raw(line))
 
     def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
-        """Write one record. A log that has not begun begins, without a seed, in trio's time."""
+        """Write one record. If the log has not begun, begin it without a seed, in trio's time."""
         if self._now is None:
             self.begin(seed=None, now=trio.current_time)
             assert self._now is not None
@@ -149,7 +149,7 @@ class TraceLog:
             self.flush()
 
     def end(self) -> None:
-        """Write the last line; a log that has not begun has none. Nothing may be recorded after it."""
+        """Write the last line, unless the log has not begun. No record may follow."""
         if self._now is not None:
             said = (self._n, self._head_sum.encode(), self.digest().encode())
             line = b'{"end":%d,"head":"%b","sha256":"%b"}\n' % said
@@ -158,7 +158,7 @@ class TraceLog:
                 self._to.write(line.decode())
 
     def flush(self) -> None:
-        """Pass on what was recorded to `to` and to the digest. Raises what `to.write` raises."""
+        """Pass the recorded lines on to `to` and to the digest. Raises what `to.write` raises."""
         lines, self._waiting = self._waiting, []
         if not lines:
             return
@@ -188,7 +188,7 @@ class TraceLog:
         return self._hash.hexdigest()
 
     def lines(self) -> list[str]:
-        """Return the lines kept, the oldest first, without line ends."""
+        """Return the stored lines, the oldest first, without line ends."""
         self.flush()
         lines = [line for text, _ in self._kept for line in text.decode().split("\n")[:-1]]
         return lines if self._keep is None else lines[max(0, len(lines) - self._keep) :]
@@ -199,7 +199,7 @@ class TraceLog:
 
 
 def _written(n: int, t: msgspec.Raw, kind: str, agent: str, fields: dict[str, Any]) -> msgspec.Raw:
-    """Write a line of any kind."""
+    """Return the encoded line of a record of any kind."""
     if not _OWN.isdisjoint(fields):
         fields = {f"{name}_" if name in _OWN else name: value for name, value in fields.items()}
     name = encode_plain({"agent": agent})[1:-1]
@@ -209,7 +209,7 @@ def _written(n: int, t: msgspec.Raw, kind: str, agent: str, fields: dict[str, An
 
 
 def _rewritten(line: _Line | msgspec.Raw) -> msgspec.Raw:
-    """Write a line that could not be written at once because JSON cannot represent a text or number in it."""
+    """Encode a line whose first encoding failed, because JSON cannot represent a text or number in it."""
     if isinstance(line, msgspec.Raw):
         return line
     fields = {name.rstrip("_"): getattr(line, name) for name in line.__struct_fields__ if name not in _OWN}

@@ -132,10 +132,10 @@ class _World:
 
 
 class DeadlockWatch:
-    """Watches a body on virtual time: when nothing can ever happen again, the body ends with Deadlocked.
+    """A watch over a body on virtual time: when nothing can ever happen again, the body ends with Deadlocked.
 
-    `report_deadlock` is called when nothing can happen any more, for example as a clock's `on_deadlock`.
-    `describe` has functions that return what is waiting for what; `title` names the body in the report.
+    `report_deadlock` is called when nothing can happen any more, for example as a clock's `on_deadlock`. The
+    functions in `describe` return what is waiting for what; `title` names the body in the report.
     """
 
     def __init__(self, describe: Sequence[Callable[[], str]] = (), title: str = "") -> None:
@@ -149,7 +149,7 @@ class DeadlockWatch:
 
     @contextmanager
     def watching(self) -> Generator[None]:
-        """Watch the block, in the task that runs it. Raises Deadlocked out of the block, once."""
+        """Watch the block, in the task that runs it. Raises Deadlocked once, at the end of the block."""
         self._main = trio.lowlevel.current_task()
         try:
             with self._body:
@@ -181,7 +181,7 @@ class DeadlockWatch:
 
 
 class _AbortDeadlocked(BaseException):
-    """Raised in those tasks of a deadlocked body that cannot be cancelled, because of shields."""
+    """Raised in those tasks of a deadlocked body that cannot be cancelled because they are shielded."""
 
 
 def _raise_abort() -> NoReturn:
@@ -189,7 +189,7 @@ def _raise_abort() -> NoReturn:
 
 
 def _abort_tree(task: trio.lowlevel.Task) -> bool:
-    """Abort what a task and its children wait for, even behind shields; return whether any was aborted."""
+    """Abort the waits of a task and its children, even behind shields; return whether any was aborted."""
     tasks = [task]
     # grows while it is walked: children after their parents
     for parent in tasks:
@@ -215,7 +215,7 @@ def _replaced(owner: object, name: str, value: object) -> Generator[None]:
 
 @contextmanager
 def seeded_order(seed: int) -> Generator[None]:
-    """Let trio order the tasks of a pass by age, then shuffle them by the seed."""
+    """Make trio order the tasks of a pass by age, and then shuffle them by the seed."""
     with (
         _replaced(_trio_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
         _replaced(_trio_run, "_r", random.Random(seed)),
@@ -225,7 +225,7 @@ def seeded_order(seed: int) -> Generator[None]:
 
 @contextmanager
 def _own_collections(clock: VirtualClock) -> Generator[None]:
-    """Collect garbage after a number of events, as the number of allocations differs from run to run."""
+    """Trigger garbage collection by a count of events, as allocation counts differ from run to run."""
     collections = last = 0
 
     def collect() -> None:
@@ -260,7 +260,7 @@ def _forbidden_calls() -> Generator[None]:
 
 @contextmanager
 def forbidden_to_agents() -> Generator[None]:
-    """Refuse agents the calls that never end on virtual time, which waits for no thread or socket."""
+    """Forbid agents the calls that never return on virtual time, which waits for no thread or socket."""
     with ExitStack() as stack:
         for owner, name, title in (*_WAITING, *_loops()):
             original = vars(owner)[name]
@@ -271,7 +271,8 @@ def forbidden_to_agents() -> Generator[None]:
 def _loops() -> list[tuple[object, str, str]]:
     """Return the functions that make asyncio event loops, if asyncio has been imported.
 
-    A loop that was only refused its sockets would be half made, and complain when it is thrown away.
+    They are refused as a whole: a loop without its sockets would be half made, and report an error when it is
+    destroyed.
     """
     events = sys.modules.get("asyncio.events")
     policy = getattr(events, "BaseDefaultEventLoopPolicy", None)
@@ -290,7 +291,7 @@ _WAITING: Final[tuple[tuple[object, str, str], ...]] = (
 
 @contextmanager
 def _seeded_bytes(entropy: Entropy) -> Generator[None]:
-    """Make `os.urandom` follow from the seed: masks and keys of WebSockets come from there."""
+    """Make the results of `os.urandom` depend on the seed: it provides the masks and keys of WebSockets."""
     stream, home, outside = entropy.stream("os.urandom"), threading.get_ident(), os.urandom
 
     def urandom(size: int, /) -> bytes:

@@ -1,10 +1,10 @@
 """The children of one incarnation of an agent: a supervisor that ends before the agent does.
 
-This supervisor is made at its first use, or as part of the agent's start where the class overrides
+This supervisor is made at its first use, or as part of the agent's start if the class overrides
 `supervises()`. Its task is a child of the nursery of the agent's own supervisor, which is cancelled only when
-the agent has unwound. The agent ends it: after its runs and tasks, before it leaves its lifespan. When it
-ends by itself, the slot gets the reason (`children_ended`): a crash if the supervisor gave up, a stop if its
-work is done (`auto_shutdown`).
+the agent has unwound. The agent ends it after its own runs and tasks, and before it leaves its lifespan. When
+the supervisor ends by itself, the slot gets the reason (`children_ended`): a crash if the supervisor gave up,
+a stop if its work is done (`auto_shutdown`).
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ class AgentSupervisor:
         rt.timers.woke = True
 
     async def start_class(self, factory: Callable[[], A]) -> Ref[A]:
-        """Start an agent under the first free name that its class yields. Raises StartFailed, WrongState."""
+        """Start an agent under the first free name derived from its class. Raises StartFailed, WrongState."""
         return await self.supervisor.start_named(class_of(factory) or factory, factory)
 
     async def ready(self) -> None:
-        """Wait until the children that the agent always has run. Raises StartFailed."""
+        """Wait until the children listed in the spec have started. Raises StartFailed."""
         await self._loop.started.wait()
         if self._loop.failure is not None:
             raise self._loop.failure
 
     @enable_ki_protection
     def stop_children(self, shutdown: float | str) -> None:
-        """Stop the children in reverse start order (after `shutdown` seconds, all at once), then end."""
+        """Stop the children in reverse start order, or all at once after `shutdown` seconds; then end."""
         if self._stopped_by_agent:
             return
         self._stopped_by_agent = True
@@ -114,7 +114,7 @@ class AgentSupervisor:
 
 
 def children_of(slot: Slot) -> Supervisor | None:
-    """Return the supervisor of an agent's children, None if it has none."""
+    """Return the supervisor of an agent's children, or None if it has none."""
     extra = slot.extra
     children = None if extra is None else cast("AgentSupervisor | None", extra.child_supervisor)
     return None if children is None else children.supervisor

@@ -1,8 +1,9 @@
-"""Tables of a supervisor's children: names, numbers and ids; and facts about child specs.
+"""Tables of a supervisor's children (names, numbers, ids), and properties of child specs.
 
-A supervisor may have children by the hundred thousand. A table by name would cost each of them an entry and a
-text, so children that `start_many` has started, or that were started without a name, are in no table: their
-name is the name of their spec and a number. The index of such names is built when one of them is looked up.
+A supervisor may have hundreds of thousands of children. A table by name would cost an entry and a text for
+each of them. So children that `start_many` has started, or that were started without a name, are in no table:
+their name is the name of their spec and a number. The index of such names is built when one of them is looked
+up.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ C = TypeVar("C", bound="Labelled")
 
 
 class Labelled(Protocol):
-    """A child that has a name in its supervisor."""
+    """A child that has a name within its supervisor."""
 
     @property
     def label(self) -> str:
-        """The child's name in its supervisor."""
+        """The child's name within its supervisor."""
         ...
 
 
@@ -43,7 +44,7 @@ DIGITS: Final = 16
 
 @attrs.frozen
 class ChildInfo:
-    """One child, as `which_children` shows it; `kind` is `agent` or `supervisor`.
+    """Information about one child, as `which_children` returns it; `kind` is `agent` or `supervisor`.
 
     `restored`: whether its incarnation began with state from the store; None unless it is a durable agent.
     """
@@ -57,9 +58,9 @@ class ChildInfo:
 
 
 class Names(Generic[C]):
-    """The names of one supervisor's children, and the numbers used up, which are kept over its incarnations.
+    """The names of one supervisor's children, and the used numbers, which are kept over its incarnations.
 
-    Counted children (see the module docstring) are found by an index that is built at the first lookup.
+    Numbered children (see the module docstring) are found by an index that is built at the first lookup.
     """
 
     __slots__ = ("_chosen", "_index", "_named", "_numbers")
@@ -74,7 +75,7 @@ class Names(Generic[C]):
         return iter(self._named)
 
     def find(self, name: str, children: dict[C, None]) -> C | None:
-        """Return the child of that name, None if there is none; `children` are all, in start order."""
+        """Return the child with a name, or None; `children` are all children in start order."""
         found = self._named.get(name)
         if found is not None:
             return found
@@ -93,7 +94,7 @@ class Names(Generic[C]):
 
     @staticmethod
     def _catch_up(index: dict[str, C], children: dict[C, None]) -> None:
-        """Index the children added since the last call, which are the last in order."""
+        """Add to the index the children that are newer than it; they are the last in order."""
         for child in reversed(children):
             label = child.label
             if index.get(label) is child:
@@ -114,7 +115,7 @@ class Names(Generic[C]):
                 del names[name]
 
     def clear(self) -> None:
-        """Remove all names; numbers stay used up."""
+        """Remove all names; used numbers are not used again."""
         self._named.clear()
         self._index = None
 
@@ -127,7 +128,7 @@ class Names(Generic[C]):
         return name
 
     def next_number(self, base: str) -> int | None:
-        """Use up the number of the first free of the names `base-2`, `base-3`, …; None if `base` is free."""
+        """Reserve the number of the first free name of `base-2`, `base-3`, …; None if `base` is free."""
         if base not in self._named:
             return None
         number = self._numbers.get(base, 1) + 1
@@ -138,7 +139,7 @@ class Names(Generic[C]):
         return number
 
     def reserve(self, base: str, count: int) -> int:
-        """Use up `count` numbers above the numbers of all children named `base-n`, and return the first."""
+        """Reserve `count` numbers above the numbers of all children named `base-n`, and return the first."""
         taken = (number for head, number in map(_parted, self._named) if head == base)
         first = max(self._numbers.get(base, 0), *taken, 0) + 1
         self._numbers[base] = first + count - 1
@@ -146,18 +147,18 @@ class Names(Generic[C]):
 
 
 def _parted(name: str) -> tuple[str, int]:
-    """Return the base and the number of a name such as `echo-2`; without a number, the number is 0."""
+    """Split a name such as `echo-2` into its base and its number; the number is 0 if there is none."""
     base, dash, number = name.rpartition("-")
     return (base, int(number)) if dash and len(number) < DIGITS and number.isdecimal() else (name, 0)
 
 
 def agent_class(spec: ChildSpec[Any]) -> type[Any] | None:
-    """Return the agent class a spec makes, through partials; None if only a call would show the class."""
+    """Return the agent class a spec makes, through partials; None if only a call would reveal the class."""
     return class_of(spec.factory)
 
 
 def mailbox_of(spec: ChildSpec[Any]) -> MailboxOptions:
-    """Return the mailbox of a spec's agents: from the spec, else from the class, else the default."""
+    """Return the mailbox options of a spec's agents: from the spec, else from the class, else the default."""
     options: MailboxOptions | None = spec.mailbox
     if options is None:
         contract = _contract_of(spec)
@@ -168,7 +169,7 @@ def mailbox_of(spec: ChildSpec[Any]) -> MailboxOptions:
 def needs_waiting(spec: ChildSpec[Any]) -> bool:
     """Return whether starting an agent of this spec may have to wait: for lifespan, children or store.
 
-    An optional agent counts, too: its supervisor starts it later.
+    An optional agent counts too: its supervisor starts it later.
     """
     contract = _contract_of(spec)
     waits = contract is None or contract.has_lifespan or contract.has_children or contract.state
@@ -182,7 +183,7 @@ def is_durable(spec: ChildSpec[Any]) -> bool:
 
 
 async def read_states(rt: Runtime, children: Iterable[tuple[Spec, str]]) -> None:
-    """Read the stored states of agents that are about to start, all together, by their specs and paths."""
+    """Read ahead the stored states of agents that are about to start, given by their specs and paths."""
     if rt.keeping is not None:
         keys = {
             spec.key or path: spec.key is not None
@@ -194,13 +195,13 @@ async def read_states(rt: Runtime, children: Iterable[tuple[Spec, str]]) -> None
 
 
 def _may_be_durable(spec: ChildSpec[Any]) -> bool:
-    """Return whether agents of this spec keep their state, or might: only calling the factory shows it."""
+    """Return whether agents of this spec keep their state, or may keep it, as their class is unknown."""
     contract = _contract_of(spec)
     return contract is None or contract.state is not None
 
 
 def has_durable_agents(spec: Spec) -> bool:
-    """Return whether agents of a tree, as far as its specs tell, keep their state in the node's store."""
+    """Return whether agents of a tree keep their state in the node's store, as far as its specs show."""
     if isinstance(spec, SupervisorSpec):
         return any(map(has_durable_agents, spec.children))
     if isinstance(spec, Pool):
@@ -228,7 +229,7 @@ such a name: it is not reached over the network, and the addresses of its childr
 class Ids:
     """The ids of the agents of one node, in all of its supervisors.
 
-    An agent has its id for as long as its slot is there: also while it is stopped or restarting.
+    An agent has its id for as long as its slot exists, even while it is stopped or restarting.
     """
 
     __slots__ = ("_slots",)
@@ -237,11 +238,11 @@ class Ids:
         self._slots: dict[str, Slot] = {}
 
     def get(self, id: str) -> Slot | None:
-        """Return the slot of the agent with that id, None if there is none."""
+        """Return the slot of the agent with an id, or None if there is none."""
         return self._slots.get(id)
 
     def check(self, specs: Iterable[Spec], owner: object) -> None:
-        """Raise IdTaken if an agent that is no child of `owner` has the id of one of these specs."""
+        """Raise IdTaken if an agent that is not a child of `owner` has the id of one of these specs."""
         for spec in specs:
             held = self._slots.get(spec.id) if isinstance(spec, ChildSpec) and spec.id is not None else None
             if held is not None and held.owner is not owner:
@@ -253,13 +254,13 @@ class Ids:
             self._slots[slot.spec.id] = slot
 
     def free(self, slot: Slot) -> None:
-        """Remove the id of an agent whose child spec is gone."""
+        """Remove the id of an agent whose child spec has been removed."""
         if self._slots.get(slot.spec.id) is slot:
             del self._slots[slot.spec.id]
 
 
 def check_top(spec: Spec) -> None:
-    """Raise ConfigError if a child of the root is an agent or a pool with a reserved name."""
+    """Raise ConfigError if a new child of the root is an agent or a pool with a reserved name."""
     if spec.name in RESERVED and isinstance(spec, ChildSpec | Pool):
         raise ConfigError(
             f"an agent cannot be called {spec.name!r}: the node serves something else at /{spec.name}"

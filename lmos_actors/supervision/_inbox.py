@@ -1,7 +1,7 @@
-"""The inbox of a supervisor: ends of children, restarts that are due, and requests, in order.
+"""The inbox of a supervisor: ends of children, due restarts, and requests, in order.
 
-Only the supervisor's own task takes items from it. No number bounds the items, as none needs to: there is at
-most one end for each incarnation of a child, one restart that is due, and one request for each waiting asker.
+Only the supervisor's own task takes items from it. The number of items needs no limit: there is at most one
+end for each incarnation of a child, one due restart, and one request for each waiting asker.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def with_raised(reason: ExitReason, path: str, raised: tuple[BaseException, ...]) -> ExitReason:
-    """Add to a supervisor's exit reason what its children raised while it stopped them."""
+    """Add to a supervisor's exit reason the errors that its children raised while it stopped them."""
     error = reason.error
     if isinstance(error, RestartIntensityExceeded):
         causes = (*error.causes, *raised)
@@ -33,18 +33,18 @@ def with_raised(reason: ExitReason, path: str, raised: tuple[BaseException, ...]
 
 
 def merged_error(path: str, raised: tuple[BaseException, ...]) -> BaseException:
-    """Return what children raised while their supervisor ended.
+    """Return the errors that children raised while their supervisor ended, as one error.
 
-    One exception is returned as itself, several as a group.
+    A single exception is returned unchanged, several as a group.
     """
     return raised[0] if len(raised) == 1 else BaseExceptionGroup(f"raised while {path} ended", raised)
 
 
 class Request:
-    """A piece of work for the supervisor's own task, and the task that waits for it.
+    """A piece of work for the supervisor's own task, and the task that waits for its result.
 
     `cancellable`: when the asker is cancelled while the request is carried out, the request is cancelled too,
-    and its end waited for; otherwise it goes on without the asker.
+    and the asker waits for its end. Otherwise the request goes on without the asker.
     """
 
     __slots__ = ("_fn", "_raise_cancel", "_scope", "_timers", "error", "task", "value")
@@ -61,7 +61,7 @@ class Request:
         self.error: Exception | None = None
 
     async def carry_out(self, path: str) -> None:
-        """Run the request and answer it. Raises only what is no `Exception`, such as a cancellation."""
+        """Run the request and store its result. Raises only what is no `Exception`, as a cancellation."""
         try:
             if self._scope is None:
                 self.value = await self._fn()
@@ -85,7 +85,7 @@ class Request:
         return Abort.FAILED
 
     def answer(self) -> Any:
-        """Return the value, or raise the error of the request."""
+        """Return the value of the request, or raise its error."""
         if self._scope is not None and self._scope.cancelled_caught and self._raise_cancel is not None:
             self._raise_cancel()
         if self.error is not None:
@@ -93,7 +93,7 @@ class Request:
         return self.value
 
     def refuse(self, path: str) -> None:
-        """Answer that the supervisor at `path` is stopping."""
+        """Fail the request, because the supervisor at `path` is stopping."""
         self.error = WrongState(path, "stopping", "it does nothing more")
         self._finish()
 
@@ -105,7 +105,7 @@ class Request:
 
 
 class Inbox:
-    """The items, and the supervisor's task while it waits for the next."""
+    """The queued items, and the supervisor's task while it waits for the next."""
 
     __slots__ = ("_items", "_task", "_timers")
 
@@ -119,11 +119,11 @@ class Inbox:
 
     @property
     def idle(self) -> bool:
-        """Whether the supervisor waits here with nothing left to handle."""
+        """Whether the supervisor is waiting here with an empty inbox."""
         return self._task is not None and not self._items
 
     def put(self, item: Any) -> None:
-        """Add an item; never blocks, never drops."""
+        """Add an item. Never blocks, and never drops an item."""
         self._items.append(item)
         self.wake()
 
@@ -143,7 +143,7 @@ class Inbox:
             reschedule(task)
 
     async def park(self) -> None:
-        """Wait to be woken."""
+        """Wait until `wake` is called."""
         self._task = current_task()
 
         def abort(_: object) -> Abort:
@@ -154,7 +154,7 @@ class Inbox:
 
     @enable_ki_protection
     async def ask(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, cancellable: bool = False) -> Any:
-        """Run `fn` in the supervisor's task and return its value. A cancel while queued withdraws it."""
+        """Run `fn` in the supervisor's task and return its value. Cancelling removes a queued request."""
         request = Request(fn, self._timers, cancellable=cancellable)
         self.put(request)
         request.task = current_task()
@@ -171,7 +171,7 @@ class Inbox:
 
 
 class Delays:
-    """The children whose restart is tried again, at once or after a delay, by an `again` in the inbox."""
+    """The children whose restart is to be tried again, at once or after a delay, by an `again` item."""
 
     __slots__ = ("_inbox", "_timers", "_waiting")
 
@@ -184,7 +184,7 @@ class Delays:
         return child in self._waiting
 
     def put(self, child: Any, delay: float) -> None:
-        """Try a child's restart again after `delay` seconds; a newer attempt replaces an older one."""
+        """Schedule another attempt to restart a child after `delay` seconds; it replaces an older attempt."""
 
         def due() -> None:
             self._waiting.pop(child, None)
@@ -197,12 +197,12 @@ class Delays:
             due()
 
     def drop(self, child: Any) -> None:
-        """Cancel the attempt for a child, if one is due."""
+        """Cancel the pending attempt for a child, if there is one."""
         timer = self._waiting.pop(child, None)
         if timer is not None:
             timer.cancel()
 
     def clear(self) -> None:
-        """Cancel all attempts."""
+        """Cancel all pending attempts."""
         for child in tuple(self._waiting):
             self.drop(child)

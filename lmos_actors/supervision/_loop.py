@@ -1,10 +1,10 @@
 """The loop of a supervisor: children started in order, restarted as planned, stopped in reverse.
 
 A supervisor is one task with one nursery. It handles one message at a time, as OTP's does: the end of a
-child, a restart that is due, a request. So no decision is taken between the two halves of another, and a
-request always sees the tree between two steps.
+child, a due restart, a request. So no decision is taken between the two halves of another, and a request
+always sees the tree between two steps.
 
-The work is divided among small parts, each of which this loop owns or is given:
+The work is divided among small parts, which this loop owns or receives:
 
 - `Plan` decides, as pure functions over facts; `Inbox` and `Delays` hold what is to be handled, now or later.
 - `Members` decides which children an incarnation begins with, and how they start: the children that
@@ -16,16 +16,16 @@ The tasks of the children (runners, lifespans, supervisors below) are children o
 a supervisor that has ended leaves none behind. The supervisor of an agent's children is such a loop too; the
 agent begins and ends it (`_agent_supervisor.py`).
 
-What this file keeps true:
+The invariants of this file:
 
-- The end of a child that the supervisor itself is stopping is dropped (`exited`). Any other waits in the
+- The end of a child that the supervisor itself is stopping is dropped (`exited`). Any other end waits in the
   inbox, which is never full: there is at most one end for each incarnation.
-- A message about a child names its incarnation, so that a late one never hits the next incarnation.
+- A message about a child names its incarnation, so that a late message never affects the next incarnation.
 - Children are stopped in reverse start order, a crowd at once (`_stopping.py`), under a shield; `kill` only
   shortens that and never skips a child.
 - `kill` of a deep tree needs no deep stack: the supervisors to be killed are taken from a list.
-- An exception that a child raises while it is being stopped restarts nothing, but it is kept (`raised`) and
-  arrives at the caller of the stop, or in the supervisor's own end.
+- An exception that a child raises while it is being stopped restarts nothing. It is kept (`raised`), and
+  reaches the caller of the stop, or becomes part of the supervisor's own end.
 """
 
 from __future__ import annotations
@@ -77,22 +77,22 @@ BUDGET = 64  # messages, or requests carried out in the asker's step, between ch
 
 
 class Members(Protocol):
-    """The children that a kind of supervisor has in each incarnation, and how they come and go."""
+    """The children of a kind of supervisor in each incarnation: how they are added, started and found."""
 
     def seat(self, before: Sequence[Child]) -> None:
-        """Put the children of a new incarnation into the plan; `before` are the children of the last one."""
+        """Put a new incarnation's children into the plan; `before` are those of the previous one."""
 
     async def start(self) -> None:
         """Start the children of a new incarnation, and call the loop's `begun`."""
 
     def find(self, name: str) -> Child | None:
-        """Return the child of that name, None if there is none."""
+        """Return the child with this name, or None if there is none."""
 
     def check_addition(self) -> None:
         """Raise WrongState if children cannot be added one by one."""
 
     def close(self) -> None:
-        """Note that all slots are empty for good."""
+        """Release resources: all slots have been emptied permanently."""
 
 
 class SupervisorLoop:
@@ -100,7 +100,7 @@ class SupervisorLoop:
 
     `members_of` makes the `Members` of this loop and of the loops below it. `parent` is the supervisor that
     has this one as a child, None for the root. `agent` is the slot whose children these are: then there is no
-    parent, and the loop has the agent's place in the tree, for one life of the agent.
+    parent, and the loop has the agent's place in the tree, for one incarnation of the agent.
     """
 
     __slots__ = (  # CPython finds attributes quickly in slots, or in objects that have fewer than 30
@@ -165,11 +165,11 @@ class SupervisorLoop:
         self.ids: Ids = Ids() if above is None else above.ids  # of the whole node
 
     def child_path(self, name: str) -> str:
-        """Return the path of a child of that name."""
+        """Return the path of a child with this name."""
         return self._prefix + name
 
     def place_of(self, sibling: Sibling) -> str:
-        """Return the path from the root that a reference of a child leads to. Raises ConfigError."""
+        """Return the path, from the root, to which a child's reference leads. Raises ConfigError."""
         here: SupervisorLoop | None = self
         for _ in range(sibling.ups):
             here = None if here is None else here.above
@@ -178,10 +178,10 @@ class SupervisorLoop:
         return here.child_path("/".join(sibling.names))
 
     def ref_to(self, sibling: Sibling) -> Ref[Any]:
-        """Return a ref for the reference of a child: to the slot, if there is one yet.
+        """Return a ref for the reference of a child: to the slot, if the slot exists already.
 
-        Below a supervisor that has not started there are no slots, and slots of temporary agents that have
-        ended are gone: then the ref looks up the place when it is used.
+        Below a supervisor that has not started there are no slots, and the slots of temporary agents that
+        have ended are removed. In both cases the ref looks up the path when it is used.
         """
         path, resolver = self.place_of(sibling), self.rt.resolver
         found = None if resolver is None else resolver.at(path)
@@ -189,7 +189,7 @@ class SupervisorLoop:
 
     @property
     def lineage(self) -> tuple[tuple[str, str], ...]:
-        """The supervisors from the root down to this one: the name and the strategy of each."""
+        """The name and the strategy of each supervisor from the root down to this one."""
         above: list[SupervisorLoop] = [self]
         while (loop := above[-1].above) is not None:
             above.append(loop)
@@ -203,7 +203,7 @@ class SupervisorLoop:
             self.inbox.put((child, child.incarnation, reason))
 
     def raised_at_end(self, child: Any, error: BaseException) -> None:
-        """Keep an error that a child raised while it was being stopped; see the module docstring."""
+        """Store an error that a child raised while it was being stopped; see the module docstring."""
         if child.status == "stopping":
             self.raised[child] = error
 
@@ -217,11 +217,11 @@ class SupervisorLoop:
 
     @property
     def idle(self) -> bool:
-        """Whether the loop has nothing to do, so that a request may be carried out in the asker's step."""
+        """Whether the loop has nothing to do, so that the asker's task may carry out a request itself."""
         return self.inbox.idle and self.reason is None
 
     async def checkpoint_if_due(self) -> None:
-        """Run a checkpoint after every `BUDGET` requests: work in the asker's step would never have one."""
+        """Run a checkpoint once every `BUDGET` calls: work in the asker's task has no other checkpoint."""
         self.at_once = (self.at_once + 1) % BUDGET
         if self.at_once:
             await checkpoint_if_cancelled()
@@ -231,9 +231,9 @@ class SupervisorLoop:
     async def request(self, fn: Callable[[], Coroutine[Any, Any, Any]], *, is_start: bool = False) -> Any:
         """Run `fn` in the loop's own task, after the items that are already waiting; see `Request`.
 
-        If an agent starts a child of its own and is cancelled meanwhile, the start is undone. Raises
-        WrongState if the loop is not running; StartFailed if that is because an agent's children could not
-        start.
+        If an agent starts one of its own children and is cancelled meanwhile, the start is undone. Raises
+        WrongState if the loop is not running, or StartFailed if it is not running because an agent's children
+        could not start.
         """
         await checkpoint_if_cancelled()
         try:
@@ -251,7 +251,8 @@ class SupervisorLoop:
     async def begin(self, start_soon: Callable[..., None]) -> None:
         """Start the loop's task by `start_soon`, and its children in order.
 
-        Raises StartFailed once all that had started has been stopped, in order. If cancelled, call `stop`.
+        Raises StartFailed once all children that had started have been stopped, in order. If this call is
+        cancelled, call `stop`.
         """
         try:
             self.reset()
@@ -264,7 +265,7 @@ class SupervisorLoop:
             raise failure
 
     def reset(self) -> None:
-        """Begin a new incarnation and seat its first children; `main` is next. Raises IdTaken."""
+        """Begin a new incarnation and seat its first children; call `main` next. Raises IdTaken."""
         self.ids.check(self.spec.children, self)
         self.incarnation += 1
         self.reason = None
@@ -281,7 +282,7 @@ class SupervisorLoop:
         self.members.seat(before)
 
     def seat_listed(self, before: Sequence[Child]) -> None:
-        """Seat the children that the spec lists, in the slots they had; children added later are removed."""
+        """Seat the children that the spec lists in their former slots; remove children added later."""
         kept = {child.label: child for child in before}
         for spec in self.spec.children:
             child = kept.pop(spec.name, None)
@@ -318,7 +319,7 @@ class SupervisorLoop:
             self._report()
 
     def begun(self) -> None:
-        """Note that the supervisor runs, and let `begin` return."""
+        """Record that the supervisor runs, and let `begin` return."""
         self.failure = None
         self.started.set()
 
@@ -343,7 +344,7 @@ class SupervisorLoop:
         self.begun()
 
     async def start_one(self, child: Child) -> None:
-        """Start a child and wait until it runs. Raises StartFailed, NameTaken, once all of it has ended."""
+        """Start a child and wait until it runs. Raises StartFailed, NameTaken, once it has fully ended."""
         self.plan.become(child, "starting")
         try:
             if isinstance(child, Slot):
@@ -372,7 +373,7 @@ class SupervisorLoop:
                 await self.carry_out(failed)
 
     def announce(self, children: Sequence[Child]) -> None:
-        """Wake the tasks that wait for an agent to appear, and start the followings that wait for one."""
+        """Wake tasks that wait for an agent to appear, and start followings that wait for these children."""
         self.rt.population.changed(children)
         if self.rt.absent is not None:
             for child in children:
@@ -408,7 +409,7 @@ class SupervisorLoop:
                 await self.carry_out(self.plan.exited(child, reason, trio.current_time()))
 
     async def carry_out(self, decision: Decision[Child]) -> None:
-        """Carry out what the plan has decided, in the loop's own task."""
+        """Carry out a decision of the plan, in the loop's own task."""
         while True:
             await stop_in_order(self, (child for child in decision.stop if not self.is_away(child)))
             for child in decision.forget:
@@ -439,7 +440,7 @@ class SupervisorLoop:
         return None
 
     async def try_to_start(self, child: Child) -> Decision[Child] | None:
-        """Start a child; return what to do next if it could not start."""
+        """Start a child; return the next decision if it could not start, else None."""
         try:
             await self.start_one(child)
         except (StartFailed, NameTaken) as exc:
@@ -450,7 +451,7 @@ class SupervisorLoop:
         return None
 
     def is_away(self, child: Child) -> bool:
-        """Return whether a child was lost with its machine, which is not back; see `lose` (`_tree.py`)."""
+        """Return whether a child was lost with its machine, which is still away; see `lose` (`_tree.py`)."""
         return child in self.away
 
     def drop_delay(self, child: Child) -> None:
@@ -464,14 +465,14 @@ class SupervisorLoop:
     # ---- its end
 
     def interrupt(self, why: str) -> None:
-        """End the loop, whatever it is doing; an earlier reason is kept."""
+        """End the loop, whatever it is doing; keep an earlier reason."""
         if self.reason is None:
             self.reason = SHUTDOWN
         self._work.cancel(why)
         self.inbox.wake()
 
     async def stop(self, shutdown: float | str = "infinity") -> None:
-        """Stop the children in reverse order, then end; past `shutdown` seconds, at once."""
+        """Stop the children in reverse order, then end; after `shutdown` seconds, kill all that is left."""
         if not self.alive:
             await self.ended.wait()
             return
@@ -517,7 +518,7 @@ class SupervisorLoop:
                 item.refuse(self.path)
 
     async def stop_one(self, child: Child) -> None:
-        """Stop a child and wait until all of it has ended; a temporary child is forgotten."""
+        """Stop a child and wait until it has ended fully; a temporary child is forgotten."""
         await stop_together(self, (child,))
 
     def _report(self) -> None:
@@ -533,7 +534,7 @@ class SupervisorLoop:
             self.on_end(reason)
 
     def take_raised(self) -> tuple[BaseException, ...]:
-        """Return the errors that children raised while they were being stopped, and forget these errors."""
+        """Return the errors that children raised while they were being stopped, and clear them."""
         raised = tuple(self.raised.values())
         self.raised.clear()
         return raised
@@ -550,13 +551,13 @@ class SupervisorLoop:
         return loop
 
     def new_slot(self, spec: ChildSpec[Any], name: str | int, mailbox: MailboxOptions) -> Slot:
-        """Make the slot of a child that is known by a name, or by its spec's name and a number."""
+        """Make the slot of a child, which is known by a name, or by its spec's name and a number."""
         slot: Slot = self.rt.link(self.rt, self, spec, name, mailbox)
         self.rt.tally.untallied.append(slot)
         return slot
 
     def reserve(self, spec: Spec) -> Child:
-        """Make a new child and register its name; `start_new` (`_members.py`) is next.
+        """Make a new child and register its name; call `start_new` (`_members.py`) next.
 
         Raises NameTaken; IdTaken; ConfigError for a spec that does not fit this supervisor or its tree.
         """
@@ -574,13 +575,13 @@ class SupervisorLoop:
         return child
 
     def forget(self, child: Child) -> None:
-        """Remove a child whose spec is gone, and its slot."""
+        """Remove a child and its slot, because its spec is gone."""
         self._delays.drop(child)
         self.names.forget(child.label, child)
         self._remove_all((child,))
 
     def remove(self) -> None:
-        """Empty all slots below for good, as the spec is gone or the node has ended."""
+        """Empty all slots below permanently, as the spec is gone or the node has ended."""
         self.rt.tally.supervisors.pop(self, None)
         self._remove_all(self.plan.children)
         self.members.close()

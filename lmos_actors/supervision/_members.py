@@ -1,7 +1,7 @@
-"""The children of the three kinds of supervisors: listed in the spec, members of a pool, or known by number.
+"""The children of the three kinds of supervisors: listed in the spec, members of a pool, or numbered.
 
-Each kind has an object that the loop asks which children a new incarnation begins with, how they start and
-how to find one by its name (`Members` in `_loop.py`). Everything else is the same for all supervisors.
+Each kind has an object (`Members` in `_loop.py`) from which the loop learns which children a new incarnation
+begins with, how they start, and how to find one by its name. Everything else is the same for all supervisors.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class ListedMembers:
         """Do nothing: any child can be added."""
 
     def close(self) -> None:
-        """Do nothing: there is nothing but the slots."""
+        """Do nothing: only slots need closing."""
 
 
 class BulkMembers:
-    """The agents of a `BulkSpec`. All slots are made with the supervisor and keep their number for good."""
+    """The agents of a `BulkSpec`. All slots are made with the supervisor and always keep their number."""
 
     def __init__(self, loop: SupervisorLoop, spec: BulkSpec) -> None:
         self._loop = loop
@@ -106,7 +106,7 @@ class BulkMembers:
             first = last
 
     async def _start_slot(self, slot: Slot) -> bool:
-        """Start an agent that is due; return whether to go on. A start that fails ends the node."""
+        """Start an agent that is due; return whether to continue. A failed start ends the node."""
         loop = self._loop
         if slot.status != "stopped" or slot.incarnation or loop.is_away(slot):
             return True  # it was started on request before its time, or its machine is away
@@ -127,7 +127,7 @@ class BulkMembers:
         return True
 
     def find(self, name: str) -> Child | None:
-        """Return the agent of that number, given in the form that `str` gives it; None if there is none."""
+        """Return the agent with a number, written as `str` writes it, or None if there is none."""
         if not name.isascii() or not name.isdecimal() or len(name) > 9 or str(int(name)) != name:
             return None
         number = int(name)
@@ -135,17 +135,17 @@ class BulkMembers:
         return slot if slot in self._loop.plan.children else None
 
     def check_addition(self) -> None:
-        """Do nothing: children that are added have names, not numbers, and go with the incarnation."""
+        """Do nothing: added children have names, not numbers, and are removed with the incarnation."""
 
     def close(self) -> None:
-        """Do nothing: there is nothing but the slots."""
+        """Do nothing: only slots need closing."""
 
 
 class PoolMembers:
     """The members of a pool, `name-1` to `name-n`, each restarted in its place, and the one link to them.
 
     A pool grows and shrinks in the loop's own task, which handles one message at a time. Only waiting for
-    members that leave has a task of its own, so that a slow one delays no restart.
+    leaving members happens in separate tasks, so that a slow member delays no restart.
     """
 
     def __init__(self, loop: SupervisorLoop, spec: Pool[Any]) -> None:
@@ -169,11 +169,11 @@ class PoolMembers:
         return self._loop.names.find(name, self._loop.plan.children)
 
     def check_addition(self) -> None:
-        """Raise WrongState: the pool decides about its members."""
+        """Raise WrongState: only the pool itself adds members."""
         raise WrongState(self._loop.path, "a pool", "its members come and go by resize()")
 
     def close(self) -> None:
-        """End everything that listens to the pool."""
+        """Close the pool's link, which ends all subscriptions to the pool."""
         self.link.close()
 
     # ---- its size
@@ -190,7 +190,7 @@ class PoolMembers:
             self._raise_from(leaving)
 
     async def _have(self, size: int) -> list[Slot]:
-        """Grow or shrink the pool to a size, in the loop's own task; return the members that leave."""
+        """Grow or shrink the pool to `size` members in the loop's own task; return the leaving members."""
         missing = size - len(self.link.members)
         if missing > 0:
             await self._grow(missing)
@@ -243,7 +243,7 @@ class PoolMembers:
         self._loop.forget(child)
 
     def _keep_size(self) -> None:
-        """Let the pool have the same members in its next incarnation."""
+        """Store the present members in the spec, so that the next incarnation has the same ones."""
         members = [member.spec for member in self.link.members]
         self._loop.spec = attrs.evolve(self._loop.spec, children=members)
 
@@ -267,7 +267,7 @@ class PoolMembers:
 
 @enable_ki_protection
 def lose_children(loop: SupervisorLoop, children: Iterable[Child]) -> None:
-    """End children at once, because their machine has ended; see `lose` (`_tree.py`)."""
+    """End children at once because their machine has ended; see `lose` (`_tree.py`)."""
     for child in children:
         if child not in loop.plan.children:
             continue
@@ -281,7 +281,7 @@ def lose_children(loop: SupervisorLoop, children: Iterable[Child]) -> None:
 
 
 async def regain_children(loop: SupervisorLoop, children: Iterable[Child]) -> None:
-    """Start children again when their machine is back, in the loop's own task; see `regain` (`_tree.py`)."""
+    """Restart children when their machine is back, in the loop's own task; see `regain` (`_tree.py`)."""
     for child in children:
         if loop.away.pop(child, loop) is loop or child not in loop.plan.children:  # values are None
             continue
@@ -295,7 +295,7 @@ async def regain_children(loop: SupervisorLoop, children: Iterable[Child]) -> No
 
 
 async def start_new(loop: SupervisorLoop, child: Child) -> None:
-    """Add a new child to the plan and start it; a start that fails leaves nothing behind.
+    """Add a new child to the plan and start it; if the start fails, the child is removed again.
 
     An optional child is started later, and stays even if that start fails.
     """
@@ -313,7 +313,7 @@ async def start_new(loop: SupervisorLoop, child: Child) -> None:
 
 
 async def take_back(loop: SupervisorLoop, children: Sequence[Child]) -> None:
-    """Stop and forget children that were just started, because another of their group could not start."""
+    """Stop and forget children that were just started, because another of their group failed to start."""
     with trio.CancelScope(shield=True):
         await stop_in_order(loop, reversed(children))
         for started in children:

@@ -1,17 +1,18 @@
 """The decisions of a supervisor: pure functions over its own child objects, without trio and without a clock.
 
-As they are pure, they are compared with the real `supervisor` of OTP, decision by decision, in tests that
-need no task and no time. They follow the behaviour of `supervisor` in OTP 25, which `tests/supervision/otp`
-has recorded. A supervisor handles one message at a time, as OTP's does, and uses its plan as follows:
+Because they are pure, they are compared with the real `supervisor` of OTP, decision by decision, in tests
+that need no task and no time. They follow the behaviour of `supervisor` in OTP 25, which
+`tests/supervision/otp` has recorded. A supervisor handles one message at a time, as OTP's does, and uses its
+plan as follows:
 
 - Each child's status belongs to the plan, which counts the children alive: `add`, `started`, `stopped`,
   `exited`, `start_failed` set it. The supervisor sets `starting` and `stopping` by `become` while it is doing
-  so, and `stopped` where a start has failed.
+  so, and `stopped` if a start has failed.
 - To carry out a `Decision`: stop `stop` one after another, calling `stopped` after each; drop `forget` from
   the tables of names; then start `start` one after another, calling `started` after each. The first start
   that fails ends this: `start_failed` returns the next decision. The rest of `start` waits for that attempt.
 - `again` asks for `try_again(again)` after `delay` seconds, never at once: through the supervisor's own
-  inbox, so that a request to stop gets its turn between two attempts. A newer `again` of a child replaces
+  inbox, so that a request to stop is handled between two attempts. A newer `again` of a child replaces
   an older one.
 - `end` asks the supervisor to stop all of `stop_order()` and to exit.
 - An exit of an incarnation that the supervisor has itself stopped or replaced is not reported to the plan.
@@ -43,10 +44,10 @@ OPTIONAL: Final = Backoff(initial=1.0)
 
 
 class Child(Protocol):
-    """A child of a supervisor, as the plan sees it; hashable by identity.
+    """A child of a supervisor, reduced to the members that the plan uses; hashable by identity.
 
-    A `restarting` child is between two lives, its restart planned or under way; a `stopped` child does not
-    run while its spec is kept (OTP: `restarting` and `undefined`).
+    A `restarting` child is between two incarnations, its restart planned or under way; a `stopped` child does
+    not run while its spec is kept (OTP: `restarting` and `undefined`).
     """
 
     status: Status
@@ -59,7 +60,7 @@ C = TypeVar("C", bound=Child)
 
 
 class Decision(NamedTuple, Generic[C]):
-    """The next steps, in the order of the fields; the empty decision means none."""
+    """The next steps, in the order of the fields; the empty decision has no steps."""
 
     stop: tuple[C, ...] = ()
     """Children to stop one by one in this order, the reverse of the start order."""
@@ -77,7 +78,7 @@ class Decision(NamedTuple, Generic[C]):
 
 
 class Counts(NamedTuple):
-    """OTP's `count_children`: specs, children alive, and how many of the specs are of each kind."""
+    """Counts as in OTP's `count_children`: specs, children alive, and the specs of each kind."""
 
     specs: int
     active: int
@@ -86,7 +87,7 @@ class Counts(NamedTuple):
 
 
 class Plan(Generic[C]):
-    """The pure half of one supervisor. Times are seconds of one clock that never goes back.
+    """The pure half of one supervisor. Times are seconds of one monotonic clock.
 
     `draw` returns numbers in [0, 1) for the jitter of back-offs; `tell` is called when `waiting` has changed.
     """
@@ -142,13 +143,13 @@ class Plan(Generic[C]):
             self._supervisors += 1
 
     def become(self, child: C, status: Status) -> None:
-        """Set the status of a child, and count it."""
+        """Set the status of a child, and update the count of children alive."""
         if child in self.children:
             self._active += (status not in ENDED) - (child.status not in ENDED)
         child.status = status
 
     def started(self, child: C) -> None:
-        """Note that the child runs: it was started, or started again."""
+        """Record that the child runs, after a first start or a restart."""
         if child.status == "starting":  # alive before and after
             child.status = "running"
         else:
@@ -159,12 +160,12 @@ class Plan(Generic[C]):
             self._significant[child] = None
 
     def begin_later(self, child: C) -> Decision[C]:
-        """Decide on the first start of an optional child: nothing waits for that start."""
+        """Decide on the first start of an optional child, for which its supervisor does not wait."""
         self.become(child, "restarting")
         return self._alone(child, 0.0)
 
     def stopped(self, child: C) -> bool:
-        """Note a child's stop, or that its restart is given up; return True if temporary, so forgotten."""
+        """Record that a child is stopped or its restart given up; True if temporary and thus forgotten."""
         if child.status not in ENDED and child in self.children:  # as `become`, without the call
             self._active -= 1
         child.status = "stopped"
@@ -177,14 +178,14 @@ class Plan(Generic[C]):
         return False
 
     def all_stopped(self) -> None:
-        """Note that all children have stopped, as the supervisor ends; no restart is tried again."""
+        """Record that all children have stopped, as the supervisor ends; cancel all pending restarts."""
         for child in self.children:
             child.status = "stopped"
             self._wait_no_more(child)
         self._active = 0
 
     def lost(self, child: C, *, has_ended: bool = False) -> None:
-        """Note that the child ends with its machine, which no limit counts; `has_ended`: it has unwound."""
+        """Record that the child ends with its machine, which no limit counts; `has_ended`: it has unwound."""
         self.become(child, "stopping" if _alive(child) and not has_ended else "stopped")
         self._wait_no_more(child)
         self._postponed.pop(child, None)
@@ -192,7 +193,7 @@ class Plan(Generic[C]):
         self._significant.pop(child, None)
 
     def remove(self, child: C) -> None:
-        """Forget a child that does not run, with its spec."""
+        """Forget a child that is not running, and its spec."""
         if self.children.pop(child, self) is None:  # it was there
             self._active -= _alive(child)
             self._supervisors -= not isinstance(child.spec, ChildSpec)
@@ -202,7 +203,7 @@ class Plan(Generic[C]):
         self._significant.pop(child, None)
 
     def exited(self, child: C, reason: ExitReason, now: float) -> Decision[C]:
-        """Decide on the end of a child that has ended by itself."""
+        """Decide what to do after a child has ended by itself."""
         if not _alive(child) or child not in self.children:
             return Decision()
         restart = child.spec.restart
@@ -213,9 +214,9 @@ class Plan(Generic[C]):
         return Decision(forget=forget, end=self._end_after(significant))
 
     def start_failed(self, child: C, cause: BaseException | None, now: float) -> Decision[C]:
-        """Decide on a start that a decision had asked for and that failed. Children after it stay stopped.
+        """Decide what to do after a start of the plan has failed. Children after this one stay stopped.
 
-        The next attempt has an entry of its own in the window. It is entered when the attempt is made, as in
+        The next attempt has a separate entry in the window. It is entered when the attempt is made, as in
         OTP; with a back-off it is entered at once, so that no delay comes before a restart that the limit
         forbids.
         """
@@ -236,7 +237,7 @@ class Plan(Generic[C]):
         return self._later(child, self._delay(child, now))
 
     def try_again(self, child: C, now: float) -> Decision[C]:
-        """Decide on the attempt that `again` asked for, now that it is due; no steps if it is not wanted."""
+        """Decide on the restart that `again` asked for, now that it is due; no steps if not wanted."""
         if child not in self._pending:
             return Decision()
         uncounted = self._wait_no_more(child)
@@ -245,23 +246,26 @@ class Plan(Generic[C]):
         return self._restart(child)
 
     def postpone(self, child: C, delay: float) -> None:
-        """Delay the restart after the child's next end by `delay` seconds; the end counts at once."""
+        """Delay the restart after the child's next end by `delay` seconds; that end counts at once."""
         self._postponed[child] = delay
 
     # Requests, with the answers of OTP
 
     def check_start(self, taken: C | None) -> Literal["ok", "already_started", "already_present"]:
-        """Return whether a child may start under a name that the child `taken` has now; None: name free."""
+        """Return whether a child may start under a name; `taken` is the child that has the name, if any."""
         if taken is None:
             return "ok"
         return "already_started" if _alive(taken) else "already_present"
 
     def check_terminate(self, child: C | None) -> Literal["ok", "not_found"]:
-        """Return whether this child may be stopped: any that exists. If nothing runs, only call `stopped`."""
+        """Return whether this child may be stopped: any existing child may.
+
+        If it is not running, only call `stopped`.
+        """
         return "not_found" if child is None else "ok"
 
     def check_restart(self, child: C | None) -> Literal["ok", "not_found", "running", "restarting"]:
-        """Return whether this child may be started again on request: only if it is stopped."""
+        """Return whether this child may be restarted on request: only if it is stopped."""
         if child is None:
             return "not_found"
         if child.status == "stopped":
@@ -269,17 +273,17 @@ class Plan(Generic[C]):
         return "restarting" if child.status == "restarting" else "running"
 
     def check_delete(self, child: C | None) -> Literal["ok", "not_found", "running", "restarting"]:
-        """Return whether this child's spec may be forgotten: only if it is stopped."""
+        """Return whether this child's spec may be deleted: only if the child is stopped."""
         return self.check_restart(child)
 
     # What is there
 
     def stop_order(self) -> list[C]:
-        """Return all children that have something to stop, last started first."""
+        """Return the children that are alive, last started first."""
         return [child for child in reversed(self.children) if _alive(child)]
 
     def which(self) -> list[tuple[C, Status]]:
-        """Return all children in start order with their status (OTP lists them the other way round)."""
+        """Return all children in start order, with their status (OTP uses the reverse order)."""
         return [(child, child.status) for child in self.children]
 
     def waiting(self) -> tuple[C, ...]:
@@ -287,7 +291,7 @@ class Plan(Generic[C]):
         return tuple(self._pending)
 
     def count(self) -> Counts:
-        """Return the number of specs, in all and of each kind, and of children alive."""
+        """Return the numbers of all specs, of specs of each kind, and of children alive."""
         specs = len(self.children)
         return Counts(specs, self._active, self._supervisors, specs - self._supervisors)
 
@@ -317,7 +321,7 @@ class Plan(Generic[C]):
         return self._later(child, self._delay(child, now) if delay is None else delay)
 
     def _alone(self, child: C, delay: float) -> Decision[C]:
-        """Decide on a delayed attempt that concerns no other child and that no limit counts."""
+        """Decide on a delayed attempt that affects no other child and does not count towards the limit."""
         self._wait(child, None)
         return Decision(again=child, delay=delay)
 
@@ -330,14 +334,14 @@ class Plan(Generic[C]):
         return Decision(stop, forget, start)
 
     def _later(self, child: C, delay: float) -> Decision[C]:
-        """Decide on an attempt after a delay; siblings that go with the child are stopped at once."""
+        """Decide on an attempt after a delay; siblings to be restarted with the child are stopped at once."""
         scope = [child] if self.spec.strategy == "one_for_one" else self._scope(child)
         stop, forget = self._clear(scope, child)
         self._wait(child, None)
         return Decision(stop, forget, again=child, delay=delay)
 
     def _scope(self, child: C) -> list[C]:
-        """Return the children that are restarted with this one, including itself, last started first."""
+        """Return the children that are restarted with this child, itself included, last started first."""
         scope: list[C] = []
         for one in reversed(self.children):
             if not one.spec.optional:
@@ -347,7 +351,7 @@ class Plan(Generic[C]):
         return scope
 
     def _clear(self, scope: list[C], child: C) -> tuple[tuple[C, ...], tuple[C, ...]]:
-        """Return the children to stop and those to forget; attempts of others in the scope are dropped."""
+        """Return the children to stop and those to forget; pending restarts of other children are dropped."""
         for one in scope:
             if one.status == "restarting" and one is not child:
                 self.stopped(one)

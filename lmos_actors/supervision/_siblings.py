@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def class_of(factory: Any) -> type[Any] | None:
-    """Return the agent class a factory makes, through partials; None if only calling it would show it."""
+    """Return the agent class a factory makes, through partials; None if only a call would reveal it."""
     made = class_made_by(factory)
     return made if is_agent_class(made) else None
 
 
 def name_of(factory: Any) -> str:
-    """Return the default name of an agent, after its class: `TravelDesk` becomes `travel-desk`.
+    """Return the default name of an agent, derived from its class: `TravelDesk` becomes `travel-desk`.
 
     Adjacent capitals are one word, up to the last capital before a small letter: `open-ai-model`.
     """
@@ -41,7 +41,7 @@ def _kebab_case(name: str) -> str:
 
 
 def shown(factory: Any) -> str:
-    """Return a factory as text, with the names of its arguments only: their values may be secret."""
+    """Return a factory as text, with only the names of its arguments, because their values may be secret."""
     if not isinstance(factory, partial):
         return repr(factory)
     made: partial[Any] = factory  # pyright: ignore[reportUnknownVariableType]
@@ -66,7 +66,7 @@ UP: Final = ".."
 
 @attrs.frozen
 class Sibling:
-    """A reference to an agent of the same tree, by its path from the supervisor that has the holder."""
+    """A reference to an agent of the same tree, as a path from the supervisor of the agent that holds it."""
 
     path: str
     cls: type[Any] | None = None
@@ -97,20 +97,20 @@ class Sibling:
 
     @property
     def ups(self) -> int:
-        """The number of levels by which the path goes up first."""
+        """The number of leading `..` in the path: the levels to go up first."""
         return _leading(self.path.split("/"))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names to follow down from there; at least one name."""
+        """The names to follow downwards after that; at least one."""
         return tuple(self.path.split("/")[self.ups :])
 
     def from_below(self) -> Sibling:
-        """Return the reference that means the same to a child of the holder."""
+        """Return this reference as a child of the holder would write it."""
         return attrs.evolve(self, path=f"{UP}/{self.path}")
 
     def from_above(self) -> Sibling:
-        """Return the reference that means the same to the supervisor of the holder. It begins with `..`."""
+        """Return this reference, which begins with `..`, as the holder's supervisor would write it."""
         return attrs.evolve(self, path=self.path.removeprefix(f"{UP}/"))
 
 
@@ -128,24 +128,24 @@ def sibling(path: str, cls: type[A], /) -> Ref[A]: ...
 def sibling(path: str, cls: type[Any] | None = None, /) -> Ref[Any]:
     """Return a reference to another agent or pool of the same tree, for the `functools.partial` of a spec.
 
-    `ChildSpec("concierge", partial(Concierge, weather=sibling("weather")))`: each incarnation is given a ref
-    in its place. A name alone is a child of the same supervisor; `stores/paris` is below a
-    supervisor beside the holder, and `../weather` is beside the supervisor that has the holder. With a class
-    the reference is a `Ref` of that class for type checkers, and the child must be one. Raises ConfigError.
+    `ChildSpec("concierge", partial(Concierge, weather=sibling("weather")))`: each incarnation receives a ref
+    in its place. A name alone means a child of the same supervisor; `stores/paris` is below a supervisor
+    beside the holder, and `../weather` is beside the holder's supervisor. With a class the reference is a
+    `Ref` of that class for type checkers, and the child must have that class. Raises ConfigError.
     """
     return cast("Ref[Any]", Sibling(path, cls))
 
 
 @attrs.frozen
 class Reference:
-    """A reference in the arguments of a child: where it is written, its target, and the class needed."""
+    """A reference in the arguments of a child: its place there, its target, and the required class."""
 
     place: str
     sibling: Sibling
     expected: type[Any] | None
 
     def check_class(self, made: type[Any] | None) -> None:
-        """Raise ConfigError if agents of the class `made` do not fit; None, for an unknown class, fits."""
+        """Raise ConfigError if agents of the class `made` do not fit. None (class unknown) always fits."""
         expected = self.expected
         if made is not None and expected is not None and not issubclass(made, expected):
             raise ConfigError(
@@ -153,7 +153,7 @@ class Reference:
             )
 
     def from_above(self, supervisor: str) -> Reference:
-        """Return the reference as seen from the supervisor that has the holder."""
+        """Return the reference as the holder's supervisor sees it."""
         return attrs.evolve(self, place=f"{supervisor}/{self.place}", sibling=self.sibling.from_above())
 
 
@@ -163,7 +163,7 @@ _DEEPEST: Final = 100  # containers around a reference
 
 
 def references_of(factory: Any, holder: str) -> tuple[Reference, ...]:
-    """Return the references among the arguments of a factory. Raises ConfigError for an impossible one."""
+    """Return the references among the arguments of a factory. Raises ConfigError if one is impossible."""
     found = list[Reference]()
     made = factory
     while isinstance(made, partial):
@@ -198,7 +198,7 @@ def _parts(container: Any) -> list[Any]:
 
 
 def _check_depth(value: Any, place: str, above: tuple[Any, ...] = ()) -> None:
-    """Raise ConfigError for a value that cannot be copied with refs in place of its references."""
+    """Raise ConfigError if a value cannot be copied with refs in place of its references."""
     if type(value) not in _CONTAINERS:
         return
     if any(each is value for each in above):
@@ -233,7 +233,7 @@ def _reference(cls: Any, holder: str, argument: str, value: Any, wanted: Sibling
 
 
 def filled(factory: Any, ref_of: Callable[[Sibling], Any]) -> Any:
-    """Return a factory with each of its references replaced by something else."""
+    """Return a factory with each of its references replaced by the result of `ref_of`."""
     if not isinstance(factory, partial):
         return factory
     made: partial[Any] = factory  # pyright: ignore[reportUnknownVariableType]
@@ -245,7 +245,7 @@ def filled(factory: Any, ref_of: Callable[[Sibling], Any]) -> Any:
 
 
 def _filled(value: Any, ref_of: Callable[[Sibling], Any]) -> Any:
-    """Return a value with each reference replaced; the value itself where it has no references."""
+    """Return a value with each reference replaced, or the value itself if it has no references."""
     return _copied(value, ref_of) if any(True for _ in _inside(value)) else value
 
 
@@ -265,8 +265,9 @@ def _copied(value: Any, ref_of: Callable[[Sibling], Any]) -> Any:
 
 
 def check_references(spec: Any) -> tuple[Reference, ...]:
-    """Return the references below a supervisor spec that lead out of it. Raises ConfigError if another one
-    leads nowhere, or to an agent of the wrong class.
+    """Return the references below a supervisor spec that lead out of it.
+
+    Raises ConfigError if another reference leads nowhere, or to an agent of the wrong class.
     """
     out: list[Reference] = []
     for child in spec.children:
@@ -282,7 +283,7 @@ def check_references(spec: Any) -> tuple[Reference, ...]:
 
 
 def _check_down(reference: Reference, above: Any) -> None:
-    """Follow a path down through specs."""
+    """Follow the path of a reference down through specs. Raises ConfigError if its target does not fit."""
     *between, last = reference.sibling.names
     for name in between:
         found = _child_of(reference, above, name)
@@ -306,7 +307,7 @@ def _child_of(reference: Reference, above: Any, name: str) -> Any:
 
 
 def _below(name: str, above: Any) -> str | None:
-    """Return the path to a child of that name in one of the supervisors below, None if there is none."""
+    """Return the path to a child with this name in one of the supervisors below, or None if there is none."""
     inside = (child for child in above.children if hasattr(child, "children"))
     return next((f"{s.name}/{name}" for s in inside if name in {each.name for each in s.children}), None)
 
@@ -316,7 +317,7 @@ def _below(name: str, above: Any) -> str | None:
 
 @attrs.frozen
 class Pointer:
-    """The target of a field of refs: the class of the agents. `many`: several agents; `optional`: or None."""
+    """The target of a field of refs: the agents' class, and whether there may be several agents or None."""
 
     cls: Any
     many: bool
@@ -324,7 +325,7 @@ class Pointer:
 
 
 def pointer_of(hint: Any) -> Pointer | None:
-    """Return what a type `Ref[X]` or `tuple[Ref[X], ...]`, perhaps `| None`, points to; None for others."""
+    """Return the target of `Ref[X]` or `tuple[Ref[X], ...]`, optionally `| None`; None for other types."""
     inner = _without_none(hint)
     optional = inner is not hint
     if get_origin(inner) in (tuple, list) and get_args(inner):
@@ -342,7 +343,7 @@ def _without_none(hint: Any) -> Any:
 
 
 def _may_hold_refs(hint: Any) -> bool:
-    """Return whether a value of a type may be a ref or contain one; True where the type is unknown."""
+    """Return whether a value of a type may be a ref or contain one; True if the type is unknown."""
     if hint in (None, Any, object) or isinstance(hint, TypeVar | Unknown):
         return True
     return _pointed(hint) is not None or any(_may_hold_refs(part) for part in get_args(hint))
@@ -359,6 +360,6 @@ def _pointed(hint: Any) -> Any:
 
 
 def hint_of(cls: type, name: str) -> Any:
-    """Return the type of an attribute as the class or a base declares it; None where it cannot be read."""
+    """Return the type of an attribute as the class or a base declares it, or None if it cannot be read."""
     hint = type_of_field(cls, name)
     return None if isinstance(hint, Unknown) else hint

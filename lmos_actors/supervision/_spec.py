@@ -57,9 +57,10 @@ def _to_tuple(children: Iterable[Spec]) -> tuple[Spec, ...]:
 class Backoff:
     """The delay before each restart attempt, in seconds; OTP has none, so it is off by default.
 
-    The first attempt waits `initial`, each further one `factor` times as long, never more than `max`,
-    spread by up to `jitter` (a fraction) to either side. A child that has stayed up for `max` seconds
-    begins again at `initial`. Raises ConfigError naming the field that is out of range.
+    The first attempt waits `initial` seconds, and each further one `factor` times as long, but never more
+    than `max`. Each delay is spread by up to `jitter` (a fraction) in both directions. A child that has
+    stayed up for `max` seconds begins again at `initial`. Raises ConfigError naming the field that is out of
+    range.
     """
 
     initial: float
@@ -85,18 +86,18 @@ class Backoff:
 class ChildSpec(Generic[A_co]):
     """One agent to be kept running: its name, how to make it, and what to do when it ends.
 
-    `factory` is an Agent class or a `functools.partial` of one, called anew for each incarnation.
-    `restart` is permanent (always), transient (after an error only) or temporary (never; the spec goes
-    with the child). `shutdown` is the seconds the child has to end once it is stopped, `"brutal"` for none,
-    `"infinity"` for no limit. `significant` children count for the supervisor's `auto_shutdown` and must
-    be transient or temporary. `mailbox` None leaves the mailbox as the agent class has it. `id` is the URI by
-    which others reach the agent over a network, unique in a node; None: its address.
-    `key` names the stored state of a durable agent, and is this agent's alone; None: its path in the tree.
-    With `standby` an agent that another node runs counts as started: it is unavailable until that node has
-    left it. Otherwise its start fails after waiting for 15 s. An `optional` child, such as a connection to
-    somebody else's server, is started once its supervisor runs. It is tried again with its back-off (1 s and
-    more) until it starts. Its failures do not count for the limit of its supervisor, and no
-    strategy restarts it with its siblings, or them with it. Raises ConfigError naming the field.
+    `factory` is an Agent class or a `functools.partial` of one, called anew for each incarnation. `restart`
+    is permanent (always), transient (after an error only) or temporary (never; the spec is removed with the
+    child). `shutdown` is the seconds the child has to end once it is stopped, `"brutal"` for none,
+    `"infinity"` for no limit. `significant` children count for the supervisor's `auto_shutdown` and must be
+    transient or temporary. `mailbox` None means the mailbox that the agent class declares. `id` is the URI by
+    which others reach the agent over a network, unique in a node; None: its address. `key` names the stored
+    state of a durable agent, and belongs to this agent alone; None: its path in the tree. With `standby`, an
+    agent that another node runs counts as started: it is unavailable until that node has left it. Otherwise
+    its start fails after waiting for 15 s. An `optional` child, such as a connection to an external server,
+    is started once its supervisor runs. It is tried again with its back-off (1 s and more) until it starts.
+    Its failures do not count for the limit of its supervisor, and no strategy restarts it with its siblings,
+    or them with it. Raises ConfigError naming the field.
     """
 
     name: str
@@ -152,13 +153,13 @@ class ChildSpec(Generic[A_co]):
             )
 
     def filled(self, ref_to: Callable[[Sibling], Any]) -> Callable[[], A_co]:
-        """Return the factory with a ref in the place of each reference to a sibling."""
+        """Return the factory with a ref in place of each reference to a sibling."""
         made: Callable[[], A_co] = filled(self.factory, ref_to)
         return made
 
 
 class UnnamedSpec(ChildSpec[A_co]):
-    """The spec of an agent whose name is made up, and whose class only a call of its factory would show."""
+    """The spec of an agent with a generated name, whose class only a call of its factory would reveal."""
 
     __slots__ = ()
 
@@ -172,10 +173,10 @@ class SupervisorSpec:
     `strategy` decides which children are restarted when a child has ended: only that child (`one_for_one`),
     all (`one_for_all`), or that child and all after it (`rest_for_one`). More than `max_restarts` restarts
     within `max_seconds` end the supervisor itself. `auto_shutdown` ends it when any, or the last, of its
-    significant children has ended by itself. `restart`, `shutdown`, `significant` and `backoff` are about
-    this supervisor as a child of another. References between its agents (`sibling`) are checked here, and
-    references that lead out of it by the supervisor above. Raises ConfigError naming the field, NameTaken for
-    two children of one name, IdTaken for two with one id.
+    significant children has ended by itself. `restart`, `shutdown`, `significant` and `backoff` describe this
+    supervisor as a child of another. References between its agents (`sibling`) are checked here; references
+    that lead out of it are checked by the supervisor above. Raises ConfigError naming the field, NameTaken
+    for two children of one name, IdTaken for two with one id.
     """
 
     name: str
@@ -213,7 +214,7 @@ class SupervisorSpec:
     def check_child(self, child: Spec) -> None:
         """Raise ConfigError if this supervisor cannot have that child, whatever its name.
 
-        As in OTP a significant child needs a supervisor whose `auto_shutdown` is not `never`.
+        As in OTP, a significant child needs a supervisor whose `auto_shutdown` is not `never`.
         """
         if type(child) is not ChildSpec:
             _check_type(child, f"{self.name}.children", ChildSpec, SupervisorSpec, Pool, BulkSpec)
@@ -225,13 +226,13 @@ class SupervisorSpec:
 
 @attrs.frozen(weakref_slot=False)
 class BulkSpec:
-    """Many agents of one spec, named `0`, `1`, … `count - 1`, below a one_for_one supervisor of their own.
+    """Many agents of one spec, named `0`, `1`, … `count - 1`, below a separate one_for_one supervisor.
 
     Unlike children that `start_many` adds to a supervisor, these keep their number in every incarnation of
     the supervisor, and all slots exist before the first agent starts, so that they can be passed to each
-    other. In the first incarnation agents are started evenly over `over` seconds, beginning when the
-    supervisor runs; with 0, and in later incarnations, all of them before it runs. The other fields mean
-    the same as in `SupervisorSpec`. Raises ConfigError naming the field.
+    other. In the first incarnation, agents are started evenly over `over` seconds, beginning when the
+    supervisor runs. With `over` 0, and in later incarnations, all agents start before the supervisor runs.
+    The other fields mean the same as in `SupervisorSpec`. Raises ConfigError naming the field.
     """
 
     name: str
@@ -281,14 +282,14 @@ class BulkSpec:
 
 @attrs.frozen(weakref_slot=False)
 class Pool(Generic[A_co]):
-    """Several agents of one kind behind one ref, which hands each message to one of them.
+    """Several agents of one kind behind one ref, which passes each message to one of them.
 
-    `by` decides which: `round_robin` takes the next that runs; `least_loaded` the running one with the fewest
-    messages waiting and running; `key` the member to which the value of the parameter `key` belongs (None:
-    the action's first parameter), so that equal values always meet the same member. `restart`, `shutdown`,
-    `mailbox` and `backoff` apply to every member, as in `ChildSpec`; `max_restarts` and `max_seconds` are the
-    pool's, as in `SupervisorSpec`. If `name` is empty, the pool is named after the class. Raises ConfigError
-    naming the field.
+    `by` decides which member gets a message. `round_robin` takes the next that runs; `least_loaded` takes the
+    running member with the fewest messages waiting and running. `key` takes the member that belongs to the
+    value of the parameter `key` (None: the action's first parameter), so that equal values always reach the
+    same member. `restart`, `shutdown`, `mailbox` and `backoff` apply to every member, as in `ChildSpec`;
+    `max_restarts` and `max_seconds` apply to the pool, as in `SupervisorSpec`. If `name` is empty, the pool
+    is named after the class. Raises ConfigError naming the field.
     """
 
     factory: Callable[[], A_co] = attrs.field(repr=shown)
@@ -338,7 +339,7 @@ class Pool(Generic[A_co]):
             raise ConfigError(f"{key!r} is a parameter of no action of the agents{hint}", path)
 
     def filled(self, ref_to: Callable[[Sibling], Any]) -> Callable[[], A_co]:
-        """Return the factory with a ref in the place of each reference to a sibling."""
+        """Return the factory with a ref in place of each reference to a sibling."""
         made: Callable[[], A_co] = filled(self.factory, ref_to)
         return made
 
@@ -360,7 +361,7 @@ class Pool(Generic[A_co]):
         )
 
     def tree(self) -> SupervisorSpec:
-        """Return the spec of the supervisor and children with which the pool begins."""
+        """Return the spec of the pool's supervisor with its initial members."""
         return SupervisorSpec(
             self.name,
             [self.member(number) for number in range(1, self.size + 1)],
@@ -439,7 +440,7 @@ def _check_count(value: object, path: str, least: int = 0) -> None:
 def _check_number(
     value: object, path: str, *, least: float = -math.inf, most: float = math.inf, above: float = -math.inf
 ) -> None:
-    """Check that a number is finite (an int or a float, no bool) and within these limits."""
+    """Check that a number is finite (an int or a float, not a bool) and within the given limits."""
     number = float("nan")
     if isinstance(value, int | float) and not isinstance(value, bool):
         with suppress(OverflowError):
@@ -456,10 +457,10 @@ def _check_number(
 
 
 def check_portable(spec: Spec) -> None:
-    """Raise ConfigError, naming the child, unless every factory of the spec can be remade elsewhere.
+    """Raise ConfigError, naming the child, unless every factory of the spec can be recreated elsewhere.
 
-    A factory travels by its name: a class or function at the top level of a module that can be imported, or
-    a `functools.partial` of one with arguments that can be pickled. A lambda has no name to travel by.
+    A factory is sent as a name: a class or function at the top level of a module that can be imported, or a
+    `functools.partial` of one with arguments that can be pickled. A lambda has no such name.
     """
     for child in getattr(spec, "children", ()):
         check_portable(child)
@@ -499,7 +500,10 @@ def _check_factory(factory: Any, where: str) -> None:
 
 
 def standing_by(spec: Spec) -> Spec:
-    """Return the spec with `standby` set for every agent with a key: it waits while another node runs it."""
+    """Return the spec with `standby` set for every agent with a key.
+
+    Such an agent waits while another node runs it.
+    """
     if isinstance(spec, SupervisorSpec):
         return attrs.evolve(spec, children=tuple(map(standing_by, spec.children)))
     if isinstance(spec, ChildSpec) and spec.key is not None:

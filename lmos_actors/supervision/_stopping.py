@@ -1,8 +1,8 @@
 """How a supervisor stops children: in reverse start order, and the members of a crowd together.
 
 A crowd is a set of children for which OTP has a simple_one_for_one supervisor: the members of one pool, the
-children of one `start_many`, a population. None of them can rely on another being there, so all are told to
-stop at once, and the slowest decides how long that takes.
+children of one `start_many`, a population. None of them can rely on another still running, so all are stopped
+at once, and the slowest determines how long that takes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Stopping(Protocol):
 
 
 async def stop_in_order(loop: Stopping, children: Iterable[Any]) -> None:
-    """Stop children, each after those before it have ended; neighbours of one crowd are stopped together."""
+    """Stop children one after another, but adjacent children of one crowd together."""
     is_pool = isinstance(loop.made_from, Pool)
     single = {id(spec) for spec, _ in loop.specs_of_unnamed.values()}  # specs of agents started one by one
 
@@ -55,7 +55,7 @@ async def stop_in_order(loop: Stopping, children: Iterable[Any]) -> None:
 
 
 async def stop_together(loop: Stopping, children: Iterable[Any]) -> None:
-    """Stop children at once, and wait until all of each has ended; temporary ones are forgotten."""
+    """Stop children at once, and wait until each has ended fully; temporary children are forgotten."""
     ending: list[Any] = []
     for count, child in enumerate(children, start=1):
         if child.status == "running":  # nearly always: alive before and after

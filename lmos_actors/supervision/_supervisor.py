@@ -1,8 +1,8 @@
 """`Supervisor` and `PoolRef`, the public side of a supervisor in a running tree: requests and look-ups.
 
-A `Supervisor` is to its loop what a ref is to its slot: it holds nothing else, and any number of them may
+A `Supervisor` is to its loop what a ref is to its slot: it has no further state, and any number of them may
 lead to one loop. A request that needs no waiting, made while the loop has nothing to do, is carried out in
-the asker's own step: starting an agent then costs no task switch. Others go through the loop's inbox.
+the asker's own task: starting an agent then costs no task switch. Others go through the loop's inbox.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ A_co = TypeVar("A_co", covariant=True)
 
 @attrs.frozen
 class SupervisorStatistics:
-    """Counts of one supervisor: its children, how many are alive, restarts carried out, failed starts."""
+    """Counts of one supervisor: its children, those alive, its restarts, and its failed starts."""
 
     specs: int
     active: int
@@ -58,7 +58,7 @@ class SupervisorStatistics:
 
 
 class Supervisor:
-    """A supervisor in a running tree, over all its incarnations. Two objects for the same one are equal."""
+    """A supervisor in a running tree, over all its incarnations. Two objects for one supervisor are equal."""
 
     __slots__ = ("loop",)
 
@@ -78,20 +78,20 @@ class Supervisor:
 
     @awaited("supervisor.")
     async def start_child(self, spec: ChildSpec[A]) -> Ref[A]:
-        """Start one more child, last in order. Raises NameTaken, StartFailed: then nothing is kept."""
+        """Start another child, last in order. If NameTaken or StartFailed is raised, it is not kept."""
         if type(spec) is not ChildSpec:
             _check_type(spec, ChildSpec)
         return Ref(await self._add(spec))
 
     @awaited("supervisor.")
     async def start_supervisor(self, spec: SupervisorSpec | BulkSpec) -> Supervisor:
-        """Start one more supervisor as a child. Raises NameTaken, StartFailed."""
+        """Start another supervisor as a child. Raises NameTaken, StartFailed."""
         _check_type(spec, SupervisorSpec, BulkSpec)
         return Supervisor(await self._add(spec))
 
     @awaited("supervisor.")
     async def start_pool(self, spec: Pool[A]) -> PoolRef[A]:
-        """Start a pool and its members as a child. Raises NameTaken (if it was named), StartFailed."""
+        """Start a pool and its members as a child. Raises StartFailed, and NameTaken for a given name."""
         _check_type(spec, Pool)
         if spec.unnamed and is_durable(spec.member(1)):
             raise ConfigError(
@@ -105,7 +105,7 @@ class Supervisor:
 
     @enable_ki_protection
     async def start_named(self, factory: Callable[..., A], made: Callable[[], A]) -> Ref[A]:
-        """Start an agent under the first free name that its class yields: `echo`, `echo-2`, `echo-3`, …
+        """Start an agent under the first free name derived from its class: `echo`, `echo-2`, `echo-3`, …
 
         `made` is the factory, or a partial of it.
         """
@@ -139,7 +139,7 @@ class Supervisor:
 
     @awaited("supervisor.")
     async def start_many(self, spec: ChildSpec[A], count: int) -> list[Ref[A]]:
-        """Start `count` agents of one spec, named `name-1`, `name-2`, …; all or, on StartFailed, none."""
+        """Start `count` agents of one spec, named `name-1`, `name-2`, …; all, or none on StartFailed."""
         loop = self.loop
         await wait_kept(loop.rt.turns)
         _check_type(spec, ChildSpec)
@@ -180,7 +180,7 @@ class Supervisor:
     def terminate_child(self, name: str) -> Coroutine[Any, Any, None]:
         """Stop a child and keep its spec, unless it is temporary.
 
-        Raises NotFound; StopFailed when the child has stopped, but raised while it ended.
+        Raises NotFound, and StopFailed if the child raised an exception while it ended.
         """
         turns = self.loop.rt.turns  # as `awaited` does, at less cost: this is done by the thousand
         if turns.slot is not None:
@@ -221,9 +221,10 @@ class Supervisor:
         await self.loop.start_one(child)
 
     def postpone_restart(self, name: str, seconds: float) -> None:
-        """Delay the restart after a child's next end by `seconds`, if it is restarted then at all.
+        """Delay the restart after a child's next end by `seconds`, if that end leads to a restart.
 
-        That end counts towards the limit at once, as any end does. Never blocks. Raises NotFound, ValueError.
+        The limit of restarts counts that end at once, like any other. Never blocks. Raises NotFound,
+        ValueError.
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"must be a finite number of seconds of at least 0, not {seconds!r}")
@@ -232,7 +233,8 @@ class Supervisor:
     def set_limits(self, max_restarts: int, max_seconds: float) -> None:
         """Change the limits of restarts; restarts within the last `max_seconds` count. Never blocks.
 
-        The limits stay when the supervisor itself is restarted. Raises ConfigError, as `SupervisorSpec`.
+        The limits remain in force when the supervisor itself is restarted. Raises ConfigError, as
+        `SupervisorSpec` does.
         """
         loop = self.loop
         loop.spec = attrs.evolve(loop.spec, max_restarts=max_restarts, max_seconds=max_seconds)
@@ -240,7 +242,7 @@ class Supervisor:
 
     @awaited("supervisor.")
     async def delete_child(self, name: str) -> None:
-        """Forget the spec of a child that is stopped. Raises NotFound, WrongState."""
+        """Delete the spec of a stopped child. Raises NotFound, WrongState."""
         await wait_kept(self.loop.rt.turns)
         await self.loop.request(partial(self._delete, name))
 
@@ -294,14 +296,14 @@ class Supervisor:
         return ref
 
     def supervisor(self, name: str) -> Supervisor:
-        """Return a supervisor among the children. Raises NotFound."""
+        """Return a child supervisor. Raises NotFound."""
         child = self._child(name)
         if isinstance(child, Slot):
             raise NotFound("supervisor", name, where=self.path)
         return Supervisor(child)
 
     def pool(self, name: str) -> PoolRef[Any]:
-        """Return the ref of a pool among the children. Raises NotFound."""
+        """Return the ref of a child pool. Raises NotFound."""
         ref = _pool_ref(self._child(name))
         if ref is None:
             raise NotFound("pool", name, where=self.path)
@@ -329,11 +331,11 @@ class Supervisor:
         ]
 
     def count_children(self) -> Counts:
-        """Count specs, children alive, supervisors and workers, as OTP does, without visiting any child."""
+        """Return the counts of OTP (specs, children alive, supervisors, workers) without visiting a child."""
         return self.loop.plan.count()
 
     def statistics(self) -> SupervisorStatistics:
-        """Count children, restarts and failed starts, without visiting any child."""
+        """Return counts of children, restarts and failed starts, without visiting any child."""
         loop = self.loop
         return SupervisorStatistics(
             *loop.plan.count(), restarts=loop.restarts, failed_starts=loop.failed_starts
@@ -353,7 +355,7 @@ class Supervisor:
 
     @property
     def is_root(self) -> bool:
-        """Whether no supervisor and no agent is above it."""
+        """Whether this supervisor is below no other supervisor and no agent."""
         return self.loop.above is None
 
     @property
@@ -363,10 +365,10 @@ class Supervisor:
         return members.slots if isinstance(members, BulkMembers) else None
 
     async def settled(self) -> None:
-        """Wait until every end of a child so far has been dealt with: restarts carried out or given up.
+        """Wait until every end of a child so far has been handled: restarts were carried out or given up.
 
-        A restart that a back-off delays counts as dealt with. If this supervisor itself gives up, wait until
-        the supervisors above it, or the agent whose children these are, have dealt with that.
+        A restart that a back-off delays counts as handled. If this supervisor itself gives up, also wait
+        until the supervisors above it, or the agent whose children these are, have handled that.
         """
         loop = self.loop
         ended = loop.ended
@@ -396,7 +398,7 @@ class Supervisor:
 
 
 def _spec_of_unnamed(loop: SupervisorLoop, factory: Callable[..., A], made: Callable[[], A]) -> ChildSpec[A]:
-    """Make the spec of an agent without a name; agents of a class that starts quickly may share one."""
+    """Make the spec of an agent without a name; agents of a class that starts quickly may share it."""
     spec = ChildSpec(name_of(factory), made)
     if is_durable(spec):
         cls = agent_class(spec)
@@ -410,9 +412,9 @@ def _spec_of_unnamed(loop: SupervisorLoop, factory: Callable[..., A], made: Call
 
 
 def _reserved(loop: SupervisorLoop, spec: Spec, numbered: bool) -> Any:
-    """Make a new child; `numbered`: under the first free name of `echo`, `echo-2`, …
+    """Make a new child; with `numbered`, under the first free name of `echo`, `echo-2`, …
 
-    A number is taken when the request is carried out, because requests before it take numbers too.
+    A number is taken when the request is carried out, because earlier requests take numbers too.
     """
     if numbered and isinstance(spec, Pool):
         return loop.reserve(attrs.evolve(spec, name=loop.names.first_free(spec.name)))
@@ -425,7 +427,7 @@ def _reserved(loop: SupervisorLoop, spec: Spec, numbered: bool) -> Any:
 
 
 def _begin(loop: SupervisorLoop, child: Slot) -> None:
-    """Start a child whose start needs no waiting. Raises StartFailed: `_undo_start` is next."""
+    """Start a child whose start needs no waiting. If it raises StartFailed, call `_undo_start` next."""
     start_now(child)
     loop.plan.add(child)
     loop.plan.started(child)
@@ -492,7 +494,7 @@ async def _many(loop: SupervisorLoop, spec: ChildSpec[A], first: int, count: int
 
 
 async def _nothing() -> None:
-    """Do nothing: when this request is done, everything before it in the inbox is done, too."""
+    """Do nothing: once this request is done, all earlier items of the inbox are done too."""
 
 
 def _check_type(spec: object, *types: type) -> None:
@@ -511,7 +513,7 @@ def _pool_ref(child: Child) -> PoolRef[Any] | None:
 
 
 def supervisor_of(slot: Slot) -> Supervisor:
-    """Return the supervisor that has an agent as a child."""
+    """Return the supervisor of which an agent is a child."""
     owner: Any = slot.owner
     return Supervisor(owner)
 
@@ -520,11 +522,11 @@ def supervisor_of(slot: Slot) -> Supervisor:
 
 
 class PoolRef(Ref[A_co]):
-    """The address of a pool: each message goes to one member, each statistic is the sum over all.
+    """The address of a pool: each message goes to one member, each statistic is the sum over all members.
 
-    `subscribe` and `monitor` include all members, also later ones. Each member has its own properties, so
-    `read`, `write` and `observe` raise NotAllowed. Messages raise AgentUnavailable while no member runs, or,
-    by key, while the member that the message is for does not run.
+    `subscribe` and `monitor` include all members, even those added later. Each member has its own properties,
+    so `read`, `write` and `observe` raise NotAllowed. Messages raise AgentUnavailable while no member runs,
+    or, with `by="key"`, while the responsible member does not run.
     """
 
     __slots__ = ("_pool",)
@@ -544,20 +546,20 @@ class PoolRef(Ref[A_co]):
         return tuple(Ref(member) for member in self._pool.link.members)
 
     def within(self, seconds: float, /) -> PoolRef[A_co]:
-        """Return a view of the ref whose calls raise `DeadlineExceeded` after that many seconds."""
+        """Return a view of the ref whose calls raise `DeadlineExceeded` after `seconds`."""
         return PoolRef(self._pool, super().within(seconds)._seconds)
 
     def resize(self, size: int) -> Coroutine[Any, Any, None]:
         """Grow or shrink to `size` members, at least 1; the pool keeps the size if it is restarted.
 
-        New members get messages once all of them have started. If there are too many, the last members get no
-        more messages at once, handle what they have within their `shutdown`, and are removed; the call
-        returns then. Resizes are carried out one after another. Cancelling one gives up the wait, not the
-        resize.
+        New members get messages once all of them have started. If there are too many members, the last ones
+        receive no more messages from now on, handle the messages that they have within their `shutdown`, and
+        are removed; then the call returns. Resizes are carried out one after another. Cancelling the call
+        ends the wait, not the resize.
 
-        Raises ValueError; StartFailed (the size is as before); StopFailed when a member has left, but
-        raised while it ended; WrongState when the pool is not running; DeadlineExceeded on a ref made by
-        `within`, as if it were cancelled then.
+        Raises ValueError; StartFailed (the size is as before); StopFailed when a member has left, but raised
+        while it ended; WrongState when the pool is not running; DeadlineExceeded on a ref made by `within`,
+        as if it were cancelled then.
         """
         turns = self._pool.link.turns
         if turns.slot is not None:

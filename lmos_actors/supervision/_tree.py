@@ -34,7 +34,7 @@ def agents_of(supervisor: Supervisor) -> Iterator[Slot]:
 
 
 def supervisors_of(supervisor: Supervisor) -> Iterator[Supervisor]:
-    """Return the supervisor and all supervisors below, also of agents' children, in start order."""
+    """Return the supervisor and all supervisors below, including those of agents, in start order."""
     yield supervisor
     for _, child in _below(supervisor.loop):
         loop = _loop_of(child)
@@ -43,7 +43,7 @@ def supervisors_of(supervisor: Supervisor) -> Iterator[Supervisor]:
 
 
 def _below(loop: SupervisorLoop) -> Iterator[tuple[int, Child]]:
-    """Return all children below with their level, 1 and up, in start order. A tree may have any depth."""
+    """Return all children below with their level (1 and up), in start order. A tree may have any depth."""
     levels = [iter(tuple(loop.plan.children))]
     while levels:
         child = next(levels[-1], None)
@@ -57,7 +57,7 @@ def _below(loop: SupervisorLoop) -> Iterator[tuple[int, Child]]:
 
 
 def _loop_of(child: Child) -> SupervisorLoop | None:
-    """Return the supervisor that a child is, or that an agent has for its children."""
+    """Return the loop of a child: a supervisor's own, or that of an agent's children; None if it has none."""
     if isinstance(child, SupervisorLoop):
         return child
     children = children_of(child)
@@ -70,14 +70,14 @@ def size_of(supervisor: Supervisor) -> int:
 
 
 def children_between(supervisor: Supervisor, begin: int, end: int) -> list[Slot | Supervisor]:
-    """Return some of the children, by their numbers in start order."""
+    """Return the children whose number, in start order, is from `begin` up to, but not including, `end`."""
     return [_as_place(child) for child in islice(supervisor.loop.plan.children, begin, max(begin, end))]
 
 
 def numbered_children(supervisor: Supervisor, names: Iterable[str]) -> list[tuple[int, Slot | Supervisor]]:
     """Return the children with these names and their numbers, in start order; unknown names are skipped.
 
-    This costs nothing if no name is known, otherwise one pass over all children.
+    If no name is known, no child is visited; otherwise this takes one pass over all children.
     """
     sought = {supervisor.loop.members.find(name) for name in names} - {None}
     if not sought:
@@ -91,7 +91,7 @@ def _as_place(child: Child) -> Slot | Supervisor:
 
 
 def place_at(root: Supervisor, path: str) -> Slot | Supervisor | None:
-    """Return the agent or supervisor at a path, None if nothing is there; the path of the root is empty."""
+    """Return the agent or supervisor at a path, or None if there is none; the path of the root is empty."""
     here: Slot | Supervisor | None = root
     for name in path.split("/") if path else ():
         below = children_of(here) if isinstance(here, Slot) else here
@@ -123,17 +123,17 @@ def _limits(loop: SupervisorLoop) -> str:
 
 
 class Tree:
-    """Finds agents and pools in the tree of one node, in start order, pools before their members."""
+    """A finder of agents and pools in the tree of one node, in start order, pools before their members."""
 
     def __init__(self, root: Supervisor) -> None:
         self._root = root.loop
 
     def at(self, path: str) -> Addressable | None:
-        """Return the agent or pool at a path, None if nothing is there; time grows only with the depth."""
+        """Return the agent or pool at a path, or None; the time depends only on the depth of the path."""
         return self._at(path, None)
 
     def by_id(self, id: str) -> Slot | None:
-        """Return the agent that was given that id, None if there is none."""
+        """Return the agent to which the id was given, or None if there is none."""
         return self._root.ids.get(id)
 
     def links(self) -> Iterator[Addressable]:
@@ -144,7 +144,7 @@ class Tree:
                 yield link
 
     def every(self, cls: type | None, name: str | None) -> Iterator[tuple[Addressable, type[Agent] | None]]:
-        """Return all agents and pools of that class and name; see `Resolver`."""
+        """Yield all agents and pools with a class and name; see `Resolver`."""
         for link in self.links():
             if is_member(link):
                 continue
@@ -177,7 +177,7 @@ class Tree:
 
 
 def is_member(link: Any) -> bool:
-    """Return whether this is a member of a pool, which messages reach through the pool."""
+    """Return whether a link leads to a member of a pool; messages reach it through the pool."""
     if not isinstance(link, Slot):
         return False
     owner: Any = link.owner
@@ -185,7 +185,7 @@ def is_member(link: Any) -> bool:
 
 
 def _link(child: Child) -> Addressable | None:
-    """Return the link to a child that messages can reach, None for a supervisor."""
+    """Return the link to a child that can receive messages, or None for a supervisor."""
     if isinstance(child, Slot):
         return child
     return child.members.link if isinstance(child.members, PoolMembers) else None
@@ -211,7 +211,7 @@ def _is_a(link: Addressable, cls: type | None) -> bool:
 
 
 def class_at(link: Any) -> type[Agent] | None:
-    """Return the class of the agents at a place in the tree, None if only a call would show it."""
+    """Return the class of the agents at a place in the tree, or None if only a call would reveal it."""
     if isinstance(link, Slot):
         agent: Agent | None = link.agent
         return type(agent) if agent is not None else agent_class(link.spec)
@@ -228,7 +228,7 @@ def class_at(link: Any) -> type[Agent] | None:
 def lose(above: Supervisor, children: Iterable[Slot | Supervisor]) -> None:
     """End children of a supervisor at once, with all below them, because their machine ends. Never blocks.
 
-    No limit counts these ends, and no strategy stops siblings. The children stay away until `regain`.
+    No limit counts these ends, and no strategy stops siblings. The children remain stopped until `regain`.
     """
     lose_children(above.loop, map(_child_of, children))
 
@@ -240,10 +240,10 @@ async def wait_unwound(children: Iterable[Slot | Supervisor]) -> None:
 
 
 async def regain(above: Supervisor, children: Iterable[Slot | Supervisor]) -> None:
-    """Start again, in that order, children that were lost and have unwound. No such start is a restart.
+    """Start lost children again, in the given order, once they have unwound; this is not a restart.
 
-    A child that cannot start is restarted as after any failed start. Raises WrongState if the supervisor
-    does not run.
+    A child that cannot start is restarted as after any failed start. Raises WrongState if the supervisor does
+    not run.
     """
     loop = above.loop
     for child in children:
@@ -255,7 +255,7 @@ async def regain(above: Supervisor, children: Iterable[Slot | Supervisor]) -> No
 
 
 def restarts_of(supervisor: Supervisor) -> int:
-    """Return how often a supervisor has been restarted; beginning again after a loss does not count."""
+    """Return how often a supervisor has been restarted; starts after a loss do not count."""
     return max(0, supervisor.incarnation - 1 - supervisor.loop.lives_lost)
 
 

@@ -26,7 +26,10 @@ WithoutUse: TypeAlias = "Callable[[CellNames, dict[str, type], list[Mistake]], N
 
 
 class Targets:
-    """Imports each target once, even if it fails. `without_use` adds further classes for files with steps."""
+    """An importer that imports each target once, even if that fails.
+
+    `without_use` adds the classes of agents whose entries have no `use`, for files with steps.
+    """
 
     def __init__(
         self,
@@ -45,7 +48,7 @@ class Targets:
         """The exception of the first module that could not be imported."""
 
     def tree(self, target: str, mistakes: list[Mistake]) -> UsedTree | None:
-        """Import the tree that a file uses; None if that fails, which is reported as a mistake."""
+        """Import the tree that a file uses. If that fails, report a mistake and return None."""
         if target not in self.trees:
             from ._used_tree import use_tree
 
@@ -70,7 +73,7 @@ class Targets:
     def classes(
         self, names: CellNames, mistakes: list[Mistake], only: Collection[str] | None = None
     ) -> dict[str, type]:
-        """Return the classes of all agents, or of those in `only`, by name; a failed import is a mistake."""
+        """Return the classes of all agents, or of those in `only`, by name; report failed imports."""
         classes: dict[str, type] = {}
         if names.tree is not None:
             made = {name: names.tree.class_of(name) for name in names.tree.agents}
@@ -108,7 +111,7 @@ def add_made_class(
 
 
 def _asked_for(name: str, data: dict[str, Any]) -> type:
-    """Make the class of a remote agent without `use`: with the affordances that the file uses."""
+    """Make the class of a remote agent without `use`, with the affordances that the file uses."""
     asked: dict[str, dict[str, None]] = {"action": {}, "stream": {}, "property": {}, "event": {}}
     for step in all_steps(data.get("steps"), data.get("timeline")):
         for kind in ("action", "property", "event"):

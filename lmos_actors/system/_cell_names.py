@@ -1,6 +1,7 @@
 """Names of a cell: agents, populations, the tree, and the references between agents.
 
-Works on the data of one cell, part by part, so that a mistake in one part does not hide those in others.
+This module checks the data of one cell, part by part, so that a mistake in one part does not hide mistakes in
+others.
 """
 
 from __future__ import annotations
@@ -69,20 +70,20 @@ def is_durable_class(cls: Any) -> bool:
 
 
 def is_resuming_class(cls: Any) -> bool:
-    """Return whether agents of a class keep turns in progress in a store, where their node has one."""
+    """Return whether agents of a class store their unfinished turns if their node has a store."""
     contract = outline_of(cls)
     return getattr(cls, "resumes", False) is True and contract is not None and not contract.serial
 
 
 def near_path(name: str, known: Iterable[str]) -> str:
-    """Return a hint at the known name that was probably meant, such as a path that ends in `name`."""
+    """Return a hint naming the known name that was probably meant, such as a path that ends in `name`."""
     names = list(known)
     below = [path for path in names if path.endswith(f"/{name}")]
     return f', did you mean "{below[0]}"?' if len(below) == 1 else did_you_mean(name, names)
 
 
 class CellNames:
-    """Validates the names of one cell, and provides them to the other validators; `mistakes` grows.
+    """The validator of the names of one cell, which also serves the other validators; `mistakes` grows.
 
     `made` contains the valid parts of the file, by place, and `classes` the imported classes, by the names of
     agents and populations; values are checked against them only if `fitted` is true.
@@ -117,19 +118,19 @@ class CellNames:
         self.mistakes.append(self.document.mistake(path, message, kind, key=key))
 
     def report_at(self, path: DataPath, problem: tuple[str, str] | None, *, key: bool = False) -> None:
-        """Report a mistake in a part of the file, given as key and message, unless it is None."""
+        """Report a problem (key and message) at a place in the file; None means that there is none."""
         if problem is not None:
             self.report((*path, problem[0]), problem[1], "shape", key=key)
 
     def refuse(self, made: object, path: DataPath, why: str, *keys: str) -> None:
-        """Report a mistake for each of some keys that a part of the file has."""
+        """Report a mistake for each of the keys that is set in a part of the file."""
         for key in keys:
             value = getattr(made, key, None)
             if not (value is UNSET or value is None or value is False or value in ((), {})):
                 self.report((*path, key), f'"{key}" {why}', "shape", key=True)
 
     def is_known(self, name: str, known: Collection[str], path: DataPath, kind: str, more: str = "") -> bool:
-        """Return whether a name is among the known ones of a kind; if not, report that, with `more` of it."""
+        """Return whether a name is among the known names of a kind; if not, report that and append `more`."""
         if name not in known:
             self.report(path, f'no {kind} "{name}"{more}{did_you_mean(name, known)}')
         return name in known
@@ -139,15 +140,15 @@ class CellNames:
 
     @property
     def names(self) -> list[str]:
-        """The names of all agents and populations, also of broken ones, but not the hub's name."""
+        """The names of all agents and populations, including those with mistakes, but not the hub's name."""
         return [name for name in self.places if not self.is_hub(name)]
 
     def is_hub(self, name: str) -> bool:
-        """Return whether a name is the hub's."""
+        """Return whether a name belongs to the hub."""
         return self.places.get(name) == HUB_PLACE
 
     def is_directory(self, name: str) -> bool:
-        """Return whether a name is that of the network's directory."""
+        """Return whether a name belongs to the network's directory."""
         return self.places.get(name) == DIRECTORY_PLACE
 
     def check(self) -> None:
@@ -165,7 +166,7 @@ class CellNames:
     def uses(self) -> Iterator[tuple[str, DataPath, str]]:
         """Yield the agents and populations that have a class: name, place, and the text of `use`.
 
-        Broken ones are included, so that requests of others to them can be checked.
+        Entries with mistakes are included, so that requests to them can be checked.
         """
         for name, path in self.places.items():
             if path in (USED, HUB_PLACE, DIRECTORY_PLACE):
@@ -178,7 +179,7 @@ class CellNames:
                 yield name, path, use
 
     def contract(self, name: str) -> Any:
-        """Return the contract of an agent or of a member of a population; None if its class is not known."""
+        """Return the contract of an agent or of a population's member; None if its class is not known."""
         cls: Any = self.class_of(name) if self.fitted else None
         return None if cls is None else cls.__contract__
 
@@ -189,17 +190,17 @@ class CellNames:
 
     @property
     def keeps_turns(self) -> bool:
-        """Whether the file names a store, and has agents whose turns it keeps."""
+        """Whether the file names a store and has agents that keep unfinished turns in it."""
         return "store" in self.cell.data and any(map(is_resuming_class, self.classes.values()))
 
     def class_of(self, name: str) -> type | None:
-        """Return the class of an agent, or of a member of a population or pool; None if it is not known."""
+        """Return the class of an agent, or of a member of a population or pool; None if it is unknown."""
         while name and name not in self.classes:
             name = name.rpartition("/")[0]
         return self.classes.get(name)
 
     def entry(self, name: str) -> Any:
-        """Return the entry of an agent, pool, population or member in the file or its tree, else None."""
+        """Return the entry of an agent, pool, population or member in the file or its tree, or None."""
         while name and name not in self.agents and name not in self.populations:
             name = name.rpartition("/")[0]
         return self.agents.get(name) or self.populations.get(name)
@@ -234,7 +235,7 @@ class CellNames:
                     self.pools[name] = entry.size
 
     def _note_service(self, name: str, place: DataPath, what: str) -> None:
-        """Note an agent that a node runs for a part of the file: the hub or the directory."""
+        """Register an agent that a node runs for a part of the file: the hub or the directory."""
         if name in self.places:
             why = f'"{name}" is the name of {what}; an agent has another name'
             self.report(self.places[name], why, key=True)
@@ -242,7 +243,7 @@ class CellNames:
         self.agents[name] = Supervised()
 
     def _check_replacement(self, name: str, path: DataPath, tree: UsedTree) -> None:
-        """Check the entry of a file that replaces an agent of the tree that the file uses."""
+        """Check an entry of the file that replaces an agent of the tree that the file uses."""
         entry = self.made.get(path)
         if isinstance(entry, (Remote, OwnProcess, PoolEntry)):
             kind = str(entry.__struct_config__.tag)
@@ -255,7 +256,7 @@ class CellNames:
                 )
 
     def _of_tree(self) -> None:
-        """Note the agents of the tree that the file uses, except agents that the file replaces."""
+        """Register the agents of the tree that the file uses, except those that the file replaces."""
         if self.tree is None:
             return
         for path, spec in self.tree.agents.items():
@@ -311,7 +312,7 @@ class CellNames:
     def _check_backoff_used(
         self, entry: Supervised | PoolEntry | Supervisor, path: DataPath, above: Supervising
     ) -> None:
-        """Refuse a significant child whose end its supervisor would ignore."""
+        """Report a significant child whose end its supervisor would ignore."""
         if entry.significant and above.auto_shutdown == "never":
             supervisor = above.name if isinstance(above, Supervisor) else "root"
             message = f'"significant" does nothing: "auto_shutdown" of the supervisor "{supervisor}" is never'
@@ -371,7 +372,7 @@ class CellNames:
         return frozenset(keywords_of(own.factory))
 
     def _top(self) -> None:
-        """Refuse names at the top of the tree that a node reserves for something else."""
+        """Report names at the top of the tree that a node reserves for other purposes."""
         tree, below_root = self.made.get(("tree",)), list(self.agents)
         if isinstance(tree, Tree) and tree.root is not UNSET:
             below_root = [child for child in tree.root.children if isinstance(child, str)]
@@ -453,7 +454,7 @@ class CellNames:
     def agent(
         self, name: str, path: DataPath, *, user: bool = False, far: bool = False, asked: bool = False
     ) -> bool:
-        """Check the name of one agent: `weather`, `peer/3`; with `far` it may be a remote agent.
+        """Check the name of one agent: `weather`, `peer/3`. With `far` it may be a remote agent.
 
         With `asked` the name is the target of a request: it may be a pool, but neither a pool's member nor
         the hub.
@@ -487,7 +488,7 @@ class CellNames:
         return not message
 
     def base_of(self, name: str) -> str:
-        """Return the agent, population or pool with a name, or the one that has a member with that name."""
+        """Return the agent, population or pool with this name, or the one of which the name is a member."""
         while name not in self.places and "/" in name:
             name = name.rpartition("/")[0]
         return name
@@ -534,9 +535,9 @@ class CellNames:
         supervisors: bool = False,
         uses: bool = True,
     ) -> bool:
-        """Check the name of an agent or a population, or of a supervisor, or `*`, if these are allowed.
+        """Check the name of an agent or a population, or, if allowed, of a supervisor or `*`.
 
-        `uses=False`: the place only says where an agent is, and does not count as a use of it.
+        `uses=False`: the place only states where an agent is, and does not count as a use of the agent.
         """
         if (name == ALL_AGENTS and all_agents) or (name in self.supervisors and supervisors):
             return True
@@ -559,7 +560,7 @@ class CellNames:
         return False
 
     def population(self, name: str, path: DataPath, *, uses: bool = True) -> Population | None:
-        """Check the name of a population and return the population if it is valid; `uses` as above."""
+        """Check the name of a population; return the population if valid. `uses`: see `check_group`."""
         known = [known for known, place in self.places.items() if place[0] == "population"]
         if name in known:
             if uses:
@@ -571,7 +572,7 @@ class CellNames:
         return self.populations.get(name)
 
     def define(self, name: str, what: str, path: DataPath, *, key: bool = False) -> None:
-        """Note a name that later parts of the file may use: of a step, a fault, a check or a series."""
+        """Register a name (of a step, a fault, a check or a series) that later parts of the file may use."""
         if what != "step" and not NAME.fullmatch(name):
             self.report(path, f'"{name}" is not a name: {NAMED}', key=key)
         if name in self._defined:

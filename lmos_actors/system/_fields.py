@@ -58,16 +58,16 @@ class AgentField:
 
     @property
     def pointer(self) -> Pointer | None:
-        """The target of a field of type `Ref[X]` or `tuple[Ref[X], ...]`, also with `| None`; else None."""
+        """The target of a field of type `Ref[X]` or `tuple[Ref[X], ...]` (`| None` is allowed), else None."""
         return pointer_of(self.hint)
 
     @property
     def points_to(self) -> Any:
-        """The agent class that a field with one ref points to; None for any other field."""
+        """The agent class that a field with a single ref points to; None for any other field."""
         return self.pointer.cls if self.pointer is not None and not self.pointer.many else None
 
     def fitted(self, value: Any) -> Any:
-        """Return refs in the form that the type declares, whatever was given: one ref, or a tuple of all."""
+        """Convert one ref or several to the form that the field's type declares: one ref, or a tuple."""
         pointer = self.pointer
         if pointer is None or value is None:
             return value
@@ -77,7 +77,7 @@ class AgentField:
 
 
 def fields_of_agent(cls: type[Agent]) -> Mapping[str, AgentField]:
-    """Return the fields of an agent class by the parameter name of its constructor."""
+    """Return the fields of an agent class, by their parameter names in its constructor."""
     made: Any = cls
     return _fields_of(made)
 
@@ -101,7 +101,7 @@ def _field(cls: type[Agent], name: str, field: Any) -> AgentField:
 
 
 def by_state_name(fields: Mapping[str, AgentField]) -> dict[str, AgentField]:
-    """Return the fields by the name that `state:` uses; properties use their public name."""
+    """Return the fields by the names that `state:` uses; a property has its public name there."""
     return {field.wire or name: field for name, field in fields.items()}
 
 
@@ -115,7 +115,8 @@ def _shape(hint: Any) -> Shape[Any] | None:
 def classes_named_by(cls: Any, given: Container[str]) -> set[type]:
     """Return the agent classes that the fields of a class mention, such as the tools of a thinking agent.
 
-    A class that looks for agents also finds those its optional refs (not `given`) point to, such as a model.
+    For a class that looks for agents, include the targets of its optional refs that are not `given`, such as
+    a model.
     """
     found: set[type] = set()
     if discovers_agents(cls):

@@ -1,4 +1,4 @@
-"""Names on the hub of a file: which agents are on the hub, and which cannot be."""
+"""The names of agents on the hub of a file, and checks of which agents can be on the hub."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ _ACCESS: Final = ("bearer", "basic", "ca", "cert", "key", "insecure")
 
 
 class HubNames:
-    """The names on the hub of one cell; `report` takes mistakes, `warn` possible ones, `refuse` keys."""
+    """The names on the hub of one cell.
+
+    `report` is called for mistakes, `warn` for possible mistakes, and `refuse` for keys that are not allowed.
+    """
 
     def __init__(self, cell: CellData, hub: Any, report: Report, warn: Report, refuse: Report) -> None:
         self._cell = cell
@@ -72,11 +75,11 @@ class HubNames:
         )
 
     def has(self, extension: str) -> bool:
-        """Return whether the hub has an extension, or may have it."""
+        """Return whether the hub has an extension; True also if the hub is not known."""
         return self.hub is None or extension in self.hub.extensions
 
     def note_type(self, kind: str | None, path: DataPath) -> None:
-        """Warn of a message type that resembles a known one; any other type is accepted."""
+        """Warn about a message type that resembles a known one; any other type is accepted."""
         near = None if kind is None or kind in TYPES else nearest(kind, TYPES)
         if near is not None:
             self._warn(path, f'messages of the type "{kind}" are of your own: did you mean "{near}"?')
@@ -97,7 +100,7 @@ class HubNames:
         return False
 
     def add(self, name: str, entry: Bridge | Mock | Replay, path: DataPath) -> None:
-        """Note an agent that speaks `relay`, and check that its name is allowed on the hub."""
+        """Register an agent that uses `relay`, and check that its name is allowed on the hub."""
         if isinstance(entry, Bridge) and entry.url is not None:
             return
         self.names[name] = path
@@ -128,7 +131,7 @@ class HubNames:
             self._report((HUB, "max_message"), "a message has some bytes", "shape")
 
     def check_bridge(self, entry: Bridge, path: DataPath) -> None:
-        """Check that the keys of a bridge fit the protocol that it speaks and the target that it leads to."""
+        """Check that the keys of a bridge fit its protocol and its target."""
         world = self._cell.data.get("world", "memory")
         if entry.speaks == "omnia":
             if (entry.to is None) == (entry.url is None):
@@ -152,7 +155,7 @@ class HubNames:
 
 
 def all_steps(*parts: Any) -> Iterator[dict[str, Any]]:
-    """Yield all steps and entries in the data of a file, also nested ones."""
+    """Yield all steps and entries in the data of a file, including nested ones."""
     for raw in (raw for part in parts for raw in listed(part)):
         step = mapped(raw)
         yield step

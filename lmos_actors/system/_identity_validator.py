@@ -22,7 +22,7 @@ _EXAMPLE: Final = "urn:uuid:6f1d3a7a-1f97-4e6b-b45f-f3c2e1c84c77"
 
 
 class IdentityValidator:
-    """Validates `id`, `key` and `description` of agents; mistakes go to `names`."""
+    """The validator of `id`, `key` and `description` of agents; mistakes are reported to `names`."""
 
     def __init__(self, names: CellNames, folder: Path) -> None:
         self.names = names
@@ -54,7 +54,7 @@ class IdentityValidator:
             )
 
     def _description(self, name: str, entry: AgentEntry, path: DataPath) -> None:
-        """Check that the class has all affordances that the description file promises."""
+        """Check that the class has all affordances that are listed in the description file."""
         for message in description_mismatches(self.names.classes[name], entry, self.folder):
             self.names.report(path, f"{entry.description}: {message}", "shape")
 

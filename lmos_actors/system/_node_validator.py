@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Parts:
-    """A division of the agents of a file: its key, the word for one part, and the keys to a part's agents."""
+    """A division of the agents of a file: its key, the noun for one part, and the keys to its agents."""
 
     key: str
     noun: str
@@ -43,7 +43,7 @@ NEEDED: Final = 'needs a network, which the file has not: "network: {}" makes on
 
 
 class NodeValidator:
-    """Validates `nodes` or `groups`, and finds the node of a name; mistakes go to `names`."""
+    """The validator of `nodes` or `groups`, which also finds the node of a name; `names` gets mistakes."""
 
     def __init__(self, names: CellNames, parts: Parts = NODES) -> None:
         self.names = names
@@ -115,11 +115,11 @@ class NodeValidator:
         return above if above in self._places else None
 
     def is_on_nodes(self, population: str) -> bool:
-        """Return whether a population, or part of it, is in `nodes`."""
+        """Return whether a population, or a part of it, is listed in `nodes`."""
         return any(self.names.base_of(member) == population for member in self._members)
 
     def all(self) -> list[str]:
-        """Return all nodes; a population that is in no node counts as a node."""
+        """Return all nodes; a population that is listed in no node counts as a node."""
         own = [name for name in self.names.places if name not in self.names.remotes]
         return list(dict.fromkeys(map(self.node_of, own)))
 
@@ -191,7 +191,7 @@ class NodeValidator:
         self.names.report(here, why, "shape")
 
     def _check_overlaps(self) -> None:
-        """Refuse a member of a node that is part of another member."""
+        """Report a member of a node that is part of another member."""
         for member, (_, here) in self._members.items():
             above = self._above_of(member)
             while above is not None:
@@ -203,7 +203,7 @@ class NodeValidator:
     # ---- supervisors
 
     def _check_supervisors(self) -> None:
-        """Refuse a supervisor (other than the root) whose agents are on several nodes."""
+        """Report a supervisor (other than the root) whose agents are on several nodes."""
         below: dict[str, list[str]] = {}
         noun = self._parts.noun
         for name in self.names.names:

@@ -1,4 +1,4 @@
-"""The options of a hub of a file."""
+"""The options of the hub of a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def relay_options(entry: Relay | None) -> RelayOptions:
-    """Return the options of a hub of a file; the defaults for None."""
+    """Return the options of the hub of a file, or the defaults for None."""
     from lmos_actors.facades import RelayOptions, Voting  # few files need it
 
     if entry is None:

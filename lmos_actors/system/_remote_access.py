@@ -1,6 +1,6 @@
 """Access to remote agents: the authorities to trust, the certificate to show, the credentials to present.
 
-A file gives them under `from: remote`, a command by its options, in the same words. This module holds only
+A file gives them under `from: remote`, a command in its options, with the same names. This module holds only
 paths and references; secrets are read when a connection is made.
 """
 
@@ -44,8 +44,8 @@ def _pairs(given: Iterable[Iterable[str]]) -> tuple[tuple[str, str], ...]:
 class RemoteAccess:
     """The authorities and credentials for remote agents; plain data without any secret.
 
-    `ca`, `cert` and `key` are paths. `credentials` are pairs of the URL they are for and `bearer:REF`,
-    `basic:USER:REF` or `apikey:REF`. `insecure` allows credentials without TLS.
+    `ca`, `cert` and `key` are paths. `credentials` are pairs of a URL and the credentials for it:
+    `bearer:REF`, `basic:USER:REF` or `apikey:REF`. `insecure` allows credentials without TLS.
     """
 
     ca: str | None = None
@@ -55,9 +55,9 @@ class RemoteAccess:
     insecure: bool = False
 
     def of(self, entry: Entry, folder: Path) -> RemoteAccess:
-        """Return the access to one agent of a file in `folder`: values of its entry, or by default of `self`.
+        """Return the access to one agent of a file in `folder`; values that its entry lacks come from `self`.
 
-        Raises ConfigError for an entry that `entry_mistakes` finds wrong.
+        Raises ConfigError for an entry in which `entry_mistakes` finds mistakes.
         """
         found = self
         if entry.ca is not None:
@@ -78,7 +78,7 @@ class RemoteAccess:
         )
 
     def tls(self) -> ssl.SSLContext | None:
-        """Return the TLS context (authorities and certificate), None for the system's defaults.
+        """Return the TLS context (authorities and certificate), or None for the system's defaults.
 
         Blocks on the disk. Raises ConfigError.
         """
@@ -89,7 +89,7 @@ class RemoteAccess:
         return client_tls(self.ca, cert=self.cert, key=self.key)
 
     def presented(self) -> Credentials | None:
-        """Return the credentials, None for none. Blocks on the disk. Raises ConfigError."""
+        """Return the credentials, or None if there are none. Blocks on the disk. Raises ConfigError."""
         if not self.credentials:
             return None
         from lmos_actors.security import Credentials, credential_of
@@ -104,7 +104,7 @@ def _beside(folder: Path, path: str) -> str:
 
 
 def credentials_key(entry: Entry) -> str | None:
-    """Return the key of an entry that holds its credentials, None if it has none."""
+    """Return the key of an entry that holds its credentials, or None if it has none."""
     return next((kind for kind in _CREDENTIALS if getattr(entry, kind) is not None), None)
 
 
@@ -112,7 +112,7 @@ def credentials_key(entry: Entry) -> str | None:
 
 
 def entry_mistakes(entry: Entry) -> Iterator[tuple[str, str]]:
-    """Yield the mistakes in the access of an entry: the key and the message. Reads no file."""
+    """Yield the mistakes in the access settings of an entry, as key and message. Reads no file."""
     if entry.url is not None and urlsplit(entry.url).username is not None:
         yield "url", 'names of users and passwords do not belong in a URL: "basic: USER:env:NAME" has them'
         return
@@ -143,7 +143,7 @@ def unusable_access(
     """Return the secrets, certificates and keys of a file that are missing or cannot be used.
 
     `remotes` are the remote agents, and the bridges to servers, of each cell, by name. `otherwise` is the
-    access for entries that give none. Blocks on the disk.
+    access for entries without access settings. Blocks on the disk.
     """
     folder = Path() if document.path is None else document.path.parent
     found: dict[Mistake, None] = {}

@@ -1,6 +1,6 @@
 """The system of a file: its agents, their classes and their tree.
 
-A scenario runs a story on the system; a deployment runs the system as processes.
+A scenario runs its steps on the system; a deployment runs the system as processes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class System:
     """The agents of a file by name, and their tree.
 
-    `classes` has the agents' classes by name (empty if not asked for), `used` the tree of the project, if the
+    `classes` has the agents' classes by name (empty if not requested), `used` the tree of the project, if the
     file uses one. `beside` has the paths of agents of the file that are not in its tree.
     """
 
@@ -42,9 +42,10 @@ class System:
     def agent_class(self, name: str) -> Any:
         """Return the class of an agent, or of a member such as `peer/3`; `accepts` has checked it.
 
-        If a function makes an agent of the project's tree, this is the class that other agents expect.
+        If a function makes an agent of the project's tree, the class is the one that other agents expect.
 
-        For a mock without `use`, the class has the affordances that its rules name; for a replay, its log's.
+        For a mock without `use`, the class has the affordances that its rules name; for a replay, those in
+        its log.
         """
         used = {} if self.used is None else self.used.expected
         while name and name not in self.classes:
@@ -54,11 +55,11 @@ class System:
         return self.classes.get(name, Agent)
 
     def key_of(self, name: str) -> str | None:
-        """Return the key of the state of a durable agent, None if its path is the key."""
+        """Return the key of the state of a durable agent, or None if its path is the key."""
         return key_of(name, self.agents, self.used)
 
     def contract(self, name: str) -> Contract | None:
-        """Return the contract of an agent, None if its class is not known before the agent is made."""
+        """Return the contract of an agent, or None if its class is not known before the agent is made."""
         return getattr(self.agent_class(name), "__contract__", None)
 
     @property
@@ -68,7 +69,7 @@ class System:
 
     @property
     def has_resuming_agents(self) -> bool:
-        """Whether an agent of the file or its tree keeps turns in progress in a store, where there is one."""
+        """Whether an agent of the file or its tree stores its unfinished turns if there is a store."""
         return any(map(is_resuming_class, self._all_classes()))
 
     def _all_classes(self) -> tuple[Any, ...]:
@@ -77,7 +78,7 @@ class System:
 
     @property
     def root(self) -> Root:
-        """The root supervisor of the file, or the default root of a file without one; without populations.
+        """The root supervisor of the file, or a default root if the file has none; without populations.
 
         For a tree of the project, it has only the children that the file adds.
         """
@@ -103,12 +104,12 @@ class System:
 
     @property
     def remotes(self) -> dict[str, Elsewhere]:
-        """The agents on other nodes, and in processes that the run starts, by name."""
+        """The remote agents, on other nodes and in processes that the run starts, by name."""
         return {name: entry for name, entry in self.agents.items() if isinstance(entry, Elsewhere)}
 
     @property
     def bridges_out(self) -> dict[str, Bridge]:
-        """The bridges to servers elsewhere, by name."""
+        """The bridges to external servers, by name."""
         entries = self.agents.items()
         return {name: entry for name, entry in entries if isinstance(entry, Bridge) and entry.url is not None}
 
@@ -125,7 +126,7 @@ def paths(above: Supervising, prefix: str = "") -> dict[str, str]:
 
 
 def key_of(name: str, agents: Mapping[str, Any], used: UsedTree | None) -> str | None:
-    """Return the key of the state of a durable agent, None if its path is the key."""
+    """Return the key of the state of a durable agent, or None if its path is the key."""
     entry: Any = agents.get(name)
     if not isinstance(entry, AgentEntry) and used is not None:
         entry = used.agents.get(name)

@@ -35,8 +35,8 @@ _PACKAGE: Final = Path(__file__).resolve().parents[2]
 def import_target(target: str, root: Path, accepts: Accepts | None = None) -> type:
     """Import `package.module:Class` or `path/file.py:Class`, relative to `root`. Runs the module's code.
 
-    Raises ConfigError: malformed target, no such module or file, an error inside (with its line, the
-    exception as `__cause__`), no such class, or one that `accepts` refuses.
+    Raises ConfigError: malformed target, no such module or file, an error in the module (with its line, the
+    exception as `__cause__`), no such class, or a class that `accepts` refuses.
     """
     module, place, name = _module_of(target, root, "Class")
     found: object = getattr(module, name, None)
@@ -56,8 +56,8 @@ def import_target(target: str, root: Path, accepts: Accepts | None = None) -> ty
 def import_tree(target: str, root: Path) -> tuple[SupervisorSpec, str]:
     """Import a tree, `package.module:tree` or `path/file.py:tree`, relative to `root`.
 
-    Runs the module's code. Returns the tree and the name of its module. Raises ConfigError as
-    `import_target`, also if the target is not a SupervisorSpec.
+    Runs the module's code. Returns the tree and the name of its module. Raises ConfigError as `import_target`
+    does, and if the target is not a SupervisorSpec.
     """
     module, place, name = _module_of(target, root, "tree")
     found: object = getattr(module, name, None)
@@ -71,7 +71,7 @@ def import_tree(target: str, root: Path) -> tuple[SupervisorSpec, str]:
 def import_function(target: str, root: Path) -> Callable[..., Any]:
     """Import a function, `package.module:function` or `path/file.py:function`, relative to `root`.
 
-    Runs the module's code. Raises ConfigError as `import_target`, also if the target cannot be called.
+    Runs the module's code. Raises ConfigError as `import_target` does, and if the target cannot be called.
     """
     module, place, name = _module_of(target, root, "function")
     found: object = getattr(module, name, None)
@@ -93,7 +93,7 @@ def _classes_below(spec: Any) -> Iterator[type]:
 
 
 def _read_types(cls: Any, module: ModuleType, root: Path) -> None:
-    """Make a class resolve the types that it names. Raises ConfigError as its import would have done."""
+    """Make a class resolve its annotations. Raises ConfigError, as a failed import of the class would."""
     try:
         getattr(cls, "__contract__", None)
     except TypeError as error:
@@ -136,7 +136,7 @@ def _by_file(place: str, root: Path) -> ModuleType:
 
 
 def _loaded(file: Path, root: Path) -> ModuleType:
-    """Load a file whose path is not a module name: once, under a name made from its path."""
+    """Load a file whose path is not a module name, only once, under a name made from its path."""
     name = _BY_FILE + str(file)
     if name in sys.modules:
         return sys.modules[name]
@@ -182,7 +182,7 @@ def _by_name(name: str, root: Path, file: Path | None = None) -> ModuleType:
 
 
 def _forget_listings() -> None:
-    """Forget cached folder listings, so that new files are found.
+    """Clear cached folder listings, so that new files are found.
 
     `importlib.invalidate_caches` also does this for installed packages. In newer versions of Python it
     imports modules, and takes longer than reading a scenario file.
@@ -199,7 +199,7 @@ def _on_path(root: Path) -> None:
 
 
 def _broken(name: str, root: Path, error: BaseException) -> ConfigError:
-    """Return the error inside a module with its line in the project's code, without a traceback."""
+    """Return an error for an exception in a module, with the line of the project's code but no traceback."""
     place = ""
     if isinstance(error, SyntaxError) and error.filename:
         place = f"{_relative(error.filename, root)}:{error.lineno}"
@@ -216,7 +216,7 @@ def _failed(name: str, place: str, error: BaseException) -> ConfigError:
 
 
 def _is_theirs(frame: traceback.FrameSummary, root: Path) -> bool:
-    """Return whether a frame is in a project file: not installed, not in this package, not generated."""
+    """Return whether a frame is in a project file: not installed, not generated, not in this package."""
     file = Path(frame.filename)
     return (
         file.is_file()
@@ -232,7 +232,7 @@ def _relative(filename: str, root: Path) -> str:
 
 
 def _near_module(name: str, root: Path) -> str:
-    """Return the first part of a dotted name that does not exist, with the nearest name that does."""
+    """Return the first part of a dotted name that does not exist, with the most similar existing name."""
     folder = root
     for part in name.split("."):
         inside = list(folder.iterdir()) if folder.is_dir() else []

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _AgentFactory(partial[Agent]):
-    """A class with its arguments, as a partial. Incarnations do not share arguments written in a file.
+    """A class with its arguments, as a partial. Arguments written in a file are not shared by incarnations.
 
     `fresh` names the arguments that are checked against their fields and copied for each incarnation.
     """
@@ -80,12 +80,12 @@ def _seconds(shutdown: Any) -> Any:
 
 
 def mailbox_options(mailbox: Mailbox | UnsetType) -> MailboxOptions | None:
-    """Return the options of a mailbox of a file, None for the class's own mailbox."""
+    """Return the mailbox options given in a file, or None for those of the class."""
     return None if mailbox is UNSET else MailboxOptions(mailbox.size, mailbox.when_full)
 
 
 def backoff_of(entry: BackoffEntry | UnsetType) -> Backoff | None:
-    """Return the back-off of an entry, None if it has none. Raises ConfigError for invalid values."""
+    """Return the back-off of an entry, or None if it has none. Raises ConfigError for invalid values."""
     if entry is UNSET:
         return None
     return Backoff(
@@ -110,7 +110,7 @@ def spec_of(name: str, entry: Supervised, factory: Callable[[], Agent]) -> Child
 
 
 def pool_of(name: str, entry: PoolEntry, factory: Callable[[], Agent]) -> Pool[Any]:
-    """Make the spec of a pool in a file. Raises ConfigError for a key that is no action's parameter."""
+    """Make the spec of a pool in a file. Raises ConfigError if its key is not a parameter of any action."""
     return Pool(
         factory,
         entry.size,
@@ -128,10 +128,10 @@ def pool_of(name: str, entry: PoolEntry, factory: Callable[[], Agent]) -> Pool[A
 
 @attrs.frozen
 class Places:
-    """Lookups for agents that are reached over other protocols, or reach others over them.
+    """Lookups for agents that communicate over other protocols.
 
     `chat_url` returns the address of a chat agent, `chat_network` the network over which a bridge reaches it,
-    `line` the line of an agent to a relay, `access` the credentials of a bridge for a server elsewhere.
+    `line` an agent's line to a relay, `access` a bridge's credentials for an external server.
     """
 
     chat_url: Callable[[str], str]
@@ -140,7 +140,7 @@ class Places:
     access: Callable[[Bridge], RemoteAccess]
 
     def public_name(self, path: str) -> str:
-        """Return the name under which the agent at a path is known outside its node."""
+        """Return the name of the agent at a path, as seen from outside its node."""
         from lmos_actors.bindings import public_name  # few files need it
 
         return public_name(path)
@@ -171,10 +171,10 @@ async def start_spec(node: Node, spec: Any) -> None:
 
 
 class TreeBuilder:
-    """Makes the specs of the tree of a system.
+    """A builder of the specs in the tree of a system.
 
     `refs` has the refs for `$(agents.NAME)`, `doubles` the classes of mocks and replays, made for this run.
-    `reached` has the lookups for other protocols; needed if the system has bridges, or mocks that speak
+    `reached` has the lookups for other protocols; it is needed if the system has bridges, or mocks that use
     such protocols.
     """
 
@@ -304,7 +304,7 @@ class TreeBuilder:
         )
 
     def _key(self, path: str, child: ChildSpec[Any] | Pool[Any]) -> str | None:
-        """Return the state key of an entry that replaces an agent of the tree, None if it has none."""
+        """Return the state key of an entry that replaces an agent of the tree, or None if it has none."""
         keeps = isinstance(child, ChildSpec) and is_durable_class(self._system.agent_class(path))
         return child.key if keeps else None
 

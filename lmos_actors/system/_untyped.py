@@ -1,4 +1,4 @@
-"""Classes for agents without a class of their own: mocks, replays and remote agents without `use`.
+"""Classes for agents without their own class: mocks, replays and remote agents without `use`.
 
 Their inputs and outputs are any plain data. Consumers use actions, properties and events as usual, through a
 `Thing` or the handles of any class with the same names; arguments given by name form one object.
@@ -97,7 +97,7 @@ def _copying(read: Operation) -> Any:
 
 
 class _Template:
-    """Functions of all actions of untyped classes."""
+    """The functions that all actions of untyped classes run."""
 
     async def run(self, anything: Any = None, /) -> Any:
         """Accept any input, and return nothing."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class UsedTree:
-    """A SupervisorSpec as a file sees it. `target` is its name in the file."""
+    """A SupervisorSpec of the project that a file uses. `target` is its name in the file."""
 
     target: str
     module: str
@@ -37,7 +37,7 @@ class UsedTree:
     """The supervisors of many agents of one spec, by path."""
 
     def class_of(self, path: str) -> type[Any] | None:
-        """Return the class of the agents at a path, None if the factory does not reveal it."""
+        """Return the class of the agents at a path, or None if the factory does not reveal it."""
         spec = self.agents[path]
         return agent_class(spec.member(1) if isinstance(spec, Pool) else spec)
 
@@ -48,7 +48,7 @@ class UsedTree:
 
     @property
     def supervisor_names(self) -> dict[str, str]:
-        """The paths of the tree's supervisors, by path and by name; of equal names the first counts."""
+        """The paths of the tree's supervisors, by path and by name; of equal names, the first counts."""
         found = {path: path for path in self.supervisors}
         for path, spec in self.supervisors.items():
             found.setdefault(spec.name, path)
@@ -79,7 +79,7 @@ def use_tree(target: str, root: Path) -> UsedTree:
 
 
 def unfolded(factory: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return the function below all partials of a factory, with the positional and named arguments given."""
+    """Return the innermost function of nested partials, with all positional and named arguments."""
     args: tuple[Any, ...] = ()
     keywords: dict[str, Any] = {}
     while isinstance(factory, partial):
@@ -90,12 +90,12 @@ def unfolded(factory: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 
 
 def keywords_of(factory: Any) -> dict[str, Any]:
-    """Return the named arguments that a factory of a tree has been given."""
+    """Return the named arguments in a factory of a tree."""
     return unfolded(factory)[2]
 
 
 def absolute(prefix: str, sibling: Sibling) -> str:
-    """Return the path from the root of a sibling that a child of the supervisor at `prefix` refers to."""
+    """Return the path, from the root, of a sibling to which a child of the supervisor at `prefix` refers."""
     above = prefix.split("/")[:-1]
     return "/".join([*above[: len(above) - sibling.ups], *sibling.names])
 

@@ -46,7 +46,7 @@ _SAMPLE: Final = 0.5
 
 
 class ValueValidator:
-    """Validates values against types; mistakes go to `names`."""
+    """A validator of values against types; mistakes are reported to `names`."""
 
     def __init__(self, names: CellNames) -> None:
         self.names = names
@@ -107,7 +107,7 @@ class ValueValidator:
             self.report((*path, "key"), error.message)
 
     def _key(self, key: str, cls: type[Agent], path: DataPath) -> None:
-        """Check that a class keeps its state in a store, where a key can find it."""
+        """Check that a class can have a `key`: its agents must keep their state in a store."""
         try:
             ChildSpec("agent", cls, key=key)
         except ConfigError as error:
@@ -156,7 +156,7 @@ class ValueValidator:
             self.value(value, shape, path)
 
     def _drawn(self, value: Any, shape: Any, path: DataPath) -> None:
-        """Check a distribution: its draws are numbers, or seconds if a time is expected."""
+        """Check a distribution: its draws must be numbers, or seconds if a time is expected."""
         found, mistakes = decode(self.names.document, Distribution, value, at=path)
         self.names.mistakes.extend(mistakes)
         if found is None:
@@ -209,7 +209,7 @@ class ValueValidator:
     # ---- values
 
     def value(self, value: Any, shape: Any, path: DataPath) -> bool:
-        """Check plain data against a type; unknown members are refused."""
+        """Check plain data against a type; unknown members are reported."""
         wrong = list(unknown_members(value, shape.schema, path))
         if is_late(value):
             wrong = wrong or list(misfits(value, shape.schema, path))
@@ -225,7 +225,7 @@ class ValueValidator:
         return True
 
     def member(self, name: str, kind: str, word: str, path: DataPath, *, key: bool = False) -> bool:
-        """Check that an agent has an affordance of a kind and name."""
+        """Check that an agent has an affordance with this kind and name."""
         contract = self.names.contract(name)
         if contract is None:
             return False
@@ -254,7 +254,7 @@ class ValueValidator:
             self._members(op, {} if absent else given, path if absent else (*path, name), absent=absent)
 
     def streams(self, op: Any, given: Mapping[str, Source] | None, path: DataPath) -> None:
-        """Check the sources of a step's input streams; None: the step cannot have sources."""
+        """Check the sources of a step's input streams; None means that the step cannot have sources."""
         params = {op.params[place].wire_name: op.params[place] for place in op.streams}
         if given is None:
             if params:
@@ -295,7 +295,7 @@ class ValueValidator:
 
 
 def tables_of(contract: Any) -> dict[str, Any]:
-    """Return the affordances of a class, by the word for their kind."""
+    """Return the affordances of a class, keyed by the word for their kind."""
     return {"property": contract.properties, "action": contract.actions, "event": contract.events}
 
 
@@ -325,7 +325,7 @@ def place_schema(op: Any) -> Schema:
 
 
 def output_schema(op: Any) -> Schema:
-    """Return the schema of the output of an action, or of one of its many outputs."""
+    """Return the schema of an action's output, or of one output if the action has many."""
     shape = None if op.untyped else op.result_shape
     return ANYTHING if shape is None else shape.schema
 

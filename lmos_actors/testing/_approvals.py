@@ -1,4 +1,4 @@
-"""Answers that tests give to the questions agents ask people."""
+"""Answers that tests give to the approval requests of agents."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ async def answer_approval(
 ) -> Approval:
     """Wait until an agent asks for an approval (`self.approve`), answer it, and return its record.
 
-    If several wait, the oldest is answered. `agent` limits the choice to the agent at that path, `key` to
-    that key. Raises ActionFailed if the approval is decided meanwhile, NotFound at the node's end.
+    If several approvals wait, the oldest is answered. `agent` limits the choice to the agent at that path,
+    `key` to approvals with that key. Raises ActionFailed if the approval is decided meanwhile, NotFound at
+    the node's end.
     """
     approvals = node.find(Approvals)
     await approvals.ready()

@@ -1,4 +1,4 @@
-"""Fakes: agents of a class with answers that the test has prepared."""
+"""Fakes: agents of a class whose answers the test has prepared."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOTHING: Final = object()
 
 
 class NotFaked(AssertionError):
-    """A fake has no answer, or no further answer, for an invocation."""
+    """Raised if a fake has no answer, or no further answer, for an invocation."""
 
 
 class AnswerSequence:
@@ -40,12 +40,12 @@ class AnswerSequence:
         self._left = iter(answers)
 
     def take(self) -> object:
-        """Return the next answer, NOTHING after the last."""
+        """Return the next answer, or NOTHING after the last."""
         return next(self._left, NOTHING)
 
 
 def in_turn(*answers: object) -> AnswerSequence:
-    """Return an answer for a fake that gives several in turn: the first call gets the first, and so on.
+    """Return several answers for a fake to give in turn: the first call gets the first, and so on.
 
     Calls are counted over all agents of the fake and all their incarnations. A call after the last answer is
     an error. Raises ValueError if there are no answers.
@@ -56,15 +56,15 @@ def in_turn(*answers: object) -> AnswerSequence:
 
 
 def fake(cls: type[A], /, **answers: object) -> Callable[..., A]:
-    """Return a class that replaces an agent class and has prepared answers.
+    """Return a class with prepared answers that replaces an agent class.
 
     `forecast="sunny"`: a value, checked now against the type that the action declares. `forecast=KeyError` or
-    `ActionFailed(...)`: raised, so an undeclared one is a crash. A callable is called with the action's
-    arguments, without self; `async def` if it needs time. `in_turn(...)`: one after another. For an action
-    with many outputs: an iterable of them. `units="kelvin"`: the value of a property.
+    `ActionFailed(...)`: raised, so an undeclared exception is a crash. A callable is called with the action's
+    arguments, without self; `async def` if it needs time. `in_turn(...)`: one answer after another. For an
+    action with many outputs: an iterable of them. `units="kelvin"`: the value of a property.
 
-    Nothing of the original runs, not its constructor, `started`, lifespan or periodic turns. If an action
-    without an answer is invoked, the fake crashes with NotFaked, and the test fails.
+    No code of the original class runs: neither its constructor nor `started`, lifespan or periodic turns. If
+    an action without an answer is invoked, the fake crashes with NotFaked, and the test fails.
 
     Raises TypeError for a name that is no action or property, an answer of another type, or a callable that
     cannot take the arguments.
@@ -106,7 +106,7 @@ def _unknown(cls: type[Agent], name: str, known: Iterable[str]) -> TypeError:
 
 
 def check_answer(op: Operation, answer: object) -> None:
-    """Check an answer as far as it can be known before a call. Raises TypeError."""
+    """Check an answer as far as possible before any call. Raises TypeError."""
     if isinstance(answer, AnswerSequence):
         for one in answer.answers:
             check_answer(op, one)
@@ -125,7 +125,7 @@ def check_answer(op: Operation, answer: object) -> None:
 
 
 def checked(op: Operation, value: object) -> Any:
-    """Return a value after a check against the operation's type. Raises TypeError."""
+    """Check a value against the operation's type and return it. Raises TypeError."""
     try:
         return op.give(value)
     except InvalidInput as exc:
@@ -139,7 +139,7 @@ def _displayed(op: Operation, answer: object) -> str:
 
 
 def items_of(op: Operation, answer: object) -> Iterable[Any]:
-    """Return the outputs that an answer stands for. Raises TypeError."""
+    """Return the outputs in an answer for an action with many outputs. Raises TypeError."""
     if isinstance(answer, (str, bytes)) or not hasattr(answer, "__iter__"):
         raise TypeError(
             f"{op.label} has many outputs: its answer is an iterable of them, not {_displayed(op, answer)}"
@@ -165,7 +165,7 @@ def _spread(op: Operation, args: tuple[Any, ...]) -> tuple[list[Any], dict[str, 
 
 
 def _raised(answer: object) -> BaseException | None:
-    """Return the exception that an answer stands for, None if it is no exception."""
+    """Return the exception if an answer is an exception or an exception class, else None."""
     if isinstance(answer, BaseException):
         return answer.with_traceback(None)
     if isinstance(answer, type) and issubclass(answer, BaseException):
@@ -199,7 +199,7 @@ def respond(double: str, request: DoubleRequest, answer: object) -> Any:
 
 
 async def outputs(op: Operation, value: Any) -> Any:
-    """Return the output that a value stands for, after a check against the operation's type.
+    """Check a value against the operation's type and return it as the output of an action.
 
     An awaitable value is awaited. For an action with many outputs, return an asynchronous generator of them.
     Raises TypeError.
@@ -227,7 +227,7 @@ def _needs_time(answer: object) -> bool:
 
 
 def _faked(cls: type[Agent], op: Operation, answer: object) -> Operation:
-    """Return the operation that gives an answer instead of running the original."""
+    """Return an operation that gives an answer instead of running the original."""
 
     def at_once(request: DoubleRequest) -> Any:
         return respond(f"fake of {cls.__name__}", request, answer)

@@ -1,4 +1,4 @@
-"""Fault plans: which call of which action fails or is delayed."""
+"""Fault plans: which calls of which actions fail or are delayed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WRITE_MANY: Final = "="
 
 
 class Fault:
-    """One entry of a plan; `calls` counts the calls it covered, `times` those it struck."""
+    """One entry of a plan; `calls` counts the calls to which it applied, `times` the faults it caused."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Fault:
         self._chance = chance
 
     def count_call(self) -> bool:
-        """Count one call, and return whether it goes wrong."""
+        """Count one call, and return whether the fault occurs in this call."""
         self.calls += 1
         if self._rate is not None:
             assert self._chance is not None
@@ -96,12 +96,15 @@ class Fault:
         return hit
 
     def error(self) -> Exception | None:
-        """Return the exception that the fault raises, None if it raises none."""
+        """Return the exception that the fault raises, or None if it raises none."""
         error = self.raises
         return error() if isinstance(error, type) else error and error.with_traceback(None)
 
     def problem(self) -> str | None:
-        """Return why the entry never took effect, so that the test might pass by accident; None if it has."""
+        """Return why the entry did not take full effect, or None if it did.
+
+        A test whose faults have no effect might pass by accident.
+        """
         if not self.calls:
             return f"{self} met no call at all"
         missed = [number for number in self._numbers if number > self.calls]
@@ -118,8 +121,8 @@ def _as_numbers(numbers: int | Iterable[int] | None, what: str) -> tuple[int, ..
 class FaultPlan:
     """The faults of one node: `node.faults`, or made beforehand for `open_test_node(..., faults=plan)`.
 
-    Calls are counted for each entry, over all agents that it applies to and all their incarnations. An entry
-    that has had no effect when the node ends fails the test.
+    Calls are counted separately for each entry, over all agents to which it applies and all their
+    incarnations. An entry that has had no effect when the node ends fails the test.
     """
 
     def __init__(self) -> None:
@@ -142,12 +145,12 @@ class FaultPlan:
     ) -> Fault:
         """Make calls of an action, or reads and writes of a property, fail or wait.
 
-        `call`: the number of the call, from 1, or several numbers; or `rate`: the share of calls, drawn from
-        the seed; or neither: every call. `raises`: an exception in place of the action's effect, or, with
-        `after`, once the effect is there; ActionFailed is a declared failure, any other exception a crash.
-        `delay`: seconds before an `async def` action begins, `math.inf` for one that never answers. `agent`:
-        the path of one agent, instead of all that have this action. Messages that already wait in a mailbox
-        are not affected.
+        `call` is the number of the call, from 1, or several numbers; `rate` is the share of calls, drawn from
+        the seed; without either, every call is affected. `raises` is an exception in place of the action's
+        effect or, with `after`, once the effect has happened; ActionFailed is a declared failure, any other
+        exception a crash. `delay` is the seconds before an `async def` action begins, `math.inf` for an
+        action that never answers. `agent` is the path of one agent, instead of all that have this action.
+        Messages that already wait in a mailbox are not affected.
 
         Raises ConfigError for an entry that can do nothing, or a delay on anything but an `async def` action.
         """
@@ -170,7 +173,7 @@ class FaultPlan:
         raises: Exception | type[Exception],
         agent: str | None = None,
     ) -> Fault:
-        """Make starts of agents of a class fail: the first start is 1, restarts count. Raises ConfigError."""
+        """Make starts of agents of a class fail. The first start is 1; restarts count. Raises ConfigError."""
         what = f"the start of {cls.__name__}"
         entry = Fault(what, numbers=start, rate=None, raises=raises, after=False, delay=0.0, agent=agent)
         self._starts.append((cls, entry))
@@ -192,7 +195,7 @@ class FaultPlan:
             entry.begin(chance(f"fault {number}"))
 
     def problems(self) -> list[str]:
-        """Return the entries that never took effect."""
+        """Return descriptions of the entries that did not take full effect."""
         found = [entry.problem() for _, entry in (*self._calls, *self._starts)]
         return [text for text in found if text is not None]
 
@@ -207,7 +210,7 @@ class FaultPlan:
                 raise error
 
     def table(self, slot: Any, cls: type[Agent], table: dict[str, Operation]) -> dict[str, Operation]:
-        """Return a slot's operations, with faults where any are planned."""
+        """Return a slot's operations, with the planned faults added."""
         path = slot.path
         planned: dict[str, list[Fault]] = {}
         written: list[tuple[str, Fault]] = []
@@ -230,7 +233,7 @@ class FaultPlan:
 
 
 def _kind(handle: Any) -> int | None:
-    """Return the kind of an action's handle, None for any other handle."""
+    """Return the kind of an action's handle, or None for any other handle."""
     kinds = ((Turn, TURN), (Action, RUN), (StreamAction, STREAM))
     return next((kind for cls, kind in kinds if isinstance(handle, cls)), None)
 
@@ -244,13 +247,13 @@ def _keys(cls: type[Agent], handle: Any) -> tuple[str, ...]:
 
 
 def _has(cls: type[Agent], handle: Any) -> bool:
-    """Return whether the class, or one that it derives from, declares the handle."""
+    """Return whether the class, or one of its bases, declares the handle."""
     members = (value for part in cls.__mro__ for value in vars(part).values())
     return any(value is handle or getattr(value, "handle", None) is handle for value in members)
 
 
 class _CallFaults:
-    """The faults that strike one call of an operation."""
+    """The faults that occur in one call of an operation."""
 
     def __init__(self, slot: Any, op: Operation, entries: list[Fault]) -> None:
         struck = [(entry, entry.error()) for entry in entries if entry.count_call()]

@@ -49,7 +49,7 @@ def _trio_fixture(fn: Callable[..., Any]) -> Any:
 
 @_fixture
 def virtual_clock(request: pytest.FixtureRequest) -> Generator[VirtualClock]:
-    """Return the clock of the test: pytest-trio runs a test on the clock that it takes as a fixture.
+    """Return the clock of the test; pytest-trio runs a test on the clock that it requests as a fixture.
 
     A test that is blocked for ever outside `open_test_node` ends with `trio.TrioInternalError`, caused by
     Deadlocked. With `--lmos-seeds` the test runs once for each seed.
@@ -71,7 +71,7 @@ def _restore(before: str | None) -> None:
 
 @_trio_fixture
 async def node(virtual_clock: VirtualClock) -> AsyncGenerator[TestNode]:
-    """Return an open node, made by `open_test_node()`; the test takes the fixture `virtual_clock` too."""
+    """Return an open node, made by `open_test_node()`; the test must also take `virtual_clock`."""
     async with open_test_node() as opened:
         yield opened  # noqa: ASYNC119 -- pytest-trio ends its fixtures
 
@@ -80,7 +80,7 @@ async def node(virtual_clock: VirtualClock) -> AsyncGenerator[TestNode]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--lmos-seeds N`."""
+    """Add the option `--lmos-seeds N`."""
     group = parser.getgroup("lmos_actors")
     text = f"run each test that takes virtual_clock with this many seeds, from {SEED_VARIABLE} or 0 on"
     group.addoption(_OPTION, type=int, default=1, metavar="N", help=text)
@@ -97,13 +97,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_runtest_setup() -> None:
-    """Forget the seeds of the test before: the new test has opened no node yet."""
+    """Clear the seeds of the previous test: the new test has opened no node yet."""
     used_seeds.clear()
 
 
 @_wrapper
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add to the report of a failed test how to run it again."""
+    """Add the command that reruns a failed test, with its seed, to the test's report."""
     report = yield
     if report.failed and used_seeds:
         test = item.nodeid

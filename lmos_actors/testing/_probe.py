@@ -1,7 +1,7 @@
 """Probes: agents controlled by a test, which sees every message they receive and answers it.
 
-A `Probe` is a test double. Each message to it becomes a `Received`, which waits in the probe's `_Inbox` until
-the test expects it (a `_MessagePattern` decides whether it fits) and answers it.
+A `Probe` is a test double. Each message to a probe becomes a `Received`, which waits in the probe's `_Inbox`
+until the test expects it (a `_MessagePattern` decides whether it fits) and answers it.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ class Received(Generic[R_contra]):
         return f"{verb}{self.affordance}({args}){source} at {self.at:g} s"
 
     def answer(self, value: R_contra, /) -> None:
-        """Answer the message; an action with many outputs takes an iterable of them.
+        """Answer the message; for an action with many outputs, `value` is an iterable of them.
 
         Does nothing if the sender no longer waits. Raises TypeError for a value of a type that the action
-        does not declare, RuntimeError if no answer is wanted or there is one already.
+        does not declare, RuntimeError if no answer is expected or the message has been answered already.
         """
         if self._op.kind == STREAM:
             taken: Any = [checked(self._op, item) for item in items_of(self._op, value)]
@@ -96,9 +96,9 @@ class Received(Generic[R_contra]):
         self._value = taken
 
     def fail(self, error: Exception, /) -> None:
-        """Answer with an exception: ActionFailed is the action's own failure, any other crashes the probe.
+        """Answer with an exception: ActionFailed is the action's own failure, any other is a crash.
 
-        Raises RuntimeError like `answer`.
+        Raises RuntimeError as `answer` does.
         """
         self._settle()
         self._error = error
@@ -123,7 +123,7 @@ class Received(Generic[R_contra]):
 
 
 class _MessagePattern:
-    """Pattern for a message: an affordance, and the arguments that matter.
+    """A pattern for messages: an affordance, and the arguments that matter.
 
     Raises TypeError for a handle that is no action or property of the class, or an argument that no parameter
     takes.
@@ -162,7 +162,7 @@ def _fits(wanted: object, value: object) -> bool:
 
 
 def _operation_of(cls: type[Agent], handle: Any) -> Operation:
-    """Return the operation that invokes an action, or the one that writes a property. Raises TypeError."""
+    """Return the operation that invokes an action or writes a property. Raises TypeError."""
     table = cls.__contract__.table
     key = getattr(handle, "name", None)
     if isinstance(handle, PropertyHandle):
@@ -174,7 +174,7 @@ def _operation_of(cls: type[Agent], handle: Any) -> Operation:
 
 
 class _Inbox:
-    """The state shared by all incarnations and all views of a probe."""
+    """The state shared by all incarnations of a probe and all views of it."""
 
     def __init__(self) -> None:
         self.slots: dict[Any, None] = {}
@@ -187,18 +187,18 @@ class _Inbox:
 
     @property
     def slot(self) -> Any:
-        """Slot of the probe's agent; the last started of several, None before the first start."""
+        """The slot of the probe's agent (if several, the last started); None before the first start."""
         return next(reversed(self.slots), None)
 
     def put(self, message: Received[Any]) -> None:
-        """Record a message; unless it is answered automatically, it waits until the test expects it."""
+        """Record a message. Unless it is answered automatically, it waits until the test expects it."""
         self.log.append(message)
         if message.affordance not in self.automatic:
             self.waiting.append(message)
             self.notify()
 
     def take(self, message: Received[Any]) -> None:
-        """Move an expected message from the waiting to the taken ones."""
+        """Move an expected message from the waiting messages to the taken ones."""
         self.waiting.remove(message)
         self.taken.append(message)
 
@@ -213,14 +213,14 @@ class _Inbox:
 
 
 class Probe(Generic[A]):
-    """An agent that takes the place of one of a class and is controlled by the test.
+    """An agent that takes the place of an agent of a class and is controlled by the test.
 
-    Every invocation of an action waits for the test, in order of arrival: `expect` takes the next, and its
-    `answer` or `fail` answers it. Writes of properties are carried out, and are messages to be expected too;
-    reads, observers and subscribers are served from the values that the test has set.
+    Every invocation of an action waits for the test, in order of arrival: `expect` takes the next one, and
+    its `answer` or `fail` answers it. Writes of properties are carried out, and are also messages to be
+    expected; reads, observers and subscribers receive the values that the test has set.
 
-    `limit`: seconds of virtual time an `expect` waits at most. `strict`: messages that nobody expected, or
-    nobody answered, fail the test when its node ends.
+    `limit`: the maximum seconds of virtual time that an `expect` waits. `strict`: messages that the test did
+    not expect or did not answer fail the test when its node ends.
     """
 
     def __init__(self, cls: type[A], *, limit: float = LIMIT, strict: bool = True) -> None:
@@ -235,12 +235,12 @@ class Probe(Generic[A]):
 
     @property
     def factory(self) -> Callable[..., A]:
-        """The class to start, or to put in place of the original, so that the probe has an agent."""
+        """The class to start as the probe's agent, or to put in place of the original class."""
         return self._class
 
     @property
     def ref(self) -> Ref[A]:
-        """The ref of the probe's agent; of several agents, the ref of the last started.
+        """The ref of the probe's agent (of several agents, the last one started).
 
         Raises RuntimeError before the agent has been started.
         """
@@ -259,7 +259,7 @@ class Probe(Generic[A]):
         return tuple(self._inbox.log)
 
     def within(self, seconds: float, /) -> Probe[A]:
-        """Return the same probe with another limit."""
+        """Return a view of this probe whose limit is `seconds`."""
         view: Probe[A] = object.__new__(type(self))
         vars(view).update(vars(self), _limit=seconds)
         return view
@@ -279,12 +279,12 @@ class Probe(Generic[A]):
     async def expect(self, handle: Any, /, *args: object, **match: object) -> Received[Any]:
         """Wait for the next message, which must fit, and return it.
 
-        `args` and `match` are the arguments it must have, as many as the test cares about; a callable is
-        asked whether the argument fits. For a property, the message is a write of it.
+        `args` and `match` are the arguments that the message must have, as many as the test needs to check; a
+        callable is called to decide whether the argument fits. For a property, the message is a write of it.
 
-        Raises AssertionError with the messages that did arrive if the next message is another one or none
-        comes within the limit; TypeError for a handle that is no action or property of the class, or an
-        argument that no parameter takes.
+        Raises AssertionError, listing the messages that did arrive, if the next message is another one or
+        none arrives within the limit; TypeError for a handle that is no action or property of the class, or
+        an argument that no parameter takes.
         """
         return await self._next(_MessagePattern(self._cls, handle, args, match), among=False)
 
@@ -299,7 +299,7 @@ class Probe(Generic[A]):
     @overload
     async def pick(self, handle: PropertyHandle[A, V], /, *args: object) -> Received[V]: ...
     async def pick(self, handle: Any, /, *args: object, **match: object) -> Received[Any]:
-        """Like `expect`, but wait for the first message that fits; earlier ones stay to be expected."""
+        """Wait for the first message that fits, as `expect` does; earlier messages can still be expected."""
         return await self._next(_MessagePattern(self._cls, handle, args, match), among=True)
 
     async def _next(self, pattern: _MessagePattern, *, among: bool) -> Received[Any]:
@@ -325,7 +325,7 @@ class Probe(Generic[A]):
         return "\n".join(lines)
 
     async def expect_no_message(self, seconds: float = 0.0) -> None:
-        """Wait `seconds`, then until nothing is left to do. Raises AssertionError if there is a message."""
+        """Wait `seconds`, then until nothing is left to do. Raises AssertionError if a message is waiting."""
         if seconds:
             await trio.sleep(seconds)
         await settle()
@@ -337,7 +337,7 @@ class Probe(Generic[A]):
     def watch(self, ref: Ref[Any], /) -> None:
         """Watch the ends of an agent's incarnations from now on, for `expect_down`.
 
-        Raises NotFound when there is no such agent.
+        Raises NotFound if there is no such agent.
         """
         number = slot_of(ref).number
         if number not in self._inbox.downs:
@@ -387,7 +387,7 @@ class Probe(Generic[A]):
         self._inbox.automatic[op.name] = answer
 
     def set(self, handle: PropertyHandle[A, V], value: V, /) -> None:
-        """Set a property, now and for all incarnations; observers see it. Raises TypeError."""
+        """Set a property, now and for all incarnations, and notify observers. Raises TypeError."""
         made = self._cls.__contract__.properties[handle.name]
         for slot in self._inbox.slots:
             if slot.agent is not None:
@@ -401,12 +401,12 @@ class Probe(Generic[A]):
         getattr(agent, self._cls.__contract__.events[handle.name].attribute).emit(value)
 
     def crash(self, error: Exception, /) -> None:
-        """End the present incarnation with an exception, as a bug of the agent would."""
+        """End the present incarnation with an exception, as a bug in the agent would."""
         self._running_slot().die(ExitReason("error", error=error))
 
     @contextmanager
     def acting(self) -> Generator[None]:
-        """Make the probe the sender of messages inside the block."""
+        """Make the probe the sender of all messages inside the block."""
         with acting_as(self.ref):
             yield
 
@@ -418,7 +418,7 @@ class Probe(Generic[A]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Send a one-way message as the probe. Raises the same as `ref.tell_nowait`."""
+        """Send a one-way message as the probe. Raises the same exceptions as `ref.tell_nowait`."""
         with self.acting():
             ref.tell_nowait(handle, *args, **kwargs)
 
@@ -441,7 +441,7 @@ class Probe(Generic[A]):
         return [m for m in self._inbox.log if not m.answered and not m.cancelled]
 
     def problems(self) -> list[str]:
-        """Return the received messages that the test neither expected nor answered."""
+        """Return descriptions of the received messages that the test neither expected nor answered."""
         if not self.strict:
             return []
         inbox = self._inbox

@@ -1,4 +1,4 @@
-"""The seed of a test, and the note about it on failures."""
+"""The seed of a test, and the note that shows it on failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ used_seeds: Final[dict[int, None]] = {}
 
 
 def seed_of_run() -> int:
-    """Return the seed that the environment names, 0 if it names none. Raises ConfigError."""
+    """Return the seed that is set in the environment, or 0 if none is set. Raises ConfigError."""
     text = os.environ.get(SEED_VARIABLE, "0")
     try:
         seed = whole_number_of(text)

@@ -1,4 +1,4 @@
-"""Staging of a test node: replacements of agents, probes, planned faults, and problems at its end."""
+"""The setup of a test node: replacements of agents, probes, planned faults, and problems found at its end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class NodeStaging:
     # ---- the runtime's side
 
     def make(self, slot: Any) -> Any:
-        """Return a new agent object for a slot: the original, or its replacement."""
+        """Return a new agent object for a slot: of the original class or its replacement."""
         cls, factory = self._chosen(slot.factory)
         if cls is not None:
             self.faults.starting(slot, cls)
@@ -61,7 +61,7 @@ class NodeStaging:
         return agent
 
     def table(self, slot: Any, agent: Any) -> dict[str, Operation]:
-        """Return the operations of a slot, with the faults that are planned for it."""
+        """Return the operations of a slot, with the faults planned for it."""
         return self.faults.table(slot, _class_of(agent), agent.__contract__.table)
 
     def complain(self, text: str) -> None:
@@ -99,7 +99,7 @@ class NodeStaging:
                 slot.table = self.table(slot, slot.agent)
 
     def describe(self) -> str:
-        """Return, as text for the report of a deadlock, the messages that wait for the test."""
+        """Return the messages that wait for the test, as text for the report of a deadlock."""
         return "\n".join(
             f"{probe!r} waits for the test: {m}" for probe in self._probes.values() for m in probe.open
         )
@@ -108,11 +108,11 @@ class NodeStaging:
 
     @property
     def complaints(self) -> tuple[str, ...]:
-        """Recorded reasons for the test to fail."""
+        """The recorded reasons for the test to fail."""
         return tuple(self._complaints)
 
     def problems(self) -> list[str]:
-        """Return the reasons for the test to fail although nothing has been raised."""
+        """Return the reasons for the test to fail even if no exception has been raised."""
         unused = [f"replace: no {cls.__name__} was started" for cls in self._unused]
         left = [text for probe in self._probes.values() for text in probe.problems()]
         return [*self._complaints, *left, *self.faults.problems(), *unused]

@@ -72,7 +72,7 @@ class TestNode(Node):
         return probe
 
     def crash(self, ref: Ref[Any], error: Exception, /) -> None:
-        """End the present incarnation of an agent with an exception, as a bug of the agent would.
+        """End the present incarnation of an agent with an exception, as a bug in the agent would.
 
         Nothing happens if it is down already. `await ref.ready()` waits for the next incarnation.
         """
@@ -96,14 +96,16 @@ async def open_test_node(
 
     `seed` defaults to the number in the environment's LMOS_ACTORS_SEED, else 0. An exception that leaves the
     block carries a note with the seed. Inside `simulate` the node belongs to that world and has its seed.
-    `replace` puts fakes, probes or subclasses in the place of agent classes, wherever in the node one is
-    started. `faults` is a plan made beforehand, for agents that `tree` starts. `store` keeps durable agents;
-    it defaults to `"memory:"` if `tree` has any. Everything else is as in `open_node`.
+    `replace` puts fakes, probes or subclasses in the place of agent classes, wherever in the node such an
+    agent is started. `faults` is a plan made beforehand, for agents that `tree` starts. `store` keeps the
+    state of durable agents; it defaults to `"memory:"` if `tree` has any. Everything else is as in
+    `open_node`.
 
-    Raises AssertionError when the block ends without an exception, but a probe still has messages that nobody
-    expected or answered, a fake was asked for an answer it does not have, or a planned fault or replacement
-    was never met; also when the root supervisor ends before the block. Raises RuntimeError if time is real,
-    and Deadlocked when the block can never end because everything in the run waits for something else.
+    Raises AssertionError when the block ends without an exception, but a probe still has messages that were
+    not expected or not answered, a fake was asked for an answer it does not have, or a planned fault or
+    replacement never applied; also when the root supervisor ends before the block. Raises RuntimeError if
+    time is real, and Deadlocked when the block can never end because everything in the run waits for
+    something else.
     """
     environment = current_environment()
     chosen = environment.entropy.seed if environment is not None else seed_of_run() if seed is None else seed
@@ -130,7 +132,7 @@ async def open_test_node(
 
 @contextmanager
 def _staged(stage: NodeStaging) -> Generator[None]:
-    """Make the node that is opened in the block take its agents from the staging."""
+    """Make the node that is opened in the block get its agents from `stage`."""
     environment = current_environment()
     assert environment is not None
     stage.faults.begin(environment.entropy.stream, stage.reapply_faults)
@@ -143,7 +145,7 @@ def _staged(stage: NodeStaging) -> Generator[None]:
 
 @contextmanager
 def _describing_messages(stage: NodeStaging) -> Generator[None]:
-    """Add to the report of a deadlock the messages that wait for the test."""
+    """Add the messages that wait for the test to the report of a deadlock."""
     environment = current_environment()
     assert environment is not None
     environment.describe.append(stage.describe)
@@ -176,11 +178,11 @@ def run_test(
     replace: Mapping[type[Agent], Replacement] | None = None,
     faults: FaultPlan | None = None,
 ) -> T:
-    """Run `await main(node, *args)` on its own clock, in a node of `open_test_node`; return its result.
+    """Run `await main(node, *args)` on a new clock, in a node of `open_test_node`; return its result.
 
-    For tests that are not coroutines: one example of a property test, one seed of many. Raises RuntimeError
-    inside a trio run, AssertionError if the root supervisor ends before `main`, and what `open_test_node` and
-    `main` raise.
+    This is for tests that are not coroutines: one example of a property test, one seed of many. Raises
+    RuntimeError inside a trio run, AssertionError if the root supervisor ends before `main`, and what
+    `open_test_node` and `main` raise.
     """
 
     async def run() -> T:

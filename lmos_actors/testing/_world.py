@@ -37,7 +37,7 @@ async def settle() -> None:
 
 
 def virtual(clock: trio.abc.Clock) -> VirtualClock | MockClock:
-    """Return the clock of a run whose time is virtual. Raises RuntimeError, with the remedy, if it is not."""
+    """Return the clock of a run whose time is virtual. Raises RuntimeError, with a remedy, if it is not."""
     if isinstance(clock, VirtualClock):
         return clock
     if isinstance(clock, MockClock) and clock.autojump_threshold < math.inf:
@@ -47,7 +47,7 @@ def virtual(clock: trio.abc.Clock) -> VirtualClock | MockClock:
 
 
 def enter_world(stack: AsyncExitStack, clock: VirtualClock | MockClock, seed: int) -> None:
-    """Make the current run a seeded world, with deadlock detection, until the stack is unwound."""
+    """Turn the current run into a seeded world with deadlock detection, until the stack is unwound."""
     timers: Timers = clock if isinstance(clock, VirtualClock) else _timers_of(stack)
     environment = Environment(seeded_entropy(seed, clock), timers)
     stack.callback(set_environment, None)
@@ -78,7 +78,7 @@ def _timers_of(stack: AsyncExitStack) -> TaskTimers:
 
 @contextmanager
 def _watching(clock: VirtualClock | MockClock, vigil: DeadlockWatch) -> Generator[None]:
-    """Alert the deadlock watch when no task can run and no deadline is left."""
+    """Notify the deadlock watch when no task can run and no deadline is left."""
     if isinstance(clock, VirtualClock):
         before, clock.on_deadlock = clock.on_deadlock, vigil.report_deadlock
         try:
@@ -95,7 +95,7 @@ def _watching(clock: VirtualClock | MockClock, vigil: DeadlockWatch) -> Generato
 
 
 class _IdleWatch(trio.abc.Instrument):
-    """Notices that a run on a MockClock has no task to run and no deadline to jump to."""
+    """An instrument that detects a run on a MockClock without a runnable task or a next deadline."""
 
     def __init__(self, vigil: DeadlockWatch) -> None:
         self._vigil = vigil
@@ -118,7 +118,7 @@ def deadlock_clock() -> VirtualClock:
 
 
 class _DeadlockReporter:
-    """Ends a whole run that is blocked for ever, in an orderly way if its tasks can be cancelled."""
+    """A reporter that ends a run that is blocked for ever, by cancelling its main task if possible."""
 
     def __init__(self) -> None:
         self._reported: Deadlocked | None = None

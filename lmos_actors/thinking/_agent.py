@@ -1,12 +1,13 @@
 """Thinking agents: chat agents that answer with a language model.
 
-`reply` is one round of `think` around a message, with all else that a conversation needs: a bounded history,
-the files of the message, a budget for the session, and the agents that the conversation is handed over to. To
-do something else, an agent overrides `reply` as a whole, or one of the small methods that `reply` calls.
+`reply` runs one round of `think` for a message, with everything else that a conversation needs: a bounded
+history, the files of the message, a budget for the session, and the agents to which the conversation can be
+handed over. To do something else, an agent overrides `reply` as a whole, or one of the small methods that
+`reply` calls.
 
-On a node with a store a turn survives its process: what is done is recorded as a step of the turn
-(`_steps.py`), and a resumed turn goes the same way, past what its steps say. Finished work is never done
-again; the model is told that the outcome of work in progress is unknown.
+On a node with a store, a turn survives the end of its process: each piece of work is recorded as a step of
+the turn (`_steps.py`). A resumed turn follows the same path and skips the recorded steps. Finished work is
+never repeated; the model is told that the outcome of work in progress is unknown.
 """
 
 from __future__ import annotations
@@ -103,12 +104,12 @@ class Kept(msgspec.Struct, omit_defaults=True):
     """The sessions at the agents that this one was handed over to, by the name of the `HandOver`."""
 
     def unsummarized(self, history: Sequence[Recalled]) -> list[Recalled]:
-        """Return what was said since the summary."""
+        """Return the messages that are not in the summary yet."""
         same = [said for said in history if said.at == self.until][self.until_count :]
         return [*same, *(said for said in history if said.at > self.until)]
 
     def summarized(self, said: Sequence[Recalled]) -> None:
-        """Note that these messages, the next in order, are now in the summary."""
+        """Record that these messages, the next in order, are now in the summary."""
         last = said[-1].at
         again = self.until_count if last == self.until else 0
         self.until, self.until_count = last, again + sum(each.at == last for each in said)
@@ -117,8 +118,9 @@ class Kept(msgspec.Struct, omit_defaults=True):
 class ThinkingAgent(ChatAgent):
     """A chat agent that answers with a language model. Its docstring is the system prompt.
 
-    Every field may also stand in the body of a subclass, as `tools = (Weather, look_up)`. On a node with a
-    store a turn goes on after the end of its process; `resumes = False` in the body of a subclass stops that.
+    Every field may also be set in the body of a subclass, as `tools = (Weather, look_up)`. On a node with a
+    store, a turn is resumed after the end of its process; `resumes = False` in the body of a subclass
+    prevents that.
     """
 
     resumes: ClassVar[bool] = True
@@ -170,7 +172,7 @@ class ThinkingAgent(ChatAgent):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Check fields; start MCP servers. A subclass with a lifespan of its own enters this one in it."""
+        """Check the fields and start MCP servers. A subclass that has its own lifespan enters this one."""
         check_fields(self, self._fields_of_body)
         self._unkept: dict[tuple[str | None, str], Spent] = {}  # by principal, and the session that it names
         self._servers: list[tuple[McpSource, Ref[McpServer]]] = []
@@ -185,20 +187,21 @@ class ThinkingAgent(ChatAgent):
     # ---- to override
 
     def instructions_for(self, turn: ChatTurn) -> str:
-        """Return the instructions of this turn: `instructions`, or the docstring of the class."""
+        """Return the instructions for this turn: `instructions`, or the docstring of the class."""
         ours = type(self).__mro__
         docs = (vars(each).get("__doc__") for each in ours[: ours.index(ThinkingAgent)])
         return self.instructions or next((cleandoc(doc) for doc in docs if doc), "")
 
     def tools_for(self, turn: ChatTurn) -> Sequence[ToolSource | HandOver]:
-        """Return what the model may use in this turn: `tools`."""
+        """Return the tools that the model may use in this turn: `tools`."""
         return self.tools
 
     async def summarize(self, older: Sequence[Message], summary: str, account: Account) -> str:
         """Return a new summary of a conversation that is too long, from `summary` and the `older` messages.
 
-        It takes one request to the model. If the budget allows only one more, that is for the answer, and the
-        old summary is returned. If the summary is empty, the older messages are left out.
+        It takes one request to the model. If the budget allows only one more request, that one is reserved
+        for the answer, and the old summary is returned. If the returned summary is empty, the older messages
+        are left out.
         """
         if is_last_call(account):
             return summary
@@ -213,7 +216,7 @@ class ThinkingAgent(ChatAgent):
         return thought.answer
 
     def keeps_turn(self, metadata: Mapping[str, Any]) -> bool:
-        """Return whether a turn is resumed: any but a tool call, whose session its caller forgets.
+        """Return whether a turn is resumed: all but tool calls, whose sessions their callers delete.
 
         That caller is an agent that is itself resumed, and treats the call as a tool of unknown outcome.
         """
@@ -222,7 +225,7 @@ class ThinkingAgent(ChatAgent):
     # ---- one turn
 
     async def reply(self, turn: ChatTurn) -> None:
-        """Answer a message by the agent that the conversation was handed to, or by thinking."""
+        """Answer a message, by thinking or through the agent to which the conversation was handed over."""
         askers = askers_of(turn)
         if self._asker in askers or len(askers) >= 8:
             why = "it waits for this very answer" if self._asker in askers else "too many agents wait already"
@@ -356,7 +359,7 @@ class ThinkingAgent(ChatAgent):
     async def _pass_on(
         self, turn: ChatTurn, kept: Kept, account: Account, recorded: Recorded, to: HandOver, reason: str
     ) -> str | None:
-        """Let another agent answer; return why it handed back without an answer, None if it answered."""
+        """Let another agent answer; return None if it did, or why it handed the conversation back."""
         ref: Ref[Any] = to.agent if isinstance(to.agent, Ref) else self.find(to.agent)
         with standing_still(account.clock), account.clock.scope(account.deadline):
             passing = recorded.passing
@@ -383,7 +386,7 @@ class ThinkingAgent(ChatAgent):
     async def _said_before(
         self, turn: ChatTurn, kept: Kept, account: Account, recorded: Recorded
     ) -> list[Message]:
-        """Return the earlier messages within the bound; older messages go into the summary."""
+        """Return the earlier messages that fit the limit of tokens; older messages go into the summary."""
         if (made := recorded.summary) is not None:
             kept.summary, kept.until, kept.until_count = made.summary, made.until, made.until_count
         said = kept.unsummarized(turn.history)
@@ -401,7 +404,7 @@ class ThinkingAgent(ChatAgent):
         return messages
 
     async def _server_of(self, source: McpSource) -> Ref[McpServer]:
-        """Return the agent of an MCP server; start it the first time. Raises StartFailed."""
+        """Return the agent of an MCP server, which is started at the first call. Raises StartFailed."""
         async with self._starting:
             for known, server in self._servers:
                 if known == source:
@@ -420,6 +423,6 @@ class ThinkingAgent(ChatAgent):
 
 
 async def _used(turn: ChatTurn, of_client: Sequence[Tool], tool: Tool, /, **arguments: Any) -> Any:
-    """Call a tool, and show the call unless the client carries it out itself. Raise ToolFailed."""
+    """Call a tool, and show the call unless the client carries out the tool itself. Raise ToolFailed."""
     is_its = any(tool.name == each.name for each in of_client)
     return await (tool.call(arguments) if is_its else turn.use(tool, **arguments))

@@ -1,4 +1,4 @@
-"""Structured answers: the schema that a model gets for a type, and the model's text read as a value."""
+"""Structured answers: the schema that a model gets for a type, and the parsing of the model's text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _MEMBER: Final = "answer"
 
 
 class NotAnAnswer(ValueError):
-    """The text of a model is not an answer of the wanted type; `to_model` asks the model for another one.
+    """Raised if the text of a model is not an answer of the wanted type.
 
-    The message of the exception tells the caller why.
+    `to_model` asks the model for another answer; the message of the exception explains the mistake to the
+    caller.
     """
 
     def __init__(self, why: str, to_model: str) -> None:
@@ -44,7 +45,7 @@ class AnswerForm:
             self.schema = {"type": "object", "properties": {_MEMBER: schema}, "required": [_MEMBER]}
 
     def read(self, text: str) -> Any:
-        """Return the value that a text expresses. Raises NotAnAnswer."""
+        """Parse a text into a value of the type. Raises NotAnAnswer."""
         if self.is_text:
             if not text.strip():
                 raise NotAnAnswer(
@@ -68,7 +69,10 @@ class AnswerForm:
 
 
 def _unmarked(text: str) -> str:
-    """Return the text between code marks, or all of it; in one pass, as models may write endless lines."""
+    """Return the text between code fences, or the whole text if there are none.
+
+    This takes a single pass, because models may write very long lines.
+    """
     first, _, rest = text.strip().partition("\n")
     language = first.removeprefix(_MARK).strip()
     is_marked = first.startswith(_MARK) and rest.endswith(_MARK) and (not language or language.isalpha())
@@ -77,5 +81,5 @@ def _unmarked(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def form_of(wanted: Any) -> AnswerForm:
-    """Return the form of the answers of a type. Raises TypeError for a type without a schema."""
+    """Return the form of the answers of a type. Raises TypeError if the type has no schema."""
     return AnswerForm(wanted)

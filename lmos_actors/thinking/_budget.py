@@ -1,9 +1,9 @@
-"""Budgets: what a turn, or a session, may use; and the account of what it has used.
+"""Budgets: the limits of a turn or a session, and the account of what has been used.
 
-A step that would be too much is refused before it is made. What a request to a model will cost is not known
-in advance: its input is estimated, and its output is bounded by `max_tokens`. So a budget of tokens is
-exceeded only by as much as the provider counts differently. A request that fails or is cancelled has its
-cost, too, unless it was refused.
+A step that would exceed the budget is refused before it is made. The cost of a request to a model is not
+known in advance: its input is estimated, and its output is bounded by `max_tokens`. So a budget of tokens is
+exceeded only to the extent that the provider counts differently. A request that fails or is cancelled also
+costs tokens, unless it was refused.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Bound = Annotated[int, Meta(ge=1)] | None
 
 
 class Budget(Struct, frozen=True, omit_defaults=True):
-    """The most that may be used; None means no bound.
+    """The maximum amounts that may be used; None means no limit.
 
     `tokens` counts the tokens of all requests to models, `calls` these requests, `tools` the tool calls, and
-    `seconds` the time that all of it takes.
+    `seconds` the total time.
     """
 
     tokens: Bound = 200_000
@@ -62,7 +62,7 @@ class Spent(Struct, frozen=True, omit_defaults=True):
 
 
 class Account:
-    """A budget, and what has been used of it, for one or several calls of `think`; its time begins now.
+    """A budget and its used amounts, for one or several calls of `think`; its time begins when it is made.
 
     The time stands still while a tool that `think` has called waits for a person's approval.
     """
@@ -76,9 +76,9 @@ class Account:
 
     @property
     def deadline(self) -> float:
-        """The instant at which the budget's time is over, by `trio.current_time()`; infinite without a bound.
+        """The instant at which the budget's time is over, by `trio.current_time()`; infinite without a limit.
 
-        The time for which the clock has stood still so far is added.
+        Time for which the clock has stood still is added.
         """
         if self.budget.seconds is None:
             return inf
@@ -86,26 +86,26 @@ class Account:
 
     @property
     def is_late(self) -> bool:
-        """Whether the budget's time is over, as exactly as the deadlines of refs can tell."""
+        """Whether the budget's time is over, within the precision of the deadlines of refs."""
         return trio.current_time() + 0.02 >= self.deadline  # the deadline of a ref may be early by so much
 
     @property
     def spent(self) -> Spent:
-        """The amounts used by now."""
+        """The amounts used so far."""
         used, now = self.used, trio.current_time()
         return Spent(used.tokens, used.calls, used.tools, now - self._began - self.clock.stood)
 
     def count(self, *, tokens: int = 0, calls: int = 0, tools: int = 0) -> None:
-        """Count an amount that is used; `think` does so for its requests and tools."""
+        """Add amounts to the account; `think` does so for its requests and tools."""
         used = self.used
         self.used = Spent(used.tokens + tokens, used.calls + calls, used.tools + tools)
 
 
 def admit_call(account: Account, expected: int, most: int | None) -> int | None:
-    """Count a request that is to be made; return the tokens that are left for its output, None without bound.
+    """Count a request that is about to be made; return the tokens left for its output, or None for no limit.
 
-    `expected` is the number of its input tokens, `most` that of the output tokens that it wants. Raise
-    ActionFailed if it would take more than is left.
+    `expected` is the number of its input tokens, `most` the number of output tokens that it wants. Raise
+    ActionFailed if the budget does not allow the request.
     """
     check_call(account)
     budget, left = account.budget, None
@@ -126,7 +126,7 @@ def check_call(account: Account) -> None:
 
 @contextmanager
 def settled(account: Account, tally: Tally) -> Generator[None]:
-    """Count the tokens of the request that is made in the block, however that ends."""
+    """Count the tokens of the request that is made in the block, even if the block raises."""
     failed: BaseException | None = None
     try:
         yield
@@ -143,7 +143,7 @@ def is_last_call(account: Account) -> bool:
 
 
 def admit_tool(account: Account) -> bool:
-    """Count a tool call that is to be made; return False, and count nothing, if the budget allows no more."""
+    """Count a tool call that is about to be made. Return False, and count nothing, if none is left."""
     if account.budget.tools is not None and account.used.tools >= account.budget.tools:
         return False
     account.count(tools=1)
@@ -151,7 +151,7 @@ def admit_tool(account: Account) -> bool:
 
 
 def exceeded(what: str) -> ActionFailed:
-    """Return the failure of a turn that has used up its budget of `what`."""
+    """Return the error for a turn that has used up its budget of `what`."""
     return thinking_failure(BUDGET_EXCEEDED, f"the budget of {what} is used up")
 
 

@@ -1,7 +1,7 @@
 """Checks of the fields of thinking agents, when a class is made and when an agent starts.
 
-Otherwise a mistake would show at the first message, as an internal error, or not at all: a field whose name
-is misspelt is just another class attribute.
+Without these checks a mistake would appear at the first message, as an internal error, or not at all: a
+misspelt field name is just another class attribute.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TYPES: Final[dict[str, tuple[tuple[type, ...], str]]] = {
 
 
 def check_body(cls: type, fields: Collection[str]) -> None:
-    """Check the body of a class. Raises TypeError that names class and field."""
+    """Check the body of a class. Raises TypeError that names the class and the field."""
     annotated, title = declared(cls), cls.__name__
     for name, value in vars(cls).items():
         if name in fields:
@@ -60,14 +60,14 @@ def check_body(cls: type, fields: Collection[str]) -> None:
 
 
 def check_fields(agent: Any, fields: Collection[str]) -> None:
-    """Check the fields of an agent, as they were given to its constructor. Raises TypeError likewise."""
+    """Check the fields given to an agent's constructor. Raises TypeError naming the class and the field."""
     for name in fields:
         _check(f"{type(agent).__name__}.{name}", name, getattr(agent, name))
 
 
 @contextmanager
 def _unless_undefined() -> Generator[None]:
-    """Ignore the TypeError for a type that may be defined further down: it is checked again at the start."""
+    """Ignore the TypeError for a type that may be defined later in the module; the start checks it again."""
     try:
         yield
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""The failures of thinking: answers to a request (`ActionFailed`) with a code, besides those of models."""
+"""The failures of thinking: errors with a code (`ActionFailed`), in addition to the failures of models."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ ASKED_IN_A_CIRCLE: Final = "ASKED_IN_A_CIRCLE"
 
 
 def thinking_failure(code: str, message: str, **more: Any) -> ActionFailed:
-    """Return the failure of a turn, to be raised."""
+    """Return the failure of a turn, to be raised by the caller."""
     return ActionFailed({"code": code, "message": message, **more})

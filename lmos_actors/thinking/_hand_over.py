@@ -1,12 +1,12 @@
 """Hand-over: another chat agent answers the rest of a conversation, until it hands it back.
 
-The agent that hands over stays between: the user's messages go to the other agent, and its answers come back
-as they are made. So the user has one session, whose history is whole, and neither agent needs to know
-where the other one runs. The other agent finds in `turn.metadata` that the conversation was handed over; it
-hands it back by `await turn.use(hand_back)`.
+The agent that hands over stays in between: it passes the user's messages to the other agent, and passes the
+answers on as they are made. So the user has one session, whose history is complete, and neither agent needs
+to know where the other one runs. The other agent finds in `turn.metadata` that the conversation was handed
+over; it hands the conversation back by `await turn.use(hand_back)`.
 
-A message is passed on once, even if the agent between ends meanwhile. It records the session that it has
-chosen before it passes the message on (`PassingStep`). When it is resumed, it takes the answer from that
+A message is passed on only once, even if the agent in between ends meanwhile. It records the session that it
+has chosen before it passes the message on (`PassingStep`). When it is resumed, it takes the answer from that
 session (`take_over`); without an answer there, the outcome is unknown.
 """
 
@@ -69,10 +69,10 @@ class HandOver:
 def hand_over(
     agent: Ref[Any] | type[ChatAgent], *, name: str | None = None, description: str | None = None
 ) -> HandOver:
-    """Return the tool that hands a conversation over to a chat agent, a ref or a class.
+    """Return the tool that hands a conversation over to a chat agent, given as a ref or a class.
 
-    The model knows it by its `name`, by default `hand_over_to_` and the name of the agent or class, and
-    by `description`, which says when to use it. Raise TypeError if `agent` is no agent.
+    The model sees the tool under its `name`, by default `hand_over_to_` and the name of the agent or class,
+    with a `description` of when to use it. Raise TypeError if `agent` is no agent.
     """
     given: Any = agent
     if isinstance(agent, Ref):
@@ -108,7 +108,7 @@ BACK: Final = tool_of(hand_back)
 
 
 def hand_overs(sources: Sequence[Any]) -> dict[str, HandOver]:
-    """Return the agents that a conversation may be handed over to, by name. Raises ValueError."""
+    """Return the agents to which a conversation may be handed over, by name. Raises ValueError."""
     found: dict[str, HandOver] = {}
     for each in sources:
         if isinstance(each, HandOver):
@@ -129,10 +129,10 @@ class PassedOn:
 
 
 async def pass_on(turn: ChatTurn, ref: Ref[Any], session: str | None, reason: str) -> PassedOn:
-    """Pass a message on to another chat agent, and its answer to the user.
+    """Pass a message on to another chat agent, and pass its answer to the user.
 
-    An agent that is not there, or fails before it has said anything, hands back. Raise ActionFailed if it
-    breaks off in its answer.
+    An agent that is not available, or fails before its answer begins, counts as handing the conversation
+    back. Raise ActionFailed if its answer breaks off.
     """
     passed = PassedOn(session)
     metadata = {**turn.metadata, HANDED_OVER: {"reason": reason, "depth": depth_of(turn) + 1}}
@@ -156,9 +156,9 @@ async def pass_on(turn: ChatTurn, ref: Ref[Any], session: str | None, reason: st
 
 
 async def last_said(ref: Ref[Any], session: str) -> tuple[float | None, int]:
-    """Return when the last message was said in a session of another agent, and how many there are.
+    """Return the time of the last message in a session of another agent, and the number of messages.
 
-    The time is 0 for a session that has expired or is empty, and None if it cannot be known.
+    The time is 0 for a session that has expired or is empty, and None if it cannot be determined.
     """
     try:
         said: list[Said] = await ref.invoke(ChatAgent.history, session)
@@ -168,9 +168,9 @@ async def last_said(ref: Ref[Any], session: str) -> tuple[float | None, int]:
 
 
 async def take_over(turn: ChatTurn, ref: Ref[Any], step: PassingStep) -> PassedOn:
-    """Wait for the answer to a message that an earlier life of this agent has passed on; say it.
+    """Wait for the answer to a message that an earlier incarnation has passed on, and send it to the user.
 
-    Raise ActionFailed: that of the other agent's turn, or OUTCOME_UNKNOWN if there is no answer.
+    Raise the ActionFailed of the other agent's turn, or one with OUTCOME_UNKNOWN if there is no answer.
     """
     passed = PassedOn(step.session)
     said: list[Said] = []
@@ -202,14 +202,14 @@ async def take_over(turn: ChatTurn, ref: Ref[Any], step: PassingStep) -> PassedO
 
 
 def depth_of(turn: ChatTurn) -> int:
-    """Return how often a message has been handed over; 0 if its metadata, from outside, is not valid."""
+    """Return how often a message has been handed over; 0 if its (untrusted) metadata is not valid."""
     said: Any = turn.metadata.get(HANDED_OVER)
     depth = said.get("depth") if isinstance(said, dict) else 0  # pyright: ignore
     return max(0, depth) if isinstance(depth, int) else 0
 
 
 def note_of(turn: ChatTurn) -> str:
-    """Return the note for the model from the agent that handed the conversation over; empty: none."""
+    """Return the note for the model from the agent that handed the conversation over, "" if there is none."""
     said: Any = turn.metadata.get(HANDED_OVER)
     reason: Any = said.get("reason") if isinstance(said, dict) else None  # pyright: ignore
     return f"[Handed over to you: {reason}]" if reason and isinstance(reason, str) else ""
@@ -235,12 +235,12 @@ async def _listen(turn: ChatTurn, items: AsyncIterator[Any], passed: PassedOn) -
 
 
 def _call_of(item: ToolCalled | ToolReturned | MediaPiece) -> str:
-    """Return the id of the call that an item belongs to, empty for none."""
+    """Return the id of the call that an item belongs to, or "" if it belongs to none."""
     return "" if isinstance(item, MediaPiece) else item.id
 
 
 async def _embedded(turn: ChatTurn, part: ChatPart) -> ChatPart:
-    """Return a part with its content in it if that is a file of this session, which others cannot read."""
+    """Return a part with its file embedded if the file is in this session, where others cannot read it."""
     media = part.media
     if media is None or media.storage_ref is None:
         return part

@@ -1,7 +1,8 @@
-"""The history that a model gets of a conversation: messages within a bound, files of the last one.
+"""The history that a model receives of a conversation: messages within a limit, files of the last one.
 
-The tool calls of a turn, and their results, are kept as the notes of its answer, as long as the answer. The
-answer has all text of the turn; in the history, text that was said before a call stands before it again.
+The tool calls of a turn and their results are stored as notes of its answer, and are kept as long as the
+answer. The answer contains all text of the turn; in the history, text that was sent before a call is placed
+before that call again.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ FILE_BYTES: Final = 20 << 20
 
 
 def messages_of(history: Sequence[Recalled]) -> list[Message]:
-    """Return what was said as messages for a model; files are only named.
+    """Convert the messages of a history to messages for a model; files are only named.
 
-    Empty answers are left out, and so are those before the first message of the user: providers refuse them.
+    Empty answers are left out, and so are answers before the first message of the user: providers refuse
+    them.
     """
     roles = [said.role for said in history]
     begin = roles.index("user") if "user" in roles else len(roles)
@@ -41,14 +43,14 @@ def messages_of(history: Sequence[Recalled]) -> list[Message]:
 
 
 def tokens_of(messages: Sequence[Message]) -> float:
-    """Estimate the tokens of messages."""
+    """Return an estimate of the tokens of messages."""
     return sum(map(estimated_tokens, messages))
 
 
 def notes_of(messages: Sequence[Message], most: int) -> list[Any]:
     """Return the tool calls of a turn, with their results, as plain data of at most `most` bytes of JSON.
 
-    The largest results are cut first; then the earliest answers of the model with calls are left out.
+    First the largest results are cut; then the earliest answers of the model that contain calls are left out.
     """
     calls, share = list(_whole(messages)), most
     while True:
@@ -62,7 +64,7 @@ def notes_of(messages: Sequence[Message], most: int) -> list[Any]:
 
 
 async def files_of(turn: ChatTurn) -> list[ModelFile]:
-    """Return the files of a message. Raises ActionFailed: one cannot be read, or they are too large."""
+    """Return the files of a message. Raises ActionFailed if one cannot be read, or they are too large."""
     files: list[ModelFile] = []
     size = 0
     for part in turn.parts:
@@ -89,9 +91,9 @@ async def files_of(turn: ChatTurn) -> list[ModelFile]:
 
 
 def first_kept(history: Sequence[Recalled], most: int) -> int:
-    """Return the index of the first message to keep, so that the kept ones have at most `most` tokens.
+    """Return the index of the first message to keep, so that the kept messages have at most `most` tokens.
 
-    It is a message of the user, as a conversation begins with one; if none fits, nothing is kept.
+    It is a message of the user, because a conversation begins with one; if none fits, nothing is kept.
     """
     place, tokens = len(history), 0.0
     for at in range(len(history) - 1, -1, -1):
@@ -104,7 +106,7 @@ def first_kept(history: Sequence[Recalled], most: int) -> int:
 
 
 def transcript_of(messages: Sequence[Message]) -> str:
-    """Return messages as one text, for a summary."""
+    """Return messages as one text, for use in a summary."""
     lines: list[str] = []
     for each in messages:
         if isinstance(each, ToolMessage):
@@ -151,7 +153,7 @@ def _whole(messages: Sequence[Message]) -> Iterator[list[Message]]:
 
 
 def _noted(message: Message, most: int) -> Message:
-    """Return a message as it is noted: without reasoning, and with at most `most` bytes of a result."""
+    """Return a message in the form of a note: no reasoning, and at most `most` bytes of a result."""
     if isinstance(message, ModelMessage):
         return replace(message, reasoning=[])
     if isinstance(message, ToolMessage):  # what is unknown bars no call of a later turn
@@ -161,7 +163,7 @@ def _noted(message: Message, most: int) -> Message:
 
 
 def _text(said: Recalled) -> str:
-    """Return everything of a message that a model gets, as one text."""
+    """Return the parts of a message that a model receives, as one text."""
     notes = [part.text or _name_of(part) for part in said.parts]
     if said.failed is not None:
         notes.append(f"[Not answered: {said.failed.message}]")

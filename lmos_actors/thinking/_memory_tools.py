@@ -1,7 +1,7 @@
-"""The tools by which a model remembers: `MEMORY_TOOLS` among the tools of an agent, or `memory_tools`.
+"""The tools for a model's memory: `MEMORY_TOOLS` among the tools of an agent, or `memory_tools`.
 
-A model has them only if an agent says so. They reach the memories of the one identity that they are made for,
-whatever the model asks. All of them may be called again if an outcome is not known.
+A model has them only if its agent includes them. They access only the memories of the one identity for which
+they are made, whatever the model asks for. All of them may be called again if an outcome is not known.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MEMORY_TOOLS: Final = MemoryTools()
 
 
 def memory_tools(memories: Memories) -> tuple[Tool, ...]:
-    """Return the tools `remember`, `recall` and `forget`, by which a model uses these memories."""
+    """Return the tools `remember`, `recall` and `forget`, with which a model uses these memories."""
     return tuple(
         Tool(name, description, schema, partial(_call, name, arguments, work, memories), repeatable=True)
         for name, description, schema, arguments, work in _FORMS

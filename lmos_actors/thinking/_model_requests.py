@@ -1,8 +1,8 @@
-"""Requests to a model: one is made, and the items of its answer are put together into a message.
+"""Requests to a model: each is sent, and the items of its answer are assembled into a message.
 
-A request is made again if the model was not there and nothing of its answer was heard; a model that is being
-restarted is waited for. Items after the end are dropped, and an answer without an end counts as whole: the
-clients of providers themselves report an answer that was cut.
+A request is repeated if the model was not available and no part of its answer had arrived; if a model is
+being restarted, the request waits for it. Items after the end are dropped, and an answer without an end
+counts as complete: the clients of providers themselves report an answer that was cut.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class ModelRequests:
         """All text so far that was said as it came, in pieces."""
 
     async def ask(self, request: ModelRequest) -> tuple[ModelMessage, ModelEnd]:
-        """Make a request, again if the model was not there; return the message and the end of the answer.
+        """Send a request, again if the model was away; return the message and the end of the answer.
 
-        Raise ActionFailed if the budget is used up, the model fails, or the model is not there.
+        Raise ActionFailed if the budget is used up, the model fails, or the model is not available.
         """
         for left in range(REPEATS, -1, -1):
             tally = Tally(request)
@@ -118,7 +118,7 @@ class ModelRequests:
         raise AssertionError("the last repeat returns or raises")
 
     async def _listen(self, request: ModelRequest, answer: ModelAnswer) -> None:
-        """Read an answer to its end; items after the end are dropped, and not waited for long."""
+        """Read an answer to its end; items after the end are dropped, with only a short wait for them."""
         members = msgspec.structs.asdict(request).items()
         wanted: dict[str, Any] = {name: each for name, each in members if each not in (None, "", [])}
         gap = "\n\n" if self.heard and not self.heard[-1][-1].isspace() else ""
@@ -142,7 +142,7 @@ class ModelRequests:
 
 
 class ModelAnswer:
-    """An answer of a model, put together from its items; `room` is how many tokens it may have."""
+    """An answer of a model, assembled from its items; `room` is the number of tokens it may have."""
 
     def __init__(self, tally: Tally, room: int | None) -> None:
         self._tally = tally
@@ -155,9 +155,9 @@ class ModelAnswer:
         self.end: ModelEnd | None = None
 
     def take(self, item: ModelItem) -> bool:
-        """Add the next item; return whether to read on. Items after the end are dropped.
+        """Add the next item; return whether to continue reading. Items after the end are dropped.
 
-        Raises ActionFailed for an answer that is too long.
+        Raises ActionFailed if the answer is too long.
         """
         if self.end is not None:
             self._dropped += 1
@@ -191,7 +191,7 @@ class ModelAnswer:
 
 
 def _bounded(request: ModelRequest, room: int | None) -> ModelRequest:
-    """Return a request whose output has at most `room` tokens; add no bound if `room` is above 8,192."""
+    """Return a request whose output has at most `room` tokens; no limit is added if `room` is above 8,192."""
     most = request.max_tokens
     # clients of providers ask for no more than 8,192 tokens by default
     if room is None or (most is None and room > 8_192):
@@ -200,7 +200,7 @@ def _bounded(request: ModelRequest, room: int | None) -> ModelRequest:
 
 
 def _converted(item: Any) -> ModelItem:
-    """Return plain data, from a model that is known by names alone, as an item. Raise ActionFailed."""
+    """Convert plain data, from a model whose class is not known here, to an item. Raise ActionFailed."""
     try:
         return msgspec.convert(item, cast("Any", ModelItem))  # type: ignore[no-any-return]
     except msgspec.ValidationError as error:

@@ -1,8 +1,8 @@
 """The steps that a turn of a thinking agent records, and what a later incarnation reads from them.
 
-The steps show what was done, and what had begun: messages of the model that ask for tools, results of tools,
-the summary of older messages, the passing of the message to another agent, and its return from there. Each
-step has what the turn had spent by then.
+The steps record finished and begun work: messages of the model that ask for tools, results of tools, the
+summary of older messages, the passing of the message to another agent, and its return from there. Each step
+also has the amounts that the turn had spent so far.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class SaidStep(Struct, frozen=True, tag="said", forbid_unknown_fields=True, omit_defaults=True):
-    """A message of the model with requests for tools, or the result of one."""
+    """A message of the model with requests for tools, or the result of such a request."""
 
     message: Message
     spent: Spent = Spent()
 
 
 class SummaryStep(Struct, frozen=True, tag="summary", forbid_unknown_fields=True, omit_defaults=True):
-    """The summary of older messages; the fields are those of a session's memory."""
+    """The summary of older messages; its fields are those of a session's memory."""
 
     summary: str
     until: float
@@ -43,7 +43,7 @@ class SummaryStep(Struct, frozen=True, tag="summary", forbid_unknown_fields=True
 
 
 class PassingStep(Struct, frozen=True, tag="passing", forbid_unknown_fields=True, omit_defaults=True):
-    """The message is about to be passed on to the agent of a `HandOver`, in a session there."""
+    """The step recorded before the message is passed on to the agent of a `HandOver`, in a session there."""
 
     to: str
     session: str
@@ -55,7 +55,7 @@ class PassingStep(Struct, frozen=True, tag="passing", forbid_unknown_fields=True
 
 
 class BackStep(Struct, frozen=True, tag="back", forbid_unknown_fields=True, omit_defaults=True):
-    """The agent that had the message has handed it back without an answer."""
+    """The step recorded when the agent that had the message has handed it back without an answer."""
 
     to: str
     why: str
@@ -83,7 +83,7 @@ class Recorded:
 
 
 def recorded_of(steps: Sequence[Any]) -> Recorded:
-    """Return the contents of a turn's steps. Raise ActionFailed if this version cannot read one."""
+    """Return the contents of a turn's steps. Raise ActionFailed if this version cannot read a step."""
     found = Recorded()
     for number, plain in enumerate(steps, start=1):
         try:
@@ -113,7 +113,7 @@ def recorded_of(steps: Sequence[Any]) -> Recorded:
 
 
 def in_order(messages: Sequence[Message]) -> list[Message]:
-    """Return messages with the results of each answer in the order of its requests.
+    """Return messages with the results of each answer sorted into the order of its requests.
 
     Results are recorded in the order in which their tools end.
     """
@@ -139,7 +139,7 @@ def in_order(messages: Sequence[Message]) -> list[Message]:
 def results_of(
     message: Message, asked: ToolRequest | None, result: str | None = None, *, error: str = ""
 ) -> list[Message]:
-    """Return the results of an answer: the given one for the hand-over `asked`, "not called" for others."""
+    """Return a result for each request: the given one for the hand-over `asked`, else "not called"."""
     requests = message.tools if isinstance(message, ModelMessage) else ()
     return [
         ToolMessage(each.id, each.name, result, error)

@@ -1,21 +1,22 @@
-"""The loop: a model is asked, the tools that it wants are called, and it is asked again, until it answers.
+"""The loop: a model is asked, the tools that it requests are called, and it is asked again, until it answers.
 
-`think` is all of it, and is meant to be read from top to bottom. An agent that thinks differently writes its
-own loop: a model is an agent that anybody may ask. What this one keeps true:
+`think` contains the whole loop, and is meant to be read from top to bottom. To think differently, an agent
+has a loop of its own: a model is an agent that any agent may ask. The guarantees of this loop:
 
-- **One answer, or one failure.** Whatever comes from a model, `think` returns once, or raises `ActionFailed`
-  with a code. A model that says nothing, or not what it was asked for, is told so once. Items after the end
-  are dropped, and an answer without an end counts as whole.
+- **One answer, or one failure.** Whatever a model sends, `think` returns once, or raises `ActionFailed`
+  with a code. A model that sends nothing, or no answer of the requested type, is corrected once. Items after
+  the end are dropped, and an answer without an end counts as complete.
 - **It ends.** Each round is a request to the model, and requests, tokens, calls of tools and time have a
   budget. Before the last request the model is told that it is the last one; tools that it still asks for are
   not called.
-- **Nothing is left running.** The only tasks are those of a nursery around the tools of one answer. A caller
-  that leaves cancels the stream of the model, and so its request, and all tools.
-- **A request is made again only if nothing of its answer was heard**, as when the model was restarted.
-- **It goes on where another process has ended.** What is passed to `record` is enough for that: the requests
-  of the model before the first tool begins, each result before the model gets it. A history that ends in
-  requests without a result says what was in progress: these tools are not called again, and the model is told
-  that their outcome is unknown.
+- **Nothing is left running.** The only tasks are those of a nursery around the tools of one answer. If the
+  caller is cancelled, so are the stream of the model (and thus its request) and all tools.
+- **A request is repeated only if no part of its answer had arrived**, for example when the model was
+  restarted.
+- **It resumes work of a process that has ended.** The messages passed to `record` suffice for that: the
+  requests of the model before the first tool begins, each result before the model gets it. A history that
+  ends in requests without a result shows what was in progress: these tools are not called again, and the
+  model is told that their outcome is unknown.
 """
 
 from __future__ import annotations
@@ -109,21 +110,21 @@ async def think(
     max_tokens: int | None = None,
     temperature: float | None = None,
 ) -> Thought[T]:
-    """Have a model answer a prompt, with tools if it wants them.
+    """Ask a model to answer a prompt, with tools if it requests them.
 
-    Without a prompt the model goes on where `history` ends. `answer` is the type of the answer, whose schema
-    the model gets. Several calls may share an `Account`, given as the `budget`.
+    Without a prompt the model continues at the end of `history`. `answer` is the type of the answer, whose
+    schema the model gets. Several calls may share an `Account`, given as the `budget`.
 
-    `say` gets the text as it comes (`turn.say`), unless the answer is structured; `use` calls a tool
+    `say` receives the text as it arrives (`turn.say`), unless the answer is structured; `use` calls a tool
     (`turn.use`). `find` (`self.find`) finds the agents whose classes are in `tools`. A request for one of the
     `ending` tools ends the thinking: the caller has to carry it out.
 
     `record` is awaited with each message of the model that asks for tools, before they are called, and with
-    each result of a tool, before the model gets it; not with the answer. A later call, even in another
-    process, goes on from there if its `history` ends with these messages: a tool without a result is not
-    called then. The model is told that its outcome is unknown, and the same call is not made again unless the
-    tool is `repeatable`. Count what was used before by `Account.count`; `begun` is the text that was said
-    before.
+    each result of a tool, before the model gets it; it does not receive the answer. A later call, even in
+    another process, continues from there if its `history` ends with these messages: a tool without a result
+    is not called then. The model is told that the outcome of the tool is unknown, and the same call is not
+    made again unless the tool is `repeatable`. Count amounts used earlier with `Account.count`; `begun` is
+    the text that was sent before.
 
     Raises what `record` raises, and ActionFailed: BUDGET_EXCEEDED, ANSWER_INVALID, ANSWER_REFUSED, or a
     failure of the model; TypeError or ValueError for tools, or a type, that cannot be used.
@@ -151,7 +152,7 @@ async def think(
 
 
 async def _read(tools: Sequence[ToolSource], find: Find | None, ending: Sequence[Tool]) -> dict[str, Tool]:
-    """Return the tools by name. Raise ValueError if one is named like a tool that ends the thinking."""
+    """Return the tools by name. Raise ValueError if a tool has the name of one that ends the thinking."""
     known = await read_tools(tools, find, taken=[tool.name for tool in ending])
     if twice := known.keys() & {tool.name for tool in ending}:
         raise ValueError(f"two tools are named {min(twice)!r}: one of them ends the thinking")
@@ -171,7 +172,7 @@ class _Loop:
     ends_with: frozenset[str]
 
     async def run(self, history: Sequence[Message], said: list[Any]) -> Thought[Any]:
-        """Go on until there is an answer. `said` is what was said after the history."""
+        """Run rounds until there is an answer. `said` has the messages after the history."""
         before, repaired = self.account.spent, False
         added: list[Message] = []
         if not said and (found := open_requests(history)) is not None:
@@ -213,9 +214,9 @@ class _Loop:
     async def _settled(
         self, history: Sequence[Message], message: ModelMessage, results: list[ToolMessage]
     ) -> tuple[list[Message], list[Message]]:
-        """Return a history that ends in requests for tools, completed by a result for each, in their order.
+        """Return a history that ends in requests for tools, with a result added for each request, in order.
 
-        Return the added results, too: each says that a tool without a result broke off.
+        Return the added results, too: they state that a tool without a result broke off.
         """
         ordered: list[Message] = []
         added: list[Message] = []
@@ -236,5 +237,5 @@ class _Loop:
         return next((each for each in message.tools if each.name in self.ends_with), None)
 
     def _read(self, message: ModelMessage) -> Any:
-        """Return the answer. A model that has said all before it called tools need not say it again."""
+        """Return the answer; a text may consist of what the model wrote before its last tool calls."""
         return self.form.read(message.text or ("".join(self.asking.heard) if self.form.is_text else ""))

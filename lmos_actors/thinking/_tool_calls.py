@@ -1,20 +1,21 @@
-"""Calls of tools: the requests of one answer of a model, carried out side by side.
+"""Calls of tools: the requests of one answer of a model, carried out concurrently.
 
 What this module guarantees:
 
 - **Each request has one result, and the results are in the order of the requests**, whatever happens to a
-  tool: a model that misses one cannot go on.
-- **The model is told of a failure, and of no more than others may know.** It gets the text of a failure that
-  a tool declares and of a refusal by the runtime, but no text of an undeclared exception.
-- **What may have happened is not repeated in silence.** After a tool whose outcome is not known the model
-  is told so, and the same call is not carried out again in the same turn, unless the tool is `repeatable`.
-- **A result is recorded as its tool ends**, before the model gets it, and while others still run. So a tool
-  that was called and has no recorded result, when a later process goes on, may have done its work or not: it
-  is settled as such (`settle`).
+  tool: a model cannot continue if a result is missing.
+- **The model receives the reason for a failure, but no details that it must not know.** It gets the text of
+  a failure that a tool declares and of a refusal by the runtime, but no text of an undeclared exception.
+- **A call that may have had an effect is not silently repeated.** After a tool whose outcome is not known,
+  the model is told so, and the same call is not carried out again in the same turn, unless the tool is
+  `repeatable`.
+- **A result is recorded as soon as its tool ends**, before the model gets it, and while others still run. So
+  a tool that was called but has no recorded result when a later process resumes may or may not have done its
+  work: it is treated accordingly (`settle`).
 - **A model cannot crash an agent again and again.** A crash is a bug, and each one counts for the supervisor,
   which gives up after a few. So after one crash the other calls of that answer to that agent are not carried
   out, and after two no further call of the turn to it.
-- **Only what was offered is called.** A result that asks for other tools is data like any other.
+- **Only tools that were offered are called.** A result that asks for other tools is treated as plain data.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ SHOWN: Final = 200
 
 
 class ToolLimits(Struct, frozen=True, omit_defaults=True):
-    """Limits of the calls of tools.
+    """The limits of tool calls.
 
     At most `concurrency` tools are called at once, each may take `seconds` (not counted while it waits for a
     person's approval), and the model gets at most `result_bytes` bytes of each result or error.
@@ -92,7 +93,7 @@ class ToolLimits(Struct, frozen=True, omit_defaults=True):
 
 @attrs.define
 class _Crashes:
-    """The crashes of the agent of some tools in one turn, and its calls that are in progress."""
+    """The crashes, in one turn, of the agent that provides some tools, and its calls that are in progress."""
 
     count: int = 0
     is_new: bool = False
@@ -101,11 +102,11 @@ class _Crashes:
     """The calls in progress, in their order."""
 
     def bar_calls(self) -> bool:
-        """Return whether the agent must not be called now."""
+        """Return whether the agent must not be called now, because it has crashed."""
         return self.is_new or self.count >= MOST_CRASHES
 
     def note(self) -> None:
-        """Note a crash; cancel the calls that wait for the agent, as they would begin after its restart."""
+        """Count a crash; cancel the calls that wait for the agent, as they would begin after its restart."""
         self.count += 1
         self.is_new = True
         for scope in self.calls:
@@ -113,7 +114,7 @@ class _Crashes:
 
 
 class ToolCalls:
-    """The calls of tools in one turn; `use` calls one with arguments by name, as `turn.use` does."""
+    """The calls of tools in one turn; `use` calls a tool with arguments by name, as `turn.use` does."""
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class ToolCalls:
     async def carry_out(self, requests: Sequence[ToolRequest]) -> list[ToolMessage]:
         """Carry out the requests of one answer; return their results, in the order of the requests.
 
-        Raise what recording a result raises; the other tools are then cancelled.
+        If recording a result raises an exception, cancel the other tools and raise it.
         """
         results: list[ToolMessage | None] = [None] * len(requests)
         for crashes in self._crashes.values():
@@ -175,12 +176,12 @@ class ToolCalls:
         return [result for result in results if result is not None]
 
     async def record(self, message: Message) -> None:
-        """Record a message, if the caller wants a record."""
+        """Record a message if the caller has given a `record` function."""
         if self._record is not None:
             await self._record(message)
 
     def bar(self, messages: Sequence[Message]) -> None:
-        """Bar the repetition of calls in these messages whose outcome is not known, unless repeatable."""
+        """Forbid repeats of calls in these messages with unknown outcomes, unless they are repeatable."""
         requests: dict[str, ToolRequest] = {}
         for message in messages:
             if isinstance(message, ModelMessage):
@@ -191,14 +192,14 @@ class ToolCalls:
                     self._unknown.add(_key(request))
 
     def broken_off(self, request: ToolRequest) -> ToolMessage:
-        """Return the result of a tool that was called, or was about to be, by a process that has ended."""
+        """Return a result for a tool call that ended with its process, begun or not."""
         tool = self._tools.get(request.name)
         again = tool is not None and tool.repeatable
         text = UNKNOWN_REPEATABLE if again else UNKNOWN
         return ToolMessage(request.id, request.name, error=text, unknown=not again)
 
     def _refused(self, request: ToolRequest) -> str | None:
-        """Return why a request is not carried out; None if it may be."""
+        """Return why a request must not be carried out, or None if it may be."""
         name = request.name
         if name not in self._tools:
             hint = hint_at(name, self._tools) or f"; there are: {', '.join(self._tools) or 'none'}"
@@ -231,7 +232,7 @@ class ToolCalls:
 
 
 def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes, clock: Clock) -> Tool:
-    """Return a tool with limits: a deadline, results that are cut, and no calls of an agent that crashes."""
+    """Return a tool with limits: a deadline, shortened results, and no calls of a crashed agent."""
 
     async def call(given: Mapping[str, Any]) -> Any:
         if crashes.bar_calls():
@@ -263,9 +264,9 @@ def _limited(tool: Tool, limits: ToolLimits, crashes: _Crashes, clock: Clock) ->
 
 
 def open_requests(history: Sequence[Message]) -> tuple[ModelMessage, list[ToolMessage]] | None:
-    """Return the message with requests for tools in which a history ends, and the results after it.
+    """Return the message with requests for tools at the end of a history, and the results after it.
 
-    Return None if the history ends otherwise.
+    Return None if the history ends differently.
     """
     results: list[ToolMessage] = []
     for message in reversed(history):
@@ -290,7 +291,7 @@ def shortened(result: Any, most: int) -> Any:
 
 
 def _is_unknown(error: BaseException | None) -> bool:
-    """Return whether a call that failed with this error may have done its work, or a part of it."""
+    """Return whether a call that failed with this error may have had an effect."""
     if isinstance(error, AgentDied):
         return error.started
     return isinstance(error, OutcomeUnknown | DeadlineExceeded)

@@ -1,14 +1,15 @@
-"""Tools of a model: what can be a tool, under which name, and what a model learns of it.
+"""Tools of a model: what can be a tool, what it is called, and how it is described to the model.
 
 A source of tools is a function, a `Tool`, an agent by its ref or its class, some of its actions (`(ref,
 Orders.find)`), or a thing that was consumed without a class. The actions of an agent with one output become
 tools, by its class or its description; a ref to `Agent` itself, as `self.find(Agent, capability="x")`, leads
-to an agent of any class. A chat agent is one tool: the model says something, and gets the answer. The tools
-of an MCP server, a ref or `mcp(...)`, become tools. Tools are named like the functions and actions; if two
-names are the same, the name of the agent is put before them. The names of an MCP server are a stranger's:
-they never replace the name of another tool. If a name loses more than punctuation, or would equal another
-tool's name, a digest is put after it, which does not depend on the order of the tools. `MEMORY_TOOLS` are
-tools for the memories of a turn's own user.
+to an agent of any class. A chat agent is one tool: the model sends a message, and gets the answer. The tools
+of an MCP server, a ref or `mcp(...)`, become tools.
+
+Tools are named like the functions and actions; if two names are the same, the name of the agent is put before
+them. The names of an MCP server are not trusted: they never replace the name of another tool. If a name loses
+more than punctuation, or would equal another tool's name, a digest is appended, which does not depend on the
+order of the tools. `MEMORY_TOOLS` are tools for the memories of the turn's user.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ _NAMED: Final = ("$defs", "definitions")
 
 @attrs.frozen
 class _Named:
-    """A tool, and the name of its agent, empty if there is none; a `foreign` tool was named by a stranger."""
+    """A tool, and the name of its agent ("" if it has none); the name of a `foreign` tool is not trusted."""
 
     tool: Tool
     agent: str = ""
@@ -118,18 +119,18 @@ class _Named:
 
 @attrs.frozen
 class _ServerTools:
-    """The tools of an MCP server, as they were read."""
+    """The tools that were read from an MCP server."""
 
     name: str
     tools: Sequence[Tool]
 
 
 def tools_of(sources: Sequence[ToolSource], find: Find | None = None) -> dict[str, Tool]:
-    """Return the tools that some sources provide, by name.
+    """Return the tools of the given sources, by name.
 
-    `find` finds agents that are given by their class. An agent that is not known now, as it has not started
-    yet, has no tools. Raise TypeError for an object that is not a source, and for an MCP server, whose tools
-    have to be read (`tools_of_server`); ValueError for two functions of the same name.
+    `find` finds agents that are given by their class. An agent that is not known now, because it has not
+    started yet, has no tools. Raise TypeError for an object that is not a source, and for an MCP server,
+    whose tools have to be read (`tools_of_server`); ValueError for two functions of the same name.
     """
     return _by_name([each for source in sources for each in _named(source, find)], ())
 
@@ -137,10 +138,10 @@ def tools_of(sources: Sequence[ToolSource], find: Find | None = None) -> dict[st
 async def read_tools(
     sources: Sequence[ToolSource], find: Find | None = None, *, taken: Sequence[str] = ()
 ) -> dict[str, Tool]:
-    """Return what `tools_of` returns, and the tools of MCP servers, which never have a name that is `taken`.
+    """Return the tools of `tools_of` and those of MCP servers, which never have a name in `taken`.
 
-    A server that is restarting is waited for; one that does not come back has no tools, which is logged.
-    The agent of a ref to any `Agent` is looked up in the directories, if it has not been found yet.
+    A server that is restarting is waited for; if it does not become available, it has no tools, and this is
+    logged. The agent of a ref to any `Agent` is looked up in the directories, if it has not been found yet.
     """
     found: list[Any] = list(sources)
     servers = [(place, _server_in(source, find)) for place, source in enumerate(sources)]
@@ -188,9 +189,10 @@ def _by_name(found: Sequence[_Named], taken: Sequence[str]) -> dict[str, Tool]:
 
 
 def proper_name(name: str) -> str:
-    """Return a name that all providers take: letters, digits, `_` and `-`, 64 at most.
+    """Return a name that all providers accept: at most 64 letters, digits, `_` and `-`.
 
-    A name in another script, or a longer one, is cut to what fits, with a digest after it.
+    A longer name, or a name that is not ASCII, is reduced to the allowed characters, and a digest is
+    appended.
     """
     plain = _OTHERS.sub("_", name)
     return plain if name.isascii() and len(plain) <= LONGEST_NAME else _digested(name)
@@ -203,7 +205,7 @@ def _digested(name: str) -> str:
 
 
 def offer_of(tool: Tool) -> ToolOffer:
-    """Return the offer of a tool to a model."""
+    """Return the description of a tool that is offered to a model."""
     return ToolOffer(tool.name, tool.description, without_notes(tool.schema))
 
 
@@ -240,7 +242,7 @@ def _named(source: Any, find: Find | None) -> Iterator[_Named]:
 
 
 def check_source(source: Any) -> None:
-    """Check what can be known of a source before there is an agent. Raises TypeError."""
+    """Check a source as far as possible before there is an agent. Raises TypeError."""
     is_class = isinstance(source, type)
     if isinstance(source, Tool | Ref | ConsumedThing) or (is_class and issubclass(source, Agent)):
         return
@@ -267,7 +269,7 @@ def _no_source(source: Any) -> TypeError:
 
 
 def _server_in(source: Any, find: Find | None) -> Ref[Any] | None:
-    """Return the MCP server if a source is one; None for any other source."""
+    """Return the MCP server if a source is one, or None for any other source."""
     if isinstance(source, type) and issubclass(source, Agent):
         return _found(source, find) if is_mcp_server(source.__contract__) else None
     if isinstance(source, Ref):
@@ -284,7 +286,7 @@ async def _look_for(ref: Ref[Any]) -> None:
 
 
 async def _read_from(server: Ref[Any]) -> list[Tool]:
-    """Return the tools of a server; none if it is not there, and does not come back."""
+    """Return the tools of a server, or none if the server does not become available."""
     why: AgentError | None = None
     for _ in range(REPEATS):
         try:
@@ -306,7 +308,7 @@ def _found(cls: Any, find: Find | None) -> Ref[Any]:
 
 
 async def is_back(ref: Ref[Any]) -> bool:
-    """Wait until a restarting agent runs, for 10 s at most; return whether it runs."""
+    """Wait for at most 10 s until a restarting agent runs; return whether it runs."""
     with suppress(AgentError), trio.move_on_after(10.0):
         await ref.ready()
         return True
@@ -314,7 +316,7 @@ async def is_back(ref: Ref[Any]) -> bool:
 
 
 def _patient(tool: Tool, ref: Any) -> Tool:
-    """Return a tool that waits for an agent that is restarting, as its call has not begun."""
+    """Return a tool that waits for a restarting agent and calls it again, if its call had not begun."""
 
     async def call(given: Mapping[str, Any]) -> Any:
         for _ in range(REPEATS):
@@ -366,7 +368,7 @@ Each has a budget of its own, so agents that have each other as tools would ask 
 
 
 def askers_of(turn: ChatTurn) -> tuple[str, ...]:
-    """Return the agents that wait for the answer to a message; () if its metadata is not valid."""
+    """Return the agents that wait for the answer to a message, or () if its metadata is not valid."""
     said: Any = turn.metadata.get(ASKED_BY)
     return tuple(each for each in said if isinstance(each, str)) if isinstance(said, list) else ()  # pyright: ignore
 
@@ -400,9 +402,9 @@ async def _invoke(ref: Any, handle: Any, given: Mapping[str, Any]) -> Any:
 
 
 def _of_thing(thing: ConsumedThing) -> Iterator[_Named]:
-    """Yield tools for the actions with one output of a thing. Raise TypeError for one without a description.
+    """Yield a tool for each action of a thing that has one output. Raise TypeError without a description.
 
-    Actions that cannot be offered are left out and logged: the description is a stranger's.
+    Actions that cannot be offered are left out and logged, because the description is not trusted.
     """
     described = thing.description
     if described is None:
@@ -433,7 +435,10 @@ def _size(tool: Tool) -> int:
 
 
 def _described(thing: ConsumedThing, wire: str, action: ActionAffordance) -> tuple[Tool, str | None, int]:
-    """Return a tool, why it must be left out, and its bytes. Input other than an object is one argument."""
+    """Return a tool for an action, the reason to leave it out (or None), and its size in bytes.
+
+    Input that is not an object becomes a single argument.
+    """
     given = None if action.input is None else _json_schema(action.input)
     is_whole = given is None or _is_plain_object(given)
     schema: dict[str, Any] = {**(given or {}), "type": "object"}
@@ -455,7 +460,7 @@ def _described(thing: ConsumedThing, wire: str, action: ActionAffordance) -> tup
 
 
 def _is_plain_object(schema: dict[str, Any]) -> bool:
-    """Return whether every provider takes this schema as the schema of all arguments."""
+    """Return whether every provider accepts this schema as the schema of all arguments."""
     names: Any = schema.get("properties")
     kind = schema.get("type", "object" if names else None)
     is_plain = not isinstance(names, dict) or all(map(_PLAIN_NAME.fullmatch, names))  # pyright: ignore
@@ -463,7 +468,7 @@ def _is_plain_object(schema: dict[str, Any]) -> bool:
 
 
 def _json_schema(schema: Any) -> Any:
-    """Return a data schema of TD 1.1 as JSON Schema, which has another word for items by their place."""
+    """Convert a data schema of TD 1.1 to JSON Schema, which uses another keyword for items by position."""
     if isinstance(schema, dict):
         members: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
         found: dict[str, Any] = {}

@@ -1,8 +1,8 @@
-"""One HTTP request and its answer: h11 on the side of the stream, an ASGI application on the other.
+"""One HTTP request and its answer: h11 on the side of the stream, an ASGI application on the other side.
 
-The stream is read ahead by one bounded piece, so that a client that leaves is noticed at once; its request
-is then cancelled. The lifespan protocol is not supported: the code that mounts an application starts
-and ends it.
+The stream is read ahead by one bounded piece, so that a client that leaves is noticed at once; its request is
+then cancelled. The lifespan protocol is not supported: the code that mounts an application starts and ends
+it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _CONTINUE: Final = h11.InformationalResponse(status_code=100, headers=[])
 
 
 class ClientLeft(OSError):
-    """The client is gone or takes nothing any more; the rest of the answer is dropped."""
+    """Raised if the client is gone or accepts no more data; the rest of the answer is dropped."""
 
 
 @attrs.frozen(kw_only=True)
 class HttpLimits:
-    """Limits of one request: bytes of its body, seconds of waiting for it and for each 64 KiB written.
+    """The limits of one request: bytes of its body, seconds to wait for it and for each 64 KiB written.
 
     For a body that is read as a stream, `silence_seconds` for its next piece replaces the first two limits.
     `stamp` returns the headers with the time of an answer.
@@ -55,10 +55,10 @@ class HttpLimits:
 
 @attrs.frozen(kw_only=True)
 class ExchangeOutcome:
-    """The end of an exchange.
+    """The outcome of an exchange.
 
-    `rest` is what came after the request, None if the connection is to be closed. `answered` says whether
-    anything was sent, or the client is gone. `unread`: a part of the body may still be on its way.
+    `rest` is the data after the request, None if the connection is to be closed. `answered` is whether any
+    data was sent, or the client is gone. `unread`: a part of the body may still be on its way.
     """
 
     rest: bytes | None = None
@@ -69,7 +69,7 @@ class ExchangeOutcome:
 
 
 def scope_of(head: Head, peer: str, server: tuple[str, int], *, secure: bool) -> Scope:
-    """Return the ASGI scope of a request: its head, its client, and the address it came in at."""
+    """Return the ASGI scope of a request: its head, its client, and the address at which it arrived."""
     host, _, port = peer.rpartition(":")
     return {
         "type": "http",
@@ -91,8 +91,8 @@ def scope_of(head: Head, peer: str, server: tuple[str, int], *, secure: bool) ->
 class Exchange:
     """One request, from the end of its head to the end of its answer.
 
-    A client that ends its side of the stream before it is answered has left: nobody can tell it from one
-    that is gone.
+    A client that ends its side of the stream before it is answered counts as having left, because it cannot
+    be distinguished from a client that is gone.
 
     If the request has a body, the application finds this object in the scope's state, as `exchange`: see
     `stream`.
@@ -135,7 +135,7 @@ class Exchange:
             self._http.next_event()
 
     async def run(self, app: App, scope: Scope) -> ExchangeOutcome:
-        """Let the application answer. The outcome has what it raises, if that is an `Exception`."""
+        """Let the application answer. If it raises an `Exception`, that is part of the outcome."""
         failure: Exception | None = None
         give_way, self._account.give_way = self._account.give_way, self._overdrawn
         if len(self._ahead) > SMALL:
@@ -167,16 +167,16 @@ class Exchange:
         )
 
     def hold(self, size: int) -> None:
-        """Charge bytes that are held until the exchange has ended."""
+        """Charge the account for bytes that are held until the exchange has ended."""
         self._held += size
         self._account.charge(size)
 
     def stream(self) -> None:
-        """Let the body have any length: from now on only its bytes in memory and silence are limited."""
+        """Allow a body of any length: from now on only its bytes in memory and pauses are limited."""
         self._is_stream = True
 
     def keep(self, size: int) -> None:
-        """Note how many bytes of a streamed body the application holds now."""
+        """Record how many bytes of a streamed body the application holds now."""
         held = len(self._ahead) + size
         if held > self._held:
             self.hold(held - self._held)
@@ -200,7 +200,7 @@ class Exchange:
             self._scope.cancel()
 
     async def receive(self) -> Message:
-        """Return the next piece of the body, or say that the client has left: ASGI's `receive`."""
+        """Return the next piece of the body, or `http.disconnect` if the client left: ASGI's `receive`."""
         await checkpoint()
         if not self._told:
             found = await self._next_piece()
@@ -231,7 +231,7 @@ class Exchange:
                 return None
 
     def _parsed(self) -> bytes:
-        """Take the part of the body that has come, up to a bound."""
+        """Return the part of the body that has arrived, up to a limit."""
         parts: list[bytes] = []
         for _ in range(0 if self._whole else 64):  # events, as a chunk may be one byte
             event = self._http.next_event()
@@ -253,7 +253,7 @@ class Exchange:
         return b"".join(parts)
 
     async def _more(self) -> bool:
-        """Wait for more of the body; False if there will not be any."""
+        """Wait for more of the body; return False if there will be no more."""
         if self._ahead:
             return True
         async with self._writing:
@@ -276,7 +276,7 @@ class Exchange:
         self._scope.cancel()
 
     async def send(self, message: Message) -> None:
-        """Take the next part of the answer; waits while the client does not read it: ASGI's `send`."""
+        """Send the next part of the answer, and wait while the client does not read it: ASGI's `send`."""
         kind = message["type"]
         if kind == "http.response.start" and self._response is None:
             status, headers = message["status"], message.get("headers", ())
@@ -304,8 +304,9 @@ class Exchange:
             raise RuntimeError(f"{kind!r} is not what is to be sent now")
 
     def _encoded(self, response: h11.Response, body: bytes, *, more: bool) -> list[bytes]:
-        """Encode a part of the answer, with the head before the first part. A small part leaves as one
-        piece; a large body is not copied, as it may wait long for its client.
+        """Encode a part of the answer, with the head before the first part.
+
+        A small part is sent as one piece; a large body is not copied, as it may wait long for its client.
         """
         parts: list[bytes] = []
         if not self._begun:
@@ -345,7 +346,7 @@ def too_long(limit: int) -> Refused:
 
 
 async def received(stream: trio.abc.Stream) -> bytes:
-    """Wait for the next bytes; there are none if the peer has ended its side or is gone."""
+    """Wait for the next bytes; return none if the peer has ended its side or is gone."""
     try:
         return bytes(await stream.receive_some(_AHEAD))
     except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -353,7 +354,7 @@ async def received(stream: trio.abc.Stream) -> bytes:
 
 
 async def write_within(stream: trio.abc.Stream, data: bytes, seconds: float) -> bool:
-    """Send data; False if the peer is gone, or does not take a piece of 64 KiB within `seconds`."""
+    """Send data. Return False if the peer is gone, or does not take a piece of 64 KiB within `seconds`."""
     try:
         send_now = getattr(stream, "send_now", None) if data else None
         view = memoryview(data)[0 if send_now is None else send_now(data) :]  # mostly nothing is left

@@ -1,14 +1,14 @@
-"""Crowds: of connections that come, or leave, in great numbers, a few go on in each pass of the event loop.
+"""Crowds: if very many connections arrive or leave at once, a few proceed in each pass of the event loop.
 
-A new connection costs the node a millisecond until its first answer, and its end costs a third of that.
-When thousands do so in one instant, all of it would be one pass of the loop, or a few, and everybody else
-would wait for a second. So the first bytes of a connection, and its end, wait here for their turn; what comes
-in between does not wait.
+A new connection costs the node a millisecond until its first answer, and its end costs a third of that. If
+thousands arrived or ended in one instant, all of that work would happen in a few passes of the loop, and
+everybody else would wait for a second. So the first bytes of a connection, and its end, wait here for their
+turn; data in between does not wait.
 
-In each pass `FEW` connections that leave may go on. So may `FEW` newcomers, while nothing else happens; where
-other connections are busy, one newcomer goes on for every two reads from them in the pass before, if those
-are more. Otherwise the last of a thousand newcomers that ask again and again would wait for as many rounds of
-the others.
+In each pass, `FEW` leaving connections may proceed. So may `FEW` newcomers while nothing else happens. While
+other connections are busy, one newcomer proceeds for every two reads from them in the previous pass, if that
+is more. Otherwise the last of a thousand newcomers that send request after request would wait for as many
+rounds of the others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WAITING: Final = 32
 
 
 class Line:
-    """The tasks that wait for their turn. The first one leads: after a pass it lets the next ones go on."""
+    """The tasks that wait for their turn. The first one leads: after a pass it lets the next ones proceed."""
 
     __slots__ = ("_crowd", "_is_led", "_left", "_until", "waiting")
 
@@ -43,7 +43,7 @@ class Line:
         self.waiting: deque[Task] = deque()
 
     async def turn(self) -> None:
-        """Wait for the caller's turn; make no checkpoint if only few callers have come."""
+        """Wait for the caller's turn, without a checkpoint if only few callers have come."""
         if not self._is_led:
             now = trio.current_time()
             if now >= self._until:
@@ -58,7 +58,7 @@ class Line:
         await self._lead()
 
     async def _called_to_lead(self) -> bool:
-        """Wait for the caller's turn; return whether it leads from here on."""
+        """Wait for the caller's turn; return whether the caller leads from then on."""
         task = current_task()
         self.waiting.append(task)
 
@@ -84,7 +84,7 @@ class Line:
 
 
 class Crowd:
-    """The connections that come to one event loop, and the connections that leave it."""
+    """The connections that arrive at one event loop, and the connections that leave it."""
 
     __slots__ = ("_arriving", "_leaving", "news")
 
@@ -96,11 +96,11 @@ class Crowd:
 
     @property
     def is_full(self) -> bool:
-        """Whether many connections wait already, so that others should wait before they are accepted."""
+        """Whether many connections are already waiting, so that no others should be accepted for now."""
         return len(self._arriving.waiting) >= WAITING
 
     async def arrive(self) -> None:
-        """Wait for the turn of a connection whose first bytes have come."""
+        """Wait for the turn of a connection whose first bytes have arrived."""
         await self._arriving.turn()
 
     async def leave(self) -> None:
@@ -108,7 +108,7 @@ class Crowd:
         await self._leaving.turn()
 
     def most(self) -> int:
-        """Return how many newcomers may go on after a pass."""
+        """Return how many newcomers may proceed after a pass."""
         most, self.news = max(FEW, self.news // 2), 0
         return most
 
@@ -117,7 +117,7 @@ _crowd: trio.lowlevel.RunVar[Crowd] = trio.lowlevel.RunVar("crowd of connections
 
 
 def present_crowd() -> Crowd:
-    """Return the crowd of this event loop."""
+    """Return the crowd of this event loop, which is made at the first call."""
     try:
         return _crowd.get()
     except LookupError:

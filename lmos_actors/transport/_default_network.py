@@ -1,4 +1,4 @@
-"""The network of a node that is given none."""
+"""The default network of a node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _in_memory: Final[trio.lowlevel.RunVar[MemoryNetwork | None]] = trio.lowlevel.Ru
 
 
 def default_network() -> Network:
-    """Return the network of this trio run: one in memory on virtual time, else the operating system's."""
+    """Return the default network of this trio run: in memory on virtual time, else the operating system's."""
     if not time_jumps():
         return TcpNetwork()
     network = _in_memory.get()

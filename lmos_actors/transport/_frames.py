@@ -1,7 +1,7 @@
-"""WebSocket frames: a decoder with a bound on whole messages, and the connection that reads them.
+"""WebSocket frames: a decoder that limits the size of whole messages, and the connection that reads them.
 
-wsproto sets no bound on messages: `LimitedDecoder` refuses one by the lengths in its frame headers, before
-the payload is kept.
+wsproto sets no limit on messages: `LimitedDecoder` refuses a message by the lengths in its frame headers,
+before the payload is stored.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class LimitedDecoder(FrameDecoder):
-    """A decoder that refuses a message as soon as a header claims more bytes than it may have."""
+    """A decoder that refuses a message as soon as a frame header announces more bytes than are allowed."""
 
     def __init__(self, client: bool, limit: int) -> None:
         super().__init__(client)
@@ -96,25 +96,25 @@ Headers: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
 
 
 class ServerText(bytes):
-    """A text as the whole frame in which a server sends it, to be shared by the connections of many clients.
+    """A text encoded as the whole frame that a server sends, shared by the connections of many clients.
 
-    A server's frames have no mask (RFC 6455 section 5.1), so one text is the same bytes for all of them.
+    A server's frames have no mask (RFC 6455 section 5.1), so a text has the same bytes for all clients.
     """
 
 
 def server_text(text: bytes) -> ServerText:
-    """Return the frame of a text, given as UTF-8, for any number of a server's connections."""
+    """Return the frame of a UTF-8 text, to be sent over any number of a server's connections."""
     return ServerText(FrameProtocol(client=False, extensions=[]).send_data(text.decode(), fin=True))
 
 
 class FrameCodec(WSConnection):
     """wsproto's connection, with short cuts for whole texts and binary frames once it is open.
 
-    Before `begin` it does the handshake, and keeps what comes after it. After that a complete, well-formed,
-    unfragmented text frame goes straight to `sink`. What has come of a binary frame becomes an event at once,
-    like wsproto's; wsproto itself would copy each byte four times more. wsproto decodes any other frame, byte
-    by byte as it comes, so that invalid UTF-8 is found before a text has ended; after that frame the short
-    cuts are open again. Without `fast` wsproto decodes all frames.
+    Before `begin` it does the handshake, and stores the bytes that follow. After that a complete,
+    well-formed, unfragmented text frame goes straight to `sink`. Each received part of a binary frame becomes
+    an event at once, like wsproto's; wsproto itself would copy each byte four times more. wsproto decodes any
+    other frame, byte by byte as it arrives, so that invalid UTF-8 is found before a text has ended; after
+    that frame the short cuts are used again. Without `fast` wsproto decodes all frames.
     """
 
     def __init__(self, kind: ConnectionType, *, limit: int, fast: bool, masks: Masks) -> None:
@@ -139,7 +139,7 @@ class FrameCodec(WSConnection):
         self._failed = False
 
     def receive_body(self, data: bytes | None) -> None:
-        """Take in the body of an answer other than 101, None at its end; `events` yields what it was."""
+        """Process a part of the body of an answer other than 101 (None: its end); see `events`."""
         whole, self._buffer = self._buffer + (data or b""), b""
         if whole:  # to h11 nothing is the end
             super().receive_data(whole)
@@ -149,9 +149,9 @@ class FrameCodec(WSConnection):
     # ---- out
 
     def encode(self, frames: Iterable[bytes]) -> bytes:
-        """Return the frames of some messages: plain `bytes` are the UTF-8 of a text, subclasses binary.
+        """Return the frames of some messages: plain `bytes` are a text in UTF-8, subclasses are binary.
 
-        A `ServerText` is a frame already, and stays as it is.
+        A `ServerText` is a frame already, and is not changed.
         """
         if not self._fast:
             return b"".join([self._by_wsproto(frame) for frame in frames])
@@ -194,11 +194,14 @@ class FrameCodec(WSConnection):
         return self._control(Ping())
 
     def pong(self, payload: bytes) -> bytes:
-        """Return the answer to a ping."""
+        """Return the answer to a ping, with the ping's payload."""
         return self._control(Pong(payload=payload))
 
     def close(self, code: int, reason: str) -> bytes:
-        """Return a Close, after which nothing may be sent; for 1005 it has no code. The reason may be cut."""
+        """Return a Close frame, after which nothing may be sent.
+
+        For 1005 the frame has no code. A reason that is too long is cut.
+        """
         if code == CloseReason.NO_STATUS_RCVD:
             return self._control(CloseConnection(code=CloseReason.NO_STATUS_RCVD))
         text = reason.encode("utf-8", "replace").decode()
@@ -214,7 +217,7 @@ class FrameCodec(WSConnection):
     # ---- in
 
     def receive_data(self, data: bytes | None) -> None:
-        """Take what came; `events` tells what it was."""
+        """Process received bytes; `events` yields what they contained."""
         if data is None or self.deaf:
             return
         self.heard = True
@@ -235,10 +238,10 @@ class FrameCodec(WSConnection):
         self._buffer = data
 
     def take(self, data: bytes) -> bool:
-        """Take what came, and return whether the sink has all of it: if not, `events` tells what it was.
+        """Process received bytes. Return True if all went to the sink, else `events` yields the rest.
 
-        It does what `receive_data` and `events` do, in one step for what nearly every read of an open
-        connection gives: whole texts, and nothing before or behind them.
+        This combines `receive_data` and `events` in one step for the most frequent case of an open
+        connection: only whole texts, with nothing before or after them.
         """
         connection, sink = self.connection, self._sink
         state = None if connection is None else connection.state
@@ -256,7 +259,7 @@ class FrameCodec(WSConnection):
 
     @property
     def is_midway(self) -> bool:
-        """Whether a message has begun to come, and not ended."""
+        """Whether a message has begun to arrive but is not complete."""
         if self._at < len(self._buffer) or self.connection is None:
             return bool(self._buffer)
         if self._is_ours:
@@ -266,7 +269,7 @@ class FrameCodec(WSConnection):
         return decoder.header is not None or len(decoder.buffer) > 0 or messages.opcode is not None
 
     def begin(self, sink: Callable[[str], None]) -> None:
-        """Let frames come in: whole texts go to `sink`, all else to `events`."""
+        """Start receiving frames: whole texts go to `sink`, all else to `events`."""
         connection = self.connection
         if connection is None:
             raise RuntimeError("the handshake is not over")
@@ -282,12 +285,12 @@ class FrameCodec(WSConnection):
             self._buffer = b""
 
     def end(self) -> None:
-        """Release the buffers and the listener; this object may not be used any more."""
+        """Release the buffers and the listener; this object must not be used any more."""
         self.deaf, self._sink, self.connection = True, None, None
         self._buffer, self._at = b"", 0
 
     def events(self) -> Generator[Event]:
-        """Yield what came, event by event: handling one may change the next."""
+        """Yield the received events one by one, as handling one may change the next."""
         if self._sink is None:
             yield from super().events()
         elif self._fast:
@@ -338,7 +341,7 @@ class FrameCodec(WSConnection):
         return True
 
     def _whole_frames(self, sink: Callable[[str], None], *, is_open: bool) -> bool:
-        """Hand whole text frames to the sink. True: something else is next; False: more bytes are needed."""
+        """Pass whole text frames to the sink. Return True if decoding can go on, False if bytes lack."""
         buffer, at, end = self._buffer, self._at, len(self._buffer)
         fast = is_open and not self._fragments
         while end - at >= 2:
@@ -376,7 +379,7 @@ class FrameCodec(WSConnection):
         return False
 
     def _begin_frame(self, head: bytes, size: int, *, is_ours: bool) -> None:
-        """Begin a frame that is not taken as a whole; only `is_ours` takes its head at once."""
+        """Begin a frame that is not taken as a whole; with `is_ours`, consume its head at once."""
         self._is_ours = is_ours
         self._left = size
         if is_ours:
@@ -389,9 +392,10 @@ class FrameCodec(WSConnection):
 
 
 class NotUpgraded(Exception):
-    """The server answered the handshake with something other than 101; `detail` is the reason it gives.
+    """Raised if the server answered the handshake with something other than 101; `detail` is its reason.
 
-    `retry_in` is the seconds of its `Retry-After`, None without one, or for a date or a malformed one.
+    `retry_in` is the number of seconds in its `Retry-After` header; None if there is no such header, or if it
+    contains a date or is malformed.
     """
 
     def __init__(self, status: int, detail: str = "", retry_in: float | None = None) -> None:
@@ -404,7 +408,8 @@ class NotUpgraded(Exception):
 class Wire(WebSocketConnection):
     """trio-websocket's connection: its handshake and its reader, with every event passed on at once.
 
-    It has no channel for messages and sends nothing but the handshake; its owner is its one writer.
+    It has no channel for messages and sends nothing but the handshake; only its owner writes to it after
+    that.
     """
 
     def __init__(
@@ -438,7 +443,7 @@ class Wire(WebSocketConnection):
     # ---- the handshake
 
     async def request(self) -> None:
-        """Ask for the upgrade, and wait for it. Raises NotUpgraded, EOFError, and what wsproto raises."""
+        """Request the upgrade and wait for it. Raises NotUpgraded, EOFError, and what wsproto raises."""
         assert self._initial_request is not None
         await self._stream.send_all(self.codec.send(self._initial_request))
         self._initial_request = None
@@ -457,7 +462,7 @@ class Wire(WebSocketConnection):
                     raise NotUpgraded(event.status_code, detail, float(after[0]) if is_number else None)
 
     async def _detail(self, refused: RejectConnection) -> str:
-        """Read the reason in the body of a refusal, which has come with its head or follows at once."""
+        """Return the reason in the body of a refusal; the body came with its head or follows at once."""
         kinds = (value for name, value in refused.headers if name.lower() == b"content-type")
         kind = next(kinds, b"").decode("latin-1")
         if not has_detail(kind):
@@ -475,7 +480,7 @@ class Wire(WebSocketConnection):
         return detail_of(kind, body)
 
     def read_request(self, head: bytes) -> Request:
-        """Take the head of an upgrade and what was read after it. Raises what wsproto raises."""
+        """Parse the head of an upgrade, and store the bytes after it. Raises what wsproto raises."""
         self.codec.receive_data(head)
         found = [event for event in self.codec.events() if isinstance(event, Request)]
         if not found:
@@ -486,7 +491,7 @@ class Wire(WebSocketConnection):
         return found[0]
 
     async def answer(self, request: Request, subprotocol: str | None, headers: Headers) -> None:
-        """Answer an upgrade with 101."""
+        """Answer an upgrade request with 101."""
         self._subprotocol = subprotocol
         accept = AcceptConnection(subprotocol=subprotocol, extra_headers=list(headers))
         await self._stream.send_all(self.codec.send(accept))
@@ -497,10 +502,10 @@ class Wire(WebSocketConnection):
     def begin(
         self, owner: FrameListener, account: Account, message_seconds: float, is_behind: Callable[[], bool]
     ) -> None:
-        """Pass events to the listener from now on; before that nothing is read.
+        """Pass events to the listener from now on; nothing is read before this call.
 
         While `is_behind` returns True, reading waits until other tasks have had their turns. The memory of a
-        message in progress is charged to `account`; the whole message has to come within `message_seconds`.
+        message in progress is charged to `account`; the whole message has to arrive within `message_seconds`.
         """
         self._owner, self._incoming = owner, IncomingMessage(account, message_seconds, is_behind)
         self.codec.begin(owner.on_text)
@@ -509,11 +514,11 @@ class Wire(WebSocketConnection):
         del self._open_handshake, self._close_handshake, self._for_testing_peer_closed_connection
 
     def drop(self) -> None:
-        """Release the parts of a message whose rest will not come."""
+        """Release the parts of an incomplete message."""
         self._incoming.drop()
 
     def end(self) -> None:
-        """Release the owner, and the parts of a message whose rest will not come."""
+        """Release the owner, and the parts of an incomplete message."""
         self.drop()
         self._owner, self._incoming = None, IncomingMessage()
         self.codec.end()
@@ -521,7 +526,8 @@ class Wire(WebSocketConnection):
     async def read(self) -> None:
         """Read until the stream ends or the caller cancels.
 
-        trio-websocket's own reader keeps a table of handlers per connection, and a step per event.
+        This replaces trio-websocket's own reader, which needs a table of handlers per connection and a step
+        per event.
         """
         codec, owner = self.codec, self._owner
         assert owner is not None
@@ -560,7 +566,7 @@ class Wire(WebSocketConnection):
     async def _received_by(
         self, deadline: float, owner: FrameListener, size: int
     ) -> bytes | bytearray | None:
-        """Wait for more of a message in progress; None if it takes too long, which the listener is told."""
+        """Wait for more of a message in progress. If that takes too long, report it and return None."""
         with CancelScope(deadline=deadline):
             return await self.stream.receive_some(size)
         self.drop()
@@ -569,9 +575,9 @@ class Wire(WebSocketConnection):
 
 
 async def _give_way(is_behind: Callable[[], bool]) -> None:
-    """Let other tasks handle what has come before more is read, so that TCP slows its sender down.
+    """Let other tasks handle received data before more is read, so that TCP slows its sender down.
 
-    The wait has a limit: those tasks may wait for what comes next.
+    The wait is limited, because those tasks may themselves wait for the next data.
     """
     for _ in range(64):
         await checkpoint()

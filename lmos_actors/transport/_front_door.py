@@ -1,14 +1,14 @@
-"""The front door: one port for HTTP and WebSocket, with or without TLS, and the bound on its connections.
+"""The front door: one port for HTTP and WebSocket, with or without TLS, and the limit on its connections.
 
-Connections are kept by what they are doing: half open (no whole head yet), idle between requests, busy, or
-parting after a refusal. When the port is full, a newcomer takes the place of the connection that has been
-idle longest, else of the oldest half-open one; a busy connection is never cut off for a newcomer, which is
-refused instead.
+Connections are grouped by state: half open (no whole head yet), idle between requests, busy, or parting after
+a refusal. When the port is full, a newcomer takes the place of the connection that has been idle longest,
+else of the oldest half-open one. A busy connection is never cut off for a newcomer; the newcomer is refused
+instead.
 
-Every connection has a task of its own, and nothing a peer sends ends more than that. It reads the first
-head under a deadline; a WebSocket goes to what `route` names, the rest, request by request, to an ASGI
-application. A bad request is answered by a line of plain text, and the peer is given a moment to read it,
-because closing with unread input would reset the connection and lose the answer.
+Every connection has its own task, and nothing that a peer sends ends more than that task. The task reads the
+first head under a deadline. A WebSocket goes to the handler that `route` names; everything else goes, request
+by request, to an ASGI application. A bad request is answered by a line of plain text, and the peer is given a
+moment to read it, because closing with unread input would reset the connection and lose the answer.
 """
 
 from __future__ import annotations
@@ -54,18 +54,19 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class DoorOptions:
-    """Limits of a front door; all times in seconds. Raises ConfigError where one is not above zero.
+    """The limits of a front door; all times in seconds. Raises ConfigError if one is not above zero.
 
-    `head_seconds`: from the first moment, or the first byte of a later request, to the end of its head.
-    `tls_seconds`: for the TLS handshake. `keep_alive_seconds`: silence between two requests.
-    `body_seconds`: waiting for one request's body, all in all. `silence_seconds`: for the next piece of a
-    body that is read as a stream, which `body_seconds` and `max_body_bytes` do not bound. `write_seconds`:
-    one write that the peer does not take. `linger_seconds`: how long a peer has to read a refusal before its
-    connection is closed.
+    `head_seconds`: from the beginning of a connection, or the first byte of a later request, to the end of
+    its head. `tls_seconds`: for the TLS handshake. `keep_alive_seconds`: silence between two requests.
+    `body_seconds`: the total wait for one request's body. `silence_seconds`: the wait for the next piece of a
+    body that is read as a stream, which `body_seconds` and `max_body_bytes` do not limit. `write_seconds`:
+    for one write that the peer does not take. `linger_seconds`: how long a peer has to read a refusal before
+    its connection is closed.
 
-    `max_connections` counts all that is open; past it the longest idle one between two HTTP requests is
-    closed, else the longest half-open one, else the newcomer is answered 503. `max_half_open` counts
-    connections whose first head is not there yet; past it the longest half-open one is closed.
+    `max_connections` limits all open connections; beyond it, the connection that has been idle longest
+    between two HTTP requests is closed, else the oldest half-open one, else the newcomer is answered 503.
+    `max_half_open` limits the connections whose first head has not arrived; beyond it the oldest half-open
+    one is closed.
     """
 
     head_seconds: float = 5.0
@@ -89,14 +90,14 @@ class DoorOptions:
 class DoorStatistics:
     """The counts of a front door so far.
 
-    Each connection ends in exactly one way: `accepted` is `open + served + left + failed` and the sum of
-    `refused`, at any moment. `served`: it was a WebSocket, or its HTTP requests were answered. `left`: the
-    peer was gone before its first request, or the door was closed. `failed`: what served it raised.
-    `refused`: by reason, where the door answered itself ("malformed", "too large", "method", "version",
-    "cut short", "slow head", "slow body", "upgrade", "route 404", "no app", "no place", "memory", "TLS on a
-    plain port", "plain on a TLS port"), or closed the connection, TLS by an alert ("silent", "half open",
-    "TLS", "client certificate", "slow TLS").
-    Of those open, `half_open` have not shown their first request, `idle` are between two.
+    Each connection ends in exactly one way: `accepted` always equals `open + served + left + failed` plus the
+    sum of `refused`. `served`: it was a WebSocket, or its HTTP requests were answered. `left`: the peer was
+    gone before its first request, or the door was closed. `failed`: the code that served it raised.
+    `refused`: by reason, if the door answered itself ("malformed", "too large", "method", "version", "cut
+    short", "slow head", "slow body", "upgrade", "route 404", "no app", "no place", "memory", "TLS on a plain
+    port", "plain on a TLS port"), or closed the connection, TLS by an alert ("silent", "half open", "TLS",
+    "client certificate", "slow TLS"). Of the open connections, `half_open` have not sent their first request,
+    and `idle` are between two requests.
     """
 
     accepted: int
@@ -128,7 +129,7 @@ class ClientConnection:
 
 
 class ClientConnections:
-    """All connections by state, in the order in which they entered their state: the first is the oldest."""
+    """All connections by state, each state in the order in which they entered it: the first is the oldest."""
 
     def __init__(self, options: DoorOptions) -> None:
         self._options = options
@@ -143,7 +144,7 @@ class ClientConnections:
         self.upgrades = 0
 
     def admit(self, client: ClientConnection) -> bool:
-        """Admit a new connection, ending a silent one where the port is full; False if all are busy."""
+        """Admit a new connection; if the port is full, end a silent one. Return False if all are busy."""
         self._accepted += 1
         self._open += 1
         if len(self._half_open) + len(self._idle) + len(self._busy) >= self._options.max_connections:
@@ -159,19 +160,21 @@ class ClientConnections:
         return True
 
     def wait(self, client: ClientConnection) -> None:
-        """Note that a connection is silent between two requests."""
+        """Mark a connection as idle between two requests."""
         self._move(client, self._idle)
 
     def serve(self, client: ClientConnection, *, upgrade: bool = False) -> None:
-        """Note that a request of a connection is handed on."""
+        """Count a request that is passed on, and mark its connection as busy."""
         client.requests += 1
         self.requests += not upgrade
         self.upgrades += upgrade
         self._move(client, self._busy)
 
     def part(self, client: ClientConnection) -> None:
-        """Note that a connection has been refused and its place is free. If too many are in this state, the
-        oldest of them is closed."""
+        """Mark a connection as refused, so that its place is free.
+
+        If too many connections are in this state, the oldest of them is closed.
+        """
         if client.place is self._parting:
             return
         if len(self._parting) >= self._options.max_half_open:
@@ -179,13 +182,13 @@ class ClientConnections:
         self._move(client, self._parting)
 
     def leave(self, client: ClientConnection) -> None:
-        """Note that a connection is closed."""
+        """Remove and count a connection that is closed."""
         self._open -= 1
         self._ends[client.end or ("served" if client.requests else "left")] += 1
         self._move(client, None)
 
     def end_idle(self) -> None:
-        """Close the connections that are silent between two requests."""
+        """Close the connections that are idle between two requests."""
         for client in list(self._idle):
             self._dismiss(client, "")
 
@@ -226,19 +229,19 @@ _LINGER: Final = 1 << 20  # bytes that are read and forgotten after a refusal
 
 
 class FrontDoor:
-    """Serves all connections of `listener`: WebSockets by `route`, everything else by `app`.
+    """A server of all connections of `listener`: WebSockets by `route`, everything else by `app`.
 
     `route` is called with each well-formed `Upgrade`; it must not block. Its `Accept.serve` has the
-    connection until it returns or is cancelled, and is to call its `run`; the stream is closed after it in
-    any case.
-    `app` is an ASGI application, spoken to in `http` scopes only: no lifespan. Without one, every
-    other request is answered 426. `tls`: the context of a server, None for plain TCP.
+    connection until it returns or is cancelled, and must call the connection's `run`; the stream is closed
+    after that in any case. `app` is an ASGI application, called with `http` scopes only: no lifespan. Without
+    an application, every other request is answered 426. `tls`: the context of a server, None for plain TCP.
 
-    What `route`, `serve` or `app` raise ends one connection and goes to `on_failure`, once per connection;
-    it must not block or raise. A KeyboardInterrupt, or whatever else is not an `Exception`, ends `serve`.
-    `on_refusal` is called with a line for each TLS handshake that fails: with whom, and why. Any peer can
-    cause a call with each connection. `now` returns the time of day for `Date` headers; without it there are
-    none. What peers hold in memory is charged to `budget`; without one, this door has its own.
+    Exceptions of `route`, `serve` or `app` end one connection and are passed to `on_failure`, once per
+    connection; it must not block or raise. A KeyboardInterrupt, or any other exception that is not an
+    `Exception`, ends `serve`. For each failed TLS handshake, `on_refusal` is called with a line that names
+    the peer and the reason. Any peer can cause such a call with each connection. `now` returns the time of
+    day for `Date` headers; without it there are none. Memory that peers occupy is charged to `budget`;
+    without it, this door has its own budget.
     """
 
     def __init__(
@@ -278,8 +281,8 @@ class FrontDoor:
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled, or until `stop_accepting()` was called and the last connection has ended.
 
-        Cancelled, it closes the listener and every connection before it ends: a WebSocket with 1001. Raises
-        what a listener raises, and whatever a connection raises that is no `Exception`.
+        If cancelled, it first closes the listener and every connection, a WebSocket with 1001. Raises what a
+        listener raises, and any exception of a connection that is no `Exception`.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -294,12 +297,12 @@ class FrontDoor:
                 await self._listener.aclose()
 
     def stop_accepting(self) -> None:
-        """Close the listener; open connections are served on, with one more request at most."""
+        """Close the listener; open connections are still served, with one more request at most."""
         self._accepting.cancel()
         self._guests.end_idle()
 
     def statistics(self) -> DoorStatistics:
-        """Return what happened so far."""
+        """Return the counts so far."""
         return self._guests.statistics()
 
     async def _host(self, stream: trio.abc.Stream, peer: str) -> None:
@@ -321,7 +324,7 @@ class FrontDoor:
             self._guests.leave(client)
 
     def _stamp(self) -> Headers:
-        """Return the Date header, which RFC 9110, 6.6.1 asks of servers with a clock."""
+        """Return the Date header, which RFC 9110, 6.6.1 requires of servers with a clock."""
         if self._now is None:
             return ()
         from email.utils import format_datetime  # takes long, and many ask for no page
@@ -343,7 +346,7 @@ class FrontDoor:
     async def _receive(
         self, client: ClientConnection, raw: trio.abc.Stream, *, admitted: bool
     ) -> _Serve | None:
-        """Serve HTTP requests; if one of them opens a WebSocket, return what serves that."""
+        """Serve HTTP requests. If one of them opens a WebSocket, return the function that serves it."""
         stream = raw if self._tls is None else await self._secured(client, raw, self._tls)
         if stream is None:
             return None
@@ -362,7 +365,7 @@ class FrontDoor:
     async def _secured(
         self, client: ClientConnection, raw: trio.abc.Stream, tls: ssl.SSLContext
     ) -> trio.abc.Stream | None:
-        """Do the TLS handshake; None if that failed, and was dealt with."""
+        """Do the TLS handshake; return None if it failed, which has then been handled."""
         # not `https_compatible`: such a stream says no goodbye, and its end looks like a cut
         stream = trio.SSLStream(raw, tls, server_side=True)
         try:
@@ -383,7 +386,7 @@ class FrontDoor:
     async def _turn_away_from_tls(
         self, client: ClientConnection, stream: trio.SSLStream[trio.abc.Stream], error: ssl.SSLError
     ) -> None:
-        """Send the alert that says why a handshake has failed, and report it."""
+        """Send the alert with the reason of a failed handshake, and report the failure."""
         why, is_certificate = why_refused(error)
         client.end = client.end or ("client certificate" if is_certificate else "TLS")
         self._on_refusal(f"{client.peer}: {why}")
@@ -401,7 +404,7 @@ class FrontDoor:
             await self._linger(stream)
 
     async def _linger(self, stream: trio.abc.Stream) -> None:
-        """Read on for a moment: closing over unread data resets the connection, and the answer with it."""
+        """Read on for a moment: closing with unread input would reset the connection and lose the answer."""
         with trio.move_on_after(self._options.linger_seconds):
             if isinstance(stream, trio.abc.HalfCloseableStream):
                 try:
@@ -413,7 +416,7 @@ class FrontDoor:
                 read += len(data)
 
     async def _converse(self, client: ClientConnection, stream: trio.abc.Stream) -> _Serve | None:
-        """Serve request after request, or return what serves a WebSocket. Raises `Refused`."""
+        """Serve requests one by one, or return the function that serves a WebSocket. Raises `Refused`."""
         rest: bytes | None = b""
         while rest is not None:
             client.bare = False
@@ -430,7 +433,7 @@ class FrontDoor:
     async def _next_head(
         self, client: ClientConnection, stream: trio.abc.Stream, rest: bytes
     ) -> tuple[Head, bytes] | None:
-        """Wait for a head; return it and what came after it, None if the peer stays silent or goes."""
+        """Wait for a head; return it and the bytes after it, or None if the peer stays silent or leaves."""
         options = self._options
         reader = HeadReader(rest, max_bytes=options.max_head_bytes, max_headers=options.max_headers)
         first = not client.requests
@@ -457,7 +460,7 @@ class FrontDoor:
     async def _upgraded(
         self, client: ClientConnection, stream: trio.abc.Stream, head: Head, rest: bytes
     ) -> _Serve | None:
-        """Answer a request for a WebSocket; return what serves it."""
+        """Answer a request for a WebSocket; return the function that serves it."""
         upgrade = upgrade_of(head, client.peer, secure=self._tls is not None, certificate=client.certificate)
         try:
             answer = self._route(upgrade)
@@ -484,7 +487,7 @@ class FrontDoor:
     async def _exchange(
         self, client: ClientConnection, stream: trio.abc.Stream, head: Head, rest: bytes
     ) -> bytes | None:
-        """Let a request be answered; return what came after it, None if the connection is to be closed."""
+        """Let the application answer a request; return the bytes after it, None to close the connection."""
         if self._app is None:
             raise Refused(426, "only WebSockets are served here", "no app", TO_WEBSOCKET)
         if [each for each in head.tokens(b"expect") if each.lower() != "100-continue"]:

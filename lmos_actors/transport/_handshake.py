@@ -1,4 +1,4 @@
-"""WebSocket handshakes: the client's, and the server's from a head that was read already."""
+"""WebSocket handshakes: the client's, and the server's from a head that has already been read."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ async def connect(
 ) -> Connection:
     """Connect to a WebSocket server and do the handshake.
 
-    `headers` go with the request; `tls` None trusts the system's certificates; `masks` returns random
-    bytes to mask frames with. What the server makes this end hold is charged to `budget`, or to a budget of
-    this connection alone. Raises ConnectFailed, within twice `handshake_seconds`; ConfigError if the URL is
-    invalid, or a header cannot be sent.
+    `headers` go with the request; `tls` None trusts the system's certificates; `masks` returns random bytes
+    to mask frames with. Memory that the server occupies at this end is charged to `budget`, or to a separate
+    budget of this connection. Raises ConnectFailed, within twice `handshake_seconds`; ConfigError if the URL
+    is invalid, or a header cannot be sent.
     """
     options = _DEFAULTS if options is None else options
     endpoint = endpoint_of(url)
@@ -111,9 +111,9 @@ async def accept(
     """Do the server's handshake over a stream; `head` has been read from it: an upgrade and what followed.
 
     The answer is 101 with `subprotocol`, which the peer must have offered, and `headers`. An invalid upgrade
-    is answered with 400 or 426; then, as when the peer is gone or does not take the answer, the stream is
-    closed and ConnectionLost raised. What the client makes this end hold is charged to `account`, or to an
-    account of this connection alone.
+    is answered with 400 or 426. If it is invalid, or the peer is gone or does not take the answer, the stream
+    is closed and ConnectionLost raised. Memory that the client occupies at this end is charged to `account`,
+    or to a separate account of this connection.
     """
     options = _DEFAULTS if options is None else options
     wire = Wire(stream, _codec(ConnectionType.SERVER, options, random_masks))

@@ -1,7 +1,7 @@
-"""The head of an HTTP request: read from bytes as they come, and checked before anything acts on it.
+"""The head of an HTTP request: read from bytes as they arrive, and checked before any code acts on it.
 
-h11 parses it. Beyond that, this file refuses what parsers are known to read in different ways (RFC 9112,
-11.2: request smuggling), and what the WebSocket library does not survive. Nothing here does input or output.
+h11 parses it. In addition, this file refuses what parsers are known to read in different ways (RFC 9112,
+11.2: request smuggling), and what the WebSocket library does not survive. No code here does input or output.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ALLOWED = ((b"Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
 
 
 class Refused(Exception):
-    """The door's refusal of a request: `status`, `why` in a few words, `kind` for the statistics."""
+    """The door's refusal of a request: `status`, a short reason `why`, and `kind` for the statistics."""
 
     def __init__(self, status: int, why: str, kind: str, headers: Headers = ()) -> None:
         self.status = status
@@ -51,7 +51,7 @@ class Refused(Exception):
 
 @attrs.frozen
 class Head:
-    """One request without its body: `target` is a path with its query, names of headers are lower-cased.
+    """One request without its body: `target` is a path with its query; header names are in lower case.
 
     Credentials among the headers are not shown by `repr`.
     """
@@ -92,7 +92,7 @@ class Head:
         return self._named.get(name, [])
 
     def tokens(self, name: bytes) -> list[str]:
-        """The elements of a list in the headers of a name, spelt as they came."""
+        """Return the elements of a list-valued header, in their original spelling."""
         if name not in self._named:
             return []
         parts = (part.strip() for value in self._named[name] for part in value.split(","))
@@ -100,9 +100,9 @@ class Head:
 
 
 def refused_bytes(refused: Refused, more: Headers = (), *, bare: bool = False) -> bytes:
-    """Return the whole answer to a refused request: problem details (RFC 9457), and a `Connection: close`.
+    """Return the complete answer to a refused request: problem details (RFC 9457) and `Connection: close`.
 
-    `more` are further headers; `bare` leaves out the text, as an answer to HEAD does.
+    `more` are further headers; `bare` omits the body, as in an answer to HEAD.
     """
     status = refused.status
     phrase = _PHRASES.get(status, "Refused")
@@ -123,7 +123,7 @@ def malformed(why: str) -> Refused:
 
 
 class HeadReader:
-    """A reader of heads in what a peer sends; it refuses what is illegal as soon as it has come."""
+    """A reader of heads from the bytes of a peer; it refuses illegal bytes as soon as they arrive."""
 
     def __init__(self, data: bytes = b"", *, max_bytes: int, max_headers: int) -> None:
         self._buffer = bytearray(data)
@@ -136,19 +136,19 @@ class HeadReader:
 
     @property
     def begun(self) -> bool:
-        """Whether a part of a head has come."""
+        """Whether a part of a head has arrived."""
         return bool(self._buffer)
 
     @property
     def rest(self) -> bytes:
-        """The bytes that came and belong to no head taken so far."""
+        """The received bytes that belong to no head taken so far."""
         return bytes(self._buffer)
 
     def feed(self, data: bytes | bytearray) -> None:
         self._buffer += data
 
     def take(self) -> Head | None:
-        """Return the head once it is whole, without waiting for the body. Raises `Refused`."""
+        """Return the head once it is complete, without waiting for the body. Raises `Refused`."""
         while self._checked == 0 and self._buffer.startswith(b"\r\n"):
             self._empty_lines += 1
             if self._empty_lines > 4:  # RFC 9112, 2.2 asks for one to be ignored
@@ -193,7 +193,7 @@ class HeadReader:
         self._lines += lines
 
     def _check_request_line(self) -> None:
-        """Check the first line before the rest is there: a peer of another protocol waits for an answer."""
+        """Check the first line before the rest arrives: clients of other protocols may wait for an answer."""
         if self._line_is_good or not self._lines:
             return
         line = bytes(self._buffer[: self._buffer.find(b"\r\n")])
@@ -206,7 +206,7 @@ class HeadReader:
 
 
 def parse_head(raw: bytes, max_bytes: int) -> Head:
-    """Parse a whole head of legal bytes, its empty line included, and check it. Raises `Refused`."""
+    """Parse and check a complete head of legal bytes, including its empty line. Raises `Refused`."""
     # h11 takes two lengths where they are the same; others may take the first, or the last
     lengths = [length.decode("ascii") for length in _LENGTHS.findall(raw)]
     if len(lengths) > 1:
@@ -241,7 +241,7 @@ def parse_head(raw: bytes, max_bytes: int) -> Head:
 
 
 def _check_target(head: Head) -> Head:
-    """Return the head with a path for its target. Raises `Refused` where it has none."""
+    """Return the head with its target reduced to a path. Raises `Refused` if the target has none."""
     if head.method in _NOT_SERVED or head.target == "*":
         raise Refused(405, f"{head.method} {head.target[:80]} is not served", "method", ALLOWED)
     if "#" in head.target:
@@ -271,9 +271,10 @@ _VERSION = (*TO_WEBSOCKET, (b"Sec-WebSocket-Version", b"13"))
 class Upgrade:
     """A well-formed request for a WebSocket, not yet answered.
 
-    `target` is as it came, `path` its percent-decoded path, `query` what follows the "?". `headers` are all
-    of the request's, names lower-cased. `offered` are the subprotocols, best first. `peer` is the address it
-    comes from; `secure` is whether it came over TLS, `certificate` is the client's, if it has shown one.
+    `target` is as received, `path` its percent-decoded path, `query` the part after the "?". `headers` are
+    all headers of the request, with names in lower case. `offered` are the subprotocols, best first. `peer`
+    is the client's address; `secure` is whether the request came over TLS, `certificate` is the client's, if
+    it has shown one.
     """
 
     target: str
@@ -302,7 +303,7 @@ class Accept:
 
 @attrs.frozen
 class Refuse:
-    """The answer that opens no WebSocket: an HTTP status from 400 up, and a short reason for the peer.
+    """The answer that refuses a WebSocket: an HTTP status from 400 up, and a short reason for the peer.
 
     `headers` are further headers of the answer.
     """
@@ -318,9 +319,10 @@ def asks_for_websocket(head: Head) -> bool:
 
 
 def opening_of(head: Head) -> bytes:
-    """Return the bytes of a checked opening handshake for the WebSocket library.
+    """Return the bytes of a checked opening handshake, rewritten for the WebSocket library.
 
-    It reads the last `Upgrade` and `Connection` only, and knows no lists there (RFC 9110, 7.8).
+    The library reads only the last `Upgrade` and `Connection` header, and does not parse lists there (RFC
+    9110, 7.8).
     """
     return head.raw[:-2] + b"".join([b"%s: %s\r\n" % pair for pair in TO_WEBSOCKET]) + b"\r\n"
 
@@ -328,7 +330,7 @@ def opening_of(head: Head) -> bytes:
 def upgrade_of(
     head: Head, peer: str, *, secure: bool, certificate: ClientCertificate | None = None
 ) -> Upgrade:
-    """Check the opening handshake (RFC 6455, 4.2.1). Raises `Refused`."""
+    """Check the opening handshake (RFC 6455, 4.2.1) and return it as an `Upgrade`. Raises `Refused`."""
     if head.method != "GET":
         raise Refused(405, "a WebSocket is opened with GET", "upgrade", ((b"Allow", b"GET"),))
     if head.version != "1.1":
@@ -357,11 +359,11 @@ def _wrong(why: str) -> Refused:
 
 
 def same_origin(upgrade: Upgrade, allowed: Iterable[str] = ()) -> bool:
-    """Return whether a page may open this WebSocket: it comes from this very host, or an `allowed` origin.
+    """Return whether a page may open this WebSocket: its origin is this host, or one in `allowed`.
 
     An origin is written as browsers write it, "https://example.org". Programs other than browsers send no
-    Origin: True for them, since they could send any. Behind a proxy that changes Host, name
-    the outer origin in `allowed`.
+    Origin: the result is True for them, since they could send any. Behind a proxy that changes Host, name the
+    outer origin in `allowed`.
     """
     headers = dict(upgrade.headers)
     origin = headers.get(b"origin", b"").decode("ascii").lower()

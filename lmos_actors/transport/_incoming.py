@@ -1,6 +1,6 @@
-"""Messages of an open WebSocket connection on their way to its owner: parts put together, pings, the Close.
+"""Messages of an open WebSocket connection on their way to its owner: joined parts, pings, and the Close.
 
-Parts that wait for the others are charged to the account of the connection.
+Incomplete messages are charged to the account of the connection.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ LARGE: Final = 4_096
 
 
 class MessageParts:
-    """A message that comes in parts, kept in pieces that are never moved.
+    """A message that arrives in parts, stored in pieces that are never moved.
 
-    If each message had one buffer that grows, the buffers of many connections would leave gaps behind as they
+    If each message had one growing buffer, the buffers of many connections would leave gaps behind as they
     grow, and take twice as much memory as they have bytes.
     """
 
@@ -58,15 +58,15 @@ class MessageParts:
         self._last = bytearray()
 
     def whole(self) -> bytes:
-        """Return the whole message, its pieces put together."""
+        """Return the complete message, joined from its pieces."""
         return b"".join((*self._pieces, self._last))
 
 
 class IncomingMessage:
-    """The parts of a message that comes in fragments, or in several reads.
+    """The parts of a message that arrives in fragments, or in several reads.
 
-    The whole message has to come within `seconds`; `is_behind` comes from the handler. The wire does not keep
-    these: it has thirty attributes already, and with more it would take a kilobyte more.
+    The complete message has to arrive within `seconds`; `is_behind` is provided by the handler. These
+    attributes are not in the wire, which already has thirty: with more it would take another kilobyte.
     """
 
     __slots__ = ("_account", "_parts", "is_behind", "seconds")

@@ -18,7 +18,7 @@ _SHORT: Final = 512  # bytes up to which one long number is faster than four pas
 
 
 class RandomMasks:
-    """Keys from the operating system, a page at a time; a peer must not be able to guess them."""
+    """Random masks from the operating system, read a page at a time; peers must not be able to guess them."""
 
     def __init__(self) -> None:
         self._page = b""
@@ -38,7 +38,7 @@ class RandomMasks:
         return self._page[:size]
 
     def clear(self) -> None:
-        """Forget the page."""
+        """Drop the unused bytes of the page."""
         self._page = b""
 
 
@@ -49,7 +49,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def masked(data: bytes, key: bytes) -> bytes:
-    """Mask or unmask: the two are the same."""
+    """Mask or unmask data: both are the same operation."""
     size = len(data)
     if size > _SHORT:
         return bytes(XorMaskerSimple(key).process(bytearray(data)))

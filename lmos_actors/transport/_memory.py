@@ -27,7 +27,7 @@ S = TypeVar("S", bound="MemoryStream")
 
 
 class Pipe:
-    """Bytes of a stream on their way in one direction."""
+    """The bytes of a stream that are in transit in one direction."""
 
     __slots__ = ("broken", "data", "ended", "gone", "room", "size", "under_way")
 
@@ -45,7 +45,7 @@ class Pipe:
 
 
 class MemoryStream(trio.abc.HalfCloseableStream):
-    """One end of a pair of streams in memory; what the other end has not read is bounded."""
+    """One end of a pair of streams in memory; the amount that the other end has not read is limited."""
 
     def __init__(self, incoming: Pipe, outgoing: Pipe) -> None:
         self._in = incoming
@@ -56,11 +56,11 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         self._when_closed: Callable[[], object] | None = None
 
     def tell_when_closed(self, callback: Callable[[], object]) -> None:
-        """Have `callback` called once this end is closed."""
+        """Call `callback` once this end is closed."""
         self._when_closed = callback
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send; waits while the peer has more to read than the buffer holds."""
+        """Send all data, and wait while the peer's unread data fills the buffer."""
         self._check_alone(self._out.room)
         rest = memoryview(data)
         while True:
@@ -71,7 +71,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
             await self._out.room.park()
 
     def send_now(self, data: bytes | memoryview) -> int:
-        """Send what there is room for, without waiting; return how many bytes that was."""
+        """Send as many bytes as there is room for, without waiting; return how many were sent."""
         pipe = self._out
         self._check_sending()
         taken = min(len(data), pipe.size - len(pipe.data) - pipe.under_way)
@@ -80,7 +80,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         return max(taken, 0)
 
     def _carry(self, data: bytes | memoryview) -> None:
-        """Pass bytes to the other end, which has room for them."""
+        """Pass bytes to the other end; there must be room for them."""
         self._out.data += data
         if self._other is not None:
             self._other._reader.wake()
@@ -96,7 +96,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
             raise trio.BusyResourceError("another task uses this end of the stream")
 
     def has_news(self) -> bool:
-        """Whether receiving would return at once: something has come, or the stream has ended."""
+        """Whether receiving would return at once, because data has arrived or the stream has ended."""
         pipe = self._in
         return bool(self._closed or pipe.data or pipe.broken or pipe.ended)
 
@@ -111,7 +111,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
             await self._out.room.park()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return what has come, at most `max_bytes`; waits for it. Empty: the peer has ended its side."""
+        """Wait for data and return up to `max_bytes`; empty if the peer has ended its side."""
         await checkpoint()
         self._check_alone(self._reader)
         while not self._closed and not self._in.data and not self._in.broken and not self._in.ended:
@@ -143,7 +143,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
             self._other._reader.wake()
 
     def close(self) -> None:
-        """Close this end, at once; what was sent before can still be read."""
+        """Close this end at once; what was sent before can still be read."""
         if self._closed:
             return
         self._closed = True
@@ -157,7 +157,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
             self._when_closed()
 
     def _leave(self) -> None:
-        """Let the other end see that nobody reads what it sends any more."""
+        """Inform the other end that its data is no longer read."""
         self._in.gone = True
 
     async def aclose(self) -> None:
@@ -166,7 +166,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         await checkpoint()
 
     def _break_here(self, why: str) -> None:
-        """Break this end alone; nobody reads what the other one sends."""
+        """Break this end only; data that the other end sends is not read."""
         room, pipe = self._out.room, Pipe(0)
         pipe.broken = why
         self._in = self._out = pipe
@@ -174,7 +174,7 @@ class MemoryStream(trio.abc.HalfCloseableStream):
         room.wake()
 
     def break_now(self, why: str = "the connection was reset") -> None:
-        """Break the stream for both ends, for faults: what was under way is lost."""
+        """Break the stream for both ends, to simulate a fault: bytes in transit are lost."""
         for pipe in (self._in, self._out):
             pipe.broken = why
             pipe.data = bytearray()
@@ -190,7 +190,7 @@ def memory_pair(buffer: int = _CHUNK) -> tuple[MemoryStream, MemoryStream]:
 
 
 def pair_of(kind: type[S], buffer: int) -> tuple[S, S]:
-    """Return the two ends of a new stream, of a class; each direction holds `buffer` bytes at most."""
+    """Return the two ends of a new stream of a class; each direction holds `buffer` bytes at most."""
     there, back = Pipe(buffer), Pipe(buffer)
     left, right = kind(back, there), kind(there, back)
     left._other, right._other = right, left  # pyright: ignore[reportPrivateUsage]
@@ -222,7 +222,7 @@ class MemoryListener:
         return self._waiting.popleft()
 
     def put(self, stream: MemoryStream, peer: str) -> bool:
-        """Take in a connection; False if too many wait already."""
+        """Add a connection that waits to be accepted; return False if too many are waiting."""
         if len(self._waiting) >= _BACKLOG:
             return False
         self._waiting.append((stream, peer))
@@ -244,7 +244,7 @@ class MemoryListener:
 class MemoryNetwork:
     """A `Network` without sockets, on any clock. Each direction of a stream holds `buffer` bytes at most.
 
-    Hosts are names and mean nothing: the listener at ("any", 80) is reached as ("any", 80).
+    Hosts are plain names: the listener at ("any", 80) is reached as ("any", 80).
     """
 
     def __init__(self, buffer: int = _CHUNK) -> None:
@@ -262,7 +262,7 @@ class MemoryNetwork:
         return await secured(mine, endpoint, tls)
 
     def join(self, endpoint: Endpoint, mine: MemoryStream, theirs: MemoryStream) -> None:
-        """Hand one end of a stream to the listener at an endpoint. Raises ConnectFailed."""
+        """Pass one end of a stream to the listener at an endpoint. Raises ConnectFailed."""
         address = (endpoint.host, endpoint.port)
         listener = self._listeners.get(address)
         if listener is None:
@@ -288,14 +288,14 @@ class MemoryNetwork:
         self._listeners.pop(address, None)
 
     def sever(self, host: str, port: int, why: str = "the connection was reset") -> int:
-        """Break every connection that was made to that address; return how many there were."""
+        """Break every connection to an address; return how many there were."""
         found = [stream for stream, address in self._streams.values() if address == (host, port)]
         for stream in found:
             stream.break_now(why)
         return len(found)
 
     def sever_all(self, why: str = "the connection was reset") -> None:
-        """Break every connection, as when the only node that listens has ended."""
+        """Break every connection, as if the only listening node had ended."""
         for stream, _ in tuple(self._streams.values()):
             stream.break_now(why)
 

@@ -1,4 +1,4 @@
-"""Networks: addresses, and the streams of bytes that connecting and listening there yields."""
+"""Networks: addresses, and the streams of bytes that result from connecting to them and listening at them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _NAMES_USER: Final = re.compile(r"[^/?#]*//[^/?#]*@")
 
 @attrs.frozen
 class Endpoint:
-    """The place that a URL leads to: `host` without brackets, `target` the path with its query, at least "/".
+    """The target of a URL: `host` without brackets, `target` the path with its query, at least "/".
 
-    `elsewhere`: it has to be a machine other than this one, whatever the name of its host resolves to.
+    `elsewhere`: it has to be on another machine, whatever the name of its host resolves to.
     """
 
     secure: bool
@@ -40,7 +40,7 @@ class Endpoint:
 
     @property
     def authority(self) -> str:
-        """Host and port as a `Host` header gives them: the port only where it is not the usual one."""
+        """The host and port as in a `Host` header: with a port only if it is not the default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
@@ -51,7 +51,7 @@ class Endpoint:
 
 
 def endpoint_of(url: str) -> Endpoint:
-    """Read a `ws`, `wss`, `http` or `https` URL. Raises ConfigError, naming what is wrong with it."""
+    """Parse a `ws`, `wss`, `http` or `https` URL. Raises ConfigError that names the mistake in it."""
     if _NAMES_USER.match(url):  # before anything says the URL back
         raise ConfigError("user names and passwords do not belong in a URL")
     try:
@@ -78,49 +78,49 @@ def endpoint_of(url: str) -> Endpoint:
 
 
 class Listener(Protocol):
-    """A listener for streams that come in. One task accepts at a time."""
+    """A listener for incoming streams. One task accepts at a time."""
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
-        """Host and port of each address listened at: the actual port, where 0 was asked for."""
+        """The host and port of each address of the listener, with the actual port if 0 was requested."""
         ...
 
     async def accept(self) -> tuple[trio.abc.Stream, str]:
         """Wait for the next connection; return its stream, and its peer's address as text.
 
-        Passing troubles, such as no descriptor being left, are waited out. Raises trio.ClosedResourceError
-        once the listener is closed.
+        Temporary problems, such as a lack of file descriptors, are waited out. Raises
+        trio.ClosedResourceError once the listener is closed.
         """
         ...
 
     async def aclose(self) -> None:
-        """Listen no longer. Streams accepted before are not touched."""
+        """Stop listening. Streams accepted before are not affected."""
         ...
 
 
 class Network(Protocol):
-    """The only code that opens sockets, or their stand-ins."""
+    """The only code that opens sockets, or streams in place of them."""
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
-        """Connect; where the endpoint is secure, the TLS handshake is done when this returns.
+        """Open a connection; if the endpoint is secure, the TLS handshake is done before this returns.
 
-        `tls` None means the usual trust in the system's certificates. Raises ConnectFailed, also where the
-        endpoint is to be elsewhere and its name leads to this machine. The caller sets a deadline.
+        `tls` None means the usual trust in the system's certificates. Raises ConnectFailed, also if the
+        endpoint has to be `elsewhere` and its name leads to this machine. The caller sets a deadline.
         """
         ...
 
     async def listen(self, endpoint: Endpoint) -> Listener:
-        """Listen at the host and port of `endpoint`; port 0 finds a free one. TLS is not done here.
+        """Listen at the host and port of `endpoint`; port 0 selects a free port. TLS is not done here.
 
-        Raises ConfigError when that is not possible: port taken, no such address.
+        Raises ConfigError if that is not possible: port taken, no such address.
         """
         ...
 
 
 async def secured(stream: trio.abc.Stream, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
-    """Do the client's TLS handshake over a stream, where the endpoint is secure.
+    """Do the client's TLS handshake over a stream, if the endpoint is secure.
 
-    Raises ConnectFailed; then, as when it is cancelled, the stream is closed.
+    Raises ConnectFailed. If it fails or is cancelled, the stream is closed.
     """
     if not endpoint.secure:
         return stream
@@ -143,7 +143,7 @@ async def secured(stream: trio.abc.Stream, endpoint: Endpoint, tls: ssl.SSLConte
 
 
 def cut_off(url: str, error: Exception, *, secure: bool, before: str = "") -> ConnectFailed:
-    """Return the failure for a connection that ended before the first answer of its server; see `why_cut`."""
+    """Return the error for a connection that ended before its server's first answer; see `why_cut`."""
     whose = whose_certificate(error.__cause__)
     if secure and not isinstance(error.__cause__, ssl.SSLError):
         whose = "client"
@@ -151,9 +151,10 @@ def cut_off(url: str, error: Exception, *, secure: bool, before: str = "") -> Co
 
 
 def why_cut(error: Exception, *, secure: bool) -> str:
-    """Return why the first answer of a server has not come.
+    """Return why the first answer of a server has not arrived.
 
-    In TLS 1.3 a client learns only by it that its certificate was refused, and some servers do not say why.
+    In TLS 1.3 this is the only way for a client to learn that its certificate was refused, and some servers
+    give no reason.
     """
     cause = error.__cause__
     if isinstance(cause, ssl.SSLError):
@@ -163,7 +164,7 @@ def why_cut(error: Exception, *, secure: bool) -> str:
 
 
 def has_detail(content_type: str) -> bool:
-    """Return whether the body of a refusal may be a reason in one line."""
+    """Return whether the body of a refusal may contain a one-line reason."""
     return _kind(content_type) in (_PLAIN, _PROBLEM)
 
 
@@ -172,7 +173,7 @@ def _kind(content_type: str) -> str:
 
 
 def detail_of(content_type: str, body: bytes) -> str:
-    """Return the reason that a refusal gives, in a line of text or as problem details, "" for any other."""
+    """Return the reason in a refusal, from a line of text or from problem details; "" if there is none."""
     said: object = None
     if _kind(content_type) == _PLAIN:
         said = body.decode("utf-8", "replace")
@@ -186,7 +187,7 @@ def detail_of(content_type: str, body: bytes) -> str:
 
 
 def answered(status: int, phrase: str, detail: str) -> str:
-    """Return a line that says what a server answered in place of what was asked for."""
+    """Return a line of text about an unexpected answer of a server."""
     return f"it answered {status} {phrase}".rstrip() + (f": {detail}" if detail else "")
 
 
@@ -194,7 +195,7 @@ def answered(status: int, phrase: str, detail: str) -> str:
 
 
 def is_here(host: str) -> bool:
-    """Return whether a host, by its name or address, is the machine that asks, or on the same link."""
+    """Return whether a host name or address means the machine that uses it, or one on the same link."""
     name = host.lower().rstrip(".")
     if name in _NAMES_OF_ITSELF or name.endswith(".localhost"):
         return True
@@ -206,10 +207,11 @@ def is_here(host: str) -> bool:
 
 
 def leads_astray(source_url: str, url: str) -> bool:
-    """Return whether a document at one URL leads to a URL that means the machine of whoever reads it.
+    """Return whether a document at one URL leads to a URL that means its reader's own machine.
 
-    A document from this machine may lead anywhere; another host that names `localhost` means itself. A URL
-    whose host is yet to be filled in may lead anywhere.
+    The result is False for a document from this machine: it may lead anywhere. Another host that names
+    `localhost` means itself. The result is True if the host of the URL is yet to be filled in, because it
+    could become any host.
     """
     if is_here(endpoint_of(source_url).host):
         return False
@@ -218,7 +220,7 @@ def leads_astray(source_url: str, url: str) -> bool:
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Read an address as connecting does: `127.1` and `0x7f000001` are addresses too."""
+    """Parse an address as connecting does: `127.1` and `0x7f000001` are addresses too."""
     if ":" not in host:
         return ipaddress.IPv4Address(socket.inet_aton(host))
     address = ipaddress.IPv6Address(host)

@@ -1,4 +1,4 @@
-"""Options, statistics and end of a connection, and the protocols of its handler and its listener."""
+"""Options, statistics and end of a connection, and the protocols for its handler and its listener."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNSAYABLE: Final = (1004, 1005, 1006, 1015)
 
 
 def check_close_code(code: int) -> None:
-    """Raise ValueError if no Close frame may carry the code (RFC 6455 7.4)."""
+    """Raise ValueError if the code must not be sent in a Close frame (RFC 6455 7.4)."""
     if not 1000 <= code <= 4999 or code in _UNSAYABLE:
         raise ValueError(f"no Close frame may carry the code {code}")
 
@@ -30,19 +30,19 @@ class ConnectionOptions:
 
     `max_message_bytes`: a peer that begins a longer message is closed with 1009. `heartbeat_seconds`: after
     this long without a byte from the peer, and twice as long at most, it is pinged. `heartbeat_grace`: how
-    long it then has to send anything at all. `handshake_seconds`: for each of the handshakes (TCP and TLS
-    together, then WebSocket). `close_seconds`: how long the peer's Close, or the end of the stream, is waited
-    for. `write_seconds`: how long the peer has to take 64 KiB that wait. `message_seconds`: from the first
-    byte of a message to its last; a peer that takes longer is closed with 1008. `total_bytes`: what all peers
-    of a node together may hold in its memory, see `_budget.py`. `messages_per_second`: as many, pings among
-    them, may also come at once; a peer that sends more is closed with 1008. `fast_frames`: whole text frames
-    are coded past wsproto, with the same verdicts. `needs_pongs`: the peer is pinged every
-    `heartbeat_seconds`, and only its pongs count as a sign of life.
+    long it then has to send any bytes at all. `handshake_seconds`: for each of the handshakes (TCP and TLS
+    together, then WebSocket). `close_seconds`: the maximum wait for the peer's Close, or the end of the
+    stream. `write_seconds`: how long the peer has to take 64 KiB that wait. `message_seconds`: from the first
+    byte of a message to its last; a peer that takes longer is closed with 1008. `total_bytes`: the limit of
+    the memory that all peers of a node may occupy together, see `_budget.py`. `messages_per_second`: this
+    many messages, including pings, may also arrive at once; a peer that sends more is closed with 1008.
+    `fast_frames`: whole text frames are coded without wsproto, with the same verdicts. `needs_pongs`: the
+    peer is pinged every `heartbeat_seconds`, and only its pongs count as a sign of life.
 
     A node of ours that owes an answer is pinged every 2 s, and given up after `answer_seconds` without a
     byte, at least 2, as its caller should not wait for heartbeats. `reconnect_seconds`: the longest pause
-    between two attempts to connect again. `stop_seconds`: how long a node that stops waits for its peers,
-    beyond `close_seconds`.
+    between two attempts to connect again. `stop_seconds`: how long a node that stops waits for its peers, in
+    addition to `close_seconds`.
     """
 
     max_message_bytes: int = 4 << 20
@@ -85,8 +85,8 @@ class Ended:
     """The end of a connection.
 
     `by` is the side that ended it: "peer" or "us" by a Close frame, with its `code` and `reason` (1005: a
-    Close without a code); or "broken", without a Close: `code` is None, and `reason` describes it. `clean`:
-    both sides have sent Close.
+    Close without a code). It is "broken" if there was no Close: then `code` is None, and `reason` describes
+    the break. `clean`: both sides have sent Close.
     """
 
     code: int | None
@@ -96,7 +96,7 @@ class Ended:
 
 
 class Handler(Protocol):
-    """The user of a connection, called from its tasks. Its methods do not wait, and do not raise.
+    """The user of a connection, called from its tasks. Its methods do not wait, and should not raise.
 
     If one does raise, the connection ends with 1011, and `Connection.run` raises the exception.
     """
@@ -110,10 +110,10 @@ class Handler(Protocol):
         ...
 
     def frames(self, room: int) -> list[bytes]:
-        """Return messages to send, oldest first, until they have `room` bytes or more; empty if none waits.
+        """Return messages to send, oldest first, until they fill `room` bytes; empty if no message waits.
 
-        Plain `bytes` are the UTF-8 of a text message, `server_text` makes one that many connections share;
-        instances of another subclass of bytes are a binary message.
+        The last message may exceed `room`. Plain `bytes` are the UTF-8 of a text message; `server_text` makes
+        a text that many connections share; instances of another subclass of bytes are a binary message.
         """
         ...
 
@@ -122,7 +122,7 @@ class Handler(Protocol):
 
 
 class FrameListener(Protocol):
-    """The receiver of what happens on a wire. Its methods do not wait."""
+    """The receiver of the events of a wire. Its methods do not wait."""
 
     def on_text(self, text: str) -> None: ...
     def on_binary(self, data: bytes) -> None: ...
@@ -137,7 +137,7 @@ class FrameListener(Protocol):
 
 
 class Bucket:
-    """A token bucket: a number of tokens a second, and at most as many at once."""
+    """A token bucket: `rate` tokens a second, and at most `rate` at once."""
 
     __slots__ = ("_at", "_left", "_rate")
 
@@ -147,7 +147,7 @@ class Bucket:
         self._at = now
 
     def take(self, now: float) -> bool:
-        """Take a token, if there is one."""
+        """Take a token; return whether one was available."""
         left = min(self._rate, self._left + (now - self._at) * self._rate)
         self._at = now
         if left < 1:
@@ -158,4 +158,4 @@ class Bucket:
 
 
 def drop(_: object) -> None:
-    """Do nothing, in place of a handler's method while there is no handler."""
+    """Do nothing; used in place of a handler's method while there is no handler."""

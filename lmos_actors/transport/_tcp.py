@@ -1,4 +1,4 @@
-"""TCP streams of the operating system, with few steps a message, and their listeners."""
+"""TCP streams of the operating system, with few steps per message, and their listeners."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ _NO_LINGER: Final = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 class DirectStream(trio.abc.HalfCloseableStream):
     """A TCP stream that waits before it reads, and sends without a checkpoint what the kernel takes at once.
 
-    A peer that asks and waits has sent nothing more yet: trying first would waste a system call. After a
-    read that filled its buffer there is likely more, so the next one tries first, after a checkpoint.
+    A peer that sends a request and waits has sent nothing more yet: trying to read first would waste a system
+    call. After a read that filled its buffer there is likely more data, so the next read tries first, after a
+    checkpoint.
     """
 
     __slots__ = ("__weakref__", "_crowd", "_is_new", "_more", "_said_last", "_socket")
 
     def __init__(self, sock: socket.socket, *, is_new: bool = False) -> None:
-        """Wrap a socket. `is_new`: the first bytes that come wait for their turn, see `Crowd`."""
+        """Wrap a socket. `is_new`: the first bytes that arrive wait for their turn, see `Crowd`."""
         sock.setblocking(False)
         with suppress(OSError):  # some systems refuse it where the peer is gone already: reading tells that
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -63,7 +64,7 @@ class DirectStream(trio.abc.HalfCloseableStream):
             raise trio.ClosedResourceError("this end of the stream has said its last")
 
     def send_now(self, data: bytes | bytearray | memoryview) -> int:
-        """Send what the kernel takes, without waiting; return how many bytes that was."""
+        """Send as many bytes as the kernel takes, without waiting; return how many were sent."""
         if self._said_last or self._socket.fileno() < 0:
             self._check_sending()  # raises
         try:
@@ -74,7 +75,7 @@ class DirectStream(trio.abc.HalfCloseableStream):
             raise trio.BrokenResourceError(f"sending failed: {error.strerror}") from error
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send; no checkpoint where the kernel takes it all."""
+        """Send all data, without a checkpoint if the kernel takes it all."""
         self._check_sending()
         sent = self.send_now(data) if data else 0
         if sent == len(data):
@@ -90,7 +91,7 @@ class DirectStream(trio.abc.HalfCloseableStream):
         await wait_writable(self._socket)
 
     def has_news(self) -> bool:
-        """Whether receiving would return at once: something has come, or the stream has ended."""
+        """Whether receiving would return at once, because data has arrived or the stream has ended."""
         try:
             self._socket.recv(1, socket.MSG_PEEK)
         except _IDLE:
@@ -100,7 +101,7 @@ class DirectStream(trio.abc.HalfCloseableStream):
         return True
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return what has come, at most `max_bytes`; waits for it. Empty: the peer has ended its side."""
+        """Wait for data and return up to `max_bytes`; empty if the peer has ended its side."""
         if self._socket.fileno() < 0:
             self._check_open()  # raises
         size = max_bytes or 65536
@@ -150,9 +151,9 @@ class DirectStream(trio.abc.HalfCloseableStream):
             self._socket.close()
 
     def break_now(self) -> None:
-        """Reset the connection and close the socket, at once: the peer sees no end, but a broken stream.
+        """Reset the connection and close the socket at once: the peer sees a broken stream, not its end.
 
-        What has not been sent by the kernel is lost.
+        Bytes that the kernel has not sent are lost.
         """
         with suppress(OSError):  # it is closed already, or reset by the peer
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
@@ -160,7 +161,7 @@ class DirectStream(trio.abc.HalfCloseableStream):
 
 
 class TcpListener:
-    """Sockets that listen, one per address of the host."""
+    """Listening sockets, one per address of the host."""
 
     def __init__(self, sockets: list[socket.socket]) -> None:
         self._sockets = sockets
@@ -170,15 +171,15 @@ class TcpListener:
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
-        """Host and port of each socket, also once the listener is closed."""
+        """The host and port of each socket, available even after the listener is closed."""
         return self._addresses
 
     async def accept(self) -> tuple[trio.abc.Stream, str]:
-        """Wait for the next connection; where descriptors run out, until some are free.
+        """Wait for the next connection; if file descriptors run out, wait until some are free.
 
-        Raises trio.ClosedResourceError once the listener is closed. Several that wait are accepted without a
-        pass of the loop between them: with one in each pass, the last of many that come at once would wait
-        for the turns of all those before it.
+        Raises trio.ClosedResourceError once the listener is closed. Several waiting connections are accepted
+        without a pass of the loop between them: with one in each pass, the last of many that arrive at once
+        would wait for the turns of all those before it.
         """
         self._at_once += 1
         if self._at_once < 24:
@@ -214,7 +215,7 @@ class TcpListener:
                 nursery.start_soon(_wait_for_one, sock, nursery.cancel_scope)
 
     async def aclose(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         for sock in self._sockets:
             if sock.fileno() >= 0:
                 notify_closing(sock)
@@ -238,7 +239,7 @@ class TcpNetwork:
     """The `Network` of the operating system."""
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
-        """Connect to the first of the host's addresses that answers, TLS handshake included.
+        """Connect to the first of the host's addresses that answers, including the TLS handshake.
 
         Raises ConnectFailed.
         """
@@ -290,14 +291,14 @@ def _bound(family: int, kind: int, proto: int, address: tuple[object, ...]) -> s
 
 
 def _why(error: OSError) -> str:
-    """Return what went wrong with an address; for several addresses trio raises a group."""
+    """Return the cause of a failure at an address; if there are several addresses, trio raises a group."""
     group = group_of(error.__cause__ or error)
     leaves = (error,) if group is None else group.exceptions
     return "; ".join(dict.fromkeys(map(_text, leaves)))
 
 
 def _text(error: BaseException) -> str:
-    """Return the system's text for an error; trio adds the address as Python writes it."""
+    """Return the system's text for an error, without the address that trio adds."""
     if not isinstance(error, OSError):
         return str(error)
     if error.errno is not None and error.errno > 0 and not isinstance(error, socket.gaierror):
@@ -311,8 +312,8 @@ def _text(error: BaseException) -> str:
 def raise_descriptor_limit(wanted: int) -> int:
     """Raise this process's soft limit of open descriptors to `wanted`, or as far as its hard limit allows.
 
-    Return the limit in force then, which may be lower or higher than `wanted`: it is never lowered. Where the
-    system has no such limit, as on Windows, it is `wanted`.
+    Return the limit that is in force afterwards, which may be lower or higher than `wanted`: it is never
+    lowered. If the system has no such limit, as on Windows, return `wanted`.
     """
     if sys.platform == "win32":
         return wanted

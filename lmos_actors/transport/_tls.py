@@ -1,7 +1,7 @@
 """TLS handshakes that fail: the alert that is still to be sent, and the reason in plain English.
 
-OpenSSL writes an alert for the peer before it reports a failure, and trio raises before it sends that. Both
-ends here send it themselves: without it the peer sees a connection that ends for no reason.
+OpenSSL writes an alert for the peer before it reports a failure, and trio raises before it sends that alert.
+Both ends here send it themselves: without it the peer sees a connection that ends for no reason.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _ALERTS: Final[Mapping[str, str]] = {
 
 
 def unsent_alert(stream: trio.SSLStream[Any]) -> bytes:
-    """Return what a failed handshake has left to be sent; it is taken out of the stream."""
+    """Remove the unsent bytes of a failed handshake from the stream, and return them."""
     left: bytes = stream._outgoing.read()  # pyright: ignore[reportPrivateUsage] # there is no public way
     return left
 
 
 async def send_alert(stream: trio.SSLStream[Any]) -> None:
-    """Send what a failed handshake of a client has left, if the peer takes it at once."""
+    """Send the unsent bytes of a client's failed handshake, if the peer takes them at once."""
     alert = unsent_alert(stream)
     with trio.move_on_after(ALERT_SECONDS):
         try:
@@ -57,14 +57,14 @@ async def send_alert(stream: trio.SSLStream[Any]) -> None:
 
 
 def whose_certificate(error: BaseException | None) -> Whose | None:
-    """Return whose certificate ended a client's handshake, None where it was something else."""
+    """Return whose certificate ended a client's handshake, or None if the cause was different."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return "server"
     return "client" if isinstance(error, ssl.SSLError) and _alert(error) in _ALERTS else None
 
 
 def why_failed(error: BaseException) -> str:
-    """Return in plain English why a client's handshake failed."""
+    """Return, in plain English, why a client's handshake failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate of the server is not accepted: {_why_unverified(error)}"
     if not isinstance(error, ssl.SSLError):
@@ -88,18 +88,18 @@ def why_refused(error: ssl.SSLError) -> tuple[str, bool]:
 
 
 def _why_unverified(error: ssl.SSLCertVerificationError) -> str:
-    """Return what is wrong with a certificate; the full stop in OpenSSL's text about a wrong name is cut."""
+    """Return OpenSSL's reason why a certificate was not verified, without a full stop at its end."""
     return (error.verify_message or _text(error)).rstrip(".")
 
 
 def _alert(error: ssl.SSLError) -> str:
-    """Return the name of the alert that the peer has sent, "" for none."""
+    """Return the name of the alert that the peer has sent, or "" if there was none."""
     _, is_alert, name = (error.reason or "").partition("_ALERT_")
     return name if is_alert else ""
 
 
 def _text(error: ssl.SSLError) -> str:
-    """Return OpenSSL's text without its codes and the position in Python's sources."""
+    """Return OpenSSL's text for an error, without its codes and the position in Python's sources."""
     said = error.reason.lower().replace("_", " ") if error.reason else str(error)
     return said or "no reason is known"
 
@@ -134,10 +134,9 @@ _SPECIAL: Final = re.compile(r'[,+"\\<>;=\x00]|^[ #]| $')
 class ClientCertificate:
     """The certificate of a client, which TLS has verified.
 
-    `subject` is its distinguished name as RFC 4514 writes it, `names` are the names that it was issued for
-    (alternative names that are host names, IP addresses, mail addresses or URIs; its common name where it has
-    no alternative name of any kind), `fingerprint` is the SHA-256 of its DER form in lower-case hexadecimal
-    digits.
+    `subject` is its distinguished name in the form of RFC 4514. `names` are its alternative names that are
+    host names, IP addresses, mail addresses or URIs; if it has no alternative name of any kind, its common
+    name. `fingerprint` is the SHA-256 of its DER form in lower-case hexadecimal digits.
     """
 
     subject: str
@@ -146,7 +145,7 @@ class ClientCertificate:
 
 
 def certificate_of(stream: trio.SSLStream[Any], tls: ssl.SSLContext) -> ClientCertificate | None:
-    """Return the certificate that the client of a server's stream has shown, None without one.
+    """Return the certificate that the client of a server's stream has shown, or None if there is none.
 
     The handshake must be done. A certificate that `tls` has not verified counts as none.
     """
@@ -167,7 +166,7 @@ def certificate_of(stream: trio.SSLStream[Any], tls: ssl.SSLContext) -> ClientCe
 
 
 def _subject(parts: Any) -> str:
-    """Write a distinguished name; the most specific part comes first."""
+    """Return a distinguished name as text; the most specific part comes first."""
     said = ("+".join(f"{_SHORT.get(kind, kind)}={_escaped(value)}" for kind, value in part) for part in parts)
     return ",".join(reversed(list(said)))
 

@@ -1,4 +1,4 @@
-"""A wakeup point: one task waits there, any code of the same event loop wakes it."""
+"""A wakeup point: one task waits there, and any code of the same event loop can wake it."""
 
 from __future__ import annotations
 

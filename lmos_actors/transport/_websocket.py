@@ -1,25 +1,26 @@
-"""A WebSocket connection after its handshake, either end: one reader, one writer, and its end.
+"""A WebSocket connection after its handshake, at either end: one reader, one writer, and its end.
 
 The task that calls `run` writes; a child task reads. The writer wakes when the handler has frames, for the
 heartbeat, and when the reader has noticed something, such as the peer's Close.
 
 While the writer sleeps, nothing is being sent. Then a task that has just queued a message may send it in its
-own step (`flush`): that saves a pass of the event loop, which is most of the cost of a short message. What it
-queues further before it waits is left to the writer, which sends it together: many short messages cost few
-system calls. Bytes that the stream does not take at once stay in `_rest`, for the writer. So frames keep the
-order of the handler, and a cancellation of that task cannot tear a frame, as nothing is awaited.
+own step (`flush`): that saves a pass of the event loop, which is most of the cost of a short message. Further
+messages that this task queues before it waits are left to the writer, which sends them together: many short
+messages cost few system calls. Bytes that the stream does not take at once stay in `_rest`, for the writer.
+So frames keep the order of the handler, and a cancellation of that task cannot tear a frame, as nothing is
+awaited.
 
-What this file keeps true:
+The invariants of this file:
 
 - A connection has one end, `_ended`: the first Close, error or break decides its code and reason. A mistake
   of the peer closes it with a code (`on_error`), an exception of the handler with 1011, and `run` raises it.
 - After a mistake of the peer, a break or a cancellation nothing more is passed to the handler (`_mute`);
   after our own Close it still gets what the peer sends before its Close. Nothing is sent after our Close
   (`_is_last`).
-- `run` returns with the stream closed. Cancelled, it sends Close 1001 and waits for the peer's Close, for
+- `run` returns with the stream closed. If cancelled, it sends Close 1001 and waits for the peer's Close, for
   `close_seconds` at most.
-- Memory is bounded: what waits for the peer is charged to its account, a batch has about `_ROOM` bytes, and
-  answers to pings are at most `_PONGS`.
+- Memory is bounded: data that waits for the peer is charged to its account, a batch has about `_ROOM` bytes,
+  and answers to pings are at most `_PONGS`.
 """
 
 from __future__ import annotations
@@ -54,10 +55,10 @@ _GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 class Connection:
     """One WebSocket connection, after its handshake; `connect` and `accept` make them.
 
-    `options`: its limits. `account`: what the peer holds in memory; a handler charges to it what it keeps for
-    the peer. `peer`: its address as text. `target`: path and query of the request. `headers`: those that the
-    peer sent, names in lower case. `subprotocol`: the one agreed on; `offered`: those that a client offered.
-    The owner of the connection calls `run`, or else `aclose`.
+    `options`: its limits. `account`: the memory that the peer occupies; a handler charges to it what it keeps
+    for the peer. `peer`: its address as text. `target`: path and query of the request. `headers`: the headers
+    that the peer sent, names in lower case. `subprotocol`: the subprotocol in use; `offered`: the
+    subprotocols that a client offered. The owner of the connection calls `run`, or else `aclose`.
     """
 
     __slots__ = (
@@ -114,12 +115,12 @@ class Connection:
         return ConnectionStatistics(self._messages_in, self._messages_out, codec.bytes_in, self._bytes_out)
 
     def wake(self) -> None:
-        """Note that the handler has frames to send. Never blocks; cheap; repeated calls do nothing."""
+        """Notify the writer that the handler has frames to send. Never blocks; may be called repeatedly."""
         self._news.wake()
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is being sent, and nothing more has come than the handler was given."""
+        """Whether nothing is being sent, and the handler has received everything that has arrived."""
         return (
             self._news.task is not None
             and self._codec.is_between
@@ -130,11 +131,11 @@ class Connection:
         )
 
     def flush(self) -> None:
-        """Note that the handler has frames, and send them in this step if possible.
+        """Send the frames that the handler has, in this step if possible.
 
         Never blocks. While the connection is not quiet, and if the calling task has not waited since it
-        flushed this connection, it does what `wake` does: the writer sends them, together with what others
-        queue until its turn. Call it from a task of the connection's event loop.
+        flushed this connection, it does what `wake` does: the writer sends the frames, together with those
+        that others queue until its turn. Call it from a task of the connection's event loop.
         """
         if not self.is_quiet or self._send_now is None:
             self.wake()
@@ -159,9 +160,9 @@ class Connection:
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Close the connection. Never blocks; repeated calls do nothing.
 
-        What the handler still has goes out first, for `write_seconds` at most, then the Close. What the peer
-        sends before its own Close is still taken, for `close_seconds`. `reason` is cut at 123 bytes. Raises
-        ValueError if no Close frame may carry the code.
+        Messages that the handler still has are sent first, for `write_seconds` at most, then the Close.
+        Messages that the peer sends before its own Close are still accepted, for `close_seconds`. `reason` is
+        cut at 123 bytes. Raises ValueError if the code must not be sent in a Close frame.
         """
         check_close_code(code)
         if self._asked_close is None:
@@ -179,16 +180,16 @@ class Connection:
 
     @property
     def bytes_in(self) -> int:
-        """The bytes that have come so far."""
+        """The number of bytes received so far."""
         return self._codec.bytes_in
 
     # ---- the life of the connection
 
     async def run(self, handler: Handler) -> Ended:
-        """Carry messages until the connection has ended, and return how; the stream is closed then.
+        """Carry messages until the connection has ended, and return its end; the stream is then closed.
 
-        Raises what the handler raised, if it did; RuntimeError if it ran before. Cancelled, it sends Close
-        1001 and waits for the peer's, within `close_seconds`.
+        Raises the exception of the handler, if there was one; RuntimeError if it was called before. If
+        cancelled, it sends Close 1001 and waits for the peer's Close, within `close_seconds`.
         """
         if self._handler is not None or not self._is_open:
             raise RuntimeError("a connection runs once")
@@ -222,7 +223,7 @@ class Connection:
 
     @property
     def messages_in(self) -> int:
-        """The number of messages that have come so far."""
+        """The number of messages received so far."""
         return self._messages_in
 
     # ---- events from the reader
@@ -263,7 +264,7 @@ class Connection:
             self.wake()
 
     def on_pong(self) -> None:
-        """Note a pong, which shows nothing but that the peer is alive."""
+        """Handle a pong, which shows only that the peer is alive."""
         self.on_trifle()
         self._ponged = True
 
@@ -299,7 +300,8 @@ class Connection:
     def _overdrawn(self) -> None:
         """Release all memory held for this peer, and close with 1013: the budget of all peers is exceeded.
 
-        In the middle of a frame, just break off: its bytes would be held until the peer has taken them.
+        In the middle of a frame, break the connection off instead: the rest of the frame would be held until
+        the peer has taken it.
         """
         self._codec.deaf = self._mute = True
         self._wire.drop()
@@ -346,7 +348,7 @@ class Connection:
                 self._look_at_the_clock()
 
     async def _write_on(self, scope: trio.CancelScope) -> bool:
-        """Return True when the last batch is written, False if the scope's time is up between two waits."""
+        """Write batches. Return True after the last, or False if the scope's time is up between two waits."""
         batches = 0
         while True:
             if not self._rest:
@@ -415,9 +417,9 @@ class Connection:
     # ---- what is to be written
 
     def _batch(self) -> bytes:
-        """Return what is to be sent next; the last is the Close.
+        """Return the bytes to be sent next; the last are the Close.
 
-        All in one function, rare cases included, as it is called for every message.
+        This is a single function, rare cases included, because it is called for every message.
         """
         self._is_more = False
         data = b""
@@ -445,7 +447,7 @@ class Connection:
             return b""
 
     def _asides(self) -> bytes:
-        """Return what is due besides the messages: answers to pings, a ping."""
+        """Return the control frames that are due: answers to pings, and a ping."""
         found = b""
         if self._pongs is not None:
             found = b"".join(self._pongs)
@@ -456,7 +458,7 @@ class Connection:
         return found
 
     def _is_flushed(self) -> bool:
-        """Return whether the handler's time to send more, after we were asked to close, is over."""
+        """Return whether the time in which the handler may still send, after a requested close, is over."""
         if self._flush_by is None:
             self._flush_by = trio.current_time() + self.options.write_seconds
         return trio.current_time() >= self._flush_by
@@ -482,7 +484,10 @@ class Connection:
                 await self._news.park()
 
     async def _half_closed(self) -> bool:
-        """Half-close the stream: one closed while the peer still sends is reset, and our Close is lost."""
+        """Half-close the stream, and return whether that is possible.
+
+        A stream that is closed while the peer still sends is reset, and our Close is lost.
+        """
         if not isinstance(self._stream, trio.abc.HalfCloseableStream):
             return False
         try:
@@ -492,7 +497,7 @@ class Connection:
         return True
 
     async def _end(self) -> None:
-        """Close the stream, whatever has happened; if this task was cancelled, send a Close first."""
+        """Close the stream in any case; if this task was cancelled, send a Close first."""
         with trio.CancelScope(shield=True, deadline=trio.current_time() + self.options.close_seconds):
             if self._ended is None and not self._rest:
                 await self._say_goodbye()

@@ -1,4 +1,4 @@
-"""The crashes of a node's agents: the last reports, the feeds that wait for the next one, the log."""
+"""The crashes of a node's agents: the last reports, the feeds of new reports, and the log."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ WITHIN: Final = 10.0  # … in so many seconds
 
 
 def crash_reason(slot: Any, error: BaseException, hand: Any, earlier: Iterable[Any] = ()) -> ExitReason:
-    """Make the exit reason for an agent that ends by an exception, with its report.
+    """Make the exit reason, with a crash report, for an agent that ends by an exception.
 
-    `hand` is the item of its mailbox that raised, or the name of the code; `earlier` the items before it.
+    `hand` is the item of its mailbox that raised, or the name of the code; `earlier` are the items before it.
     """
     if isinstance(error, _OF_LOOPS):
         error = _explained(slot, error)
@@ -39,7 +39,7 @@ def crash_reason(slot: Any, error: BaseException, hand: Any, earlier: Iterable[A
 
 
 def _explained(slot: Any, error: BaseException) -> BaseException:
-    """Return an error that names the user's line and the solution if asyncio code has raised this error."""
+    """Return a clearer error, with the user's line and a solution, if asyncio code has raised this one."""
     leaf = error
     while (group := group_of(leaf)) is not None and len(group.exceptions) == 1:
         leaf = group.exceptions[0]
@@ -69,7 +69,7 @@ _THREAD: Final = (
 
 
 def _is_missing_loop(error: BaseException, text: str) -> bool:
-    """Return whether asyncio itself has missed its loop; before Python 3.12 by an AttributeError, perhaps."""
+    """Return whether asyncio has failed for lack of its loop, which may show as an AttributeError."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -80,7 +80,7 @@ def _is_missing_loop(error: BaseException, text: str) -> bool:
 def end_reason(slot: Any, error: BaseException, hand: Any) -> ExitReason:
     """Make the exit reason, as `crash_reason` does, for an exception that leaves a run or a task.
 
-    The end of a linked agent that was stopped is passed on as it is: it is no crash.
+    If the cause is a linked agent that was stopped, its reason is passed on unchanged, as that is no crash.
     """
     if isinstance(error, LinkedAgentDied) and error.reason.kind == "shutdown":
         passed_on: ExitReason = error.reason
@@ -113,12 +113,12 @@ def _operation(table: dict[str, Any] | None, affordance: str) -> Any:
 
 
 def _shown_unchecked(value: Any, secrecy: Any) -> Any:
-    """Return an argument without its secrets; it may be of another type than its declared one."""
+    """Return an argument without its secrets; its type need not be the declared one."""
     return conceal_unchecked(value, secrecy) if secrecy else conceal(value, PARTS)
 
 
 def without_secrets(envelope: Envelope, text: str) -> str:
-    """Return the text of an error that a message ended with, without secrets of the message and the agent."""
+    """Return the text of the error that ended a message, without secrets of message and agent."""
     agent: Any = envelope.slot.agent
     hidden = envelope.op.secrecies
     guarded = agent is not None and agent.__contract__.guarded
@@ -134,7 +134,7 @@ def without_secrets(envelope: Envelope, text: str) -> str:
 
 
 def hide_error(envelope: Envelope, fields: dict[str, object]) -> None:
-    """Take secrets out of the record of an error; a failure's output stays if its text contains none."""
+    """Remove secrets from the record of an error; a failure's output stays if its text contains none."""
     text = str(fields["error"])
     fields["error"] = shown = without_secrets(envelope, text)
     if shown != text or fields.get("output") is None:
@@ -142,7 +142,7 @@ def hide_error(envelope: Envelope, fields: dict[str, object]) -> None:
 
 
 class Crashes:
-    """The last `most` reports of one node. `log`: write them to the standard library's logging, too."""
+    """The last `most` reports of one node; with `log` they also go to the standard library's logging."""
 
     def __init__(self, most: int, *, log: bool) -> None:
         self.reports: deque[CrashReport] = deque(maxlen=most)
@@ -152,7 +152,7 @@ class Crashes:
         self._log = _Log() if log else None
 
     def take(self, slot: object, reason: ExitReason) -> None:
-        """Note a crash; do nothing if the reason comes from another agent, or is no crash."""
+        """Record a crash; do nothing if the reason comes from another agent, or is no crash."""
         report: CrashReport | None = reason.report
         if report is None or not report.is_of(slot):
             return
@@ -166,13 +166,13 @@ class Crashes:
             log.take(report)
 
     def close(self) -> None:
-        """Log how many reports were left out since the last one written, as the node has ended."""
+        """Log how many reports have been left out since the last written one, as the node has ended."""
         if self._log is not None:
             self._log.say_left_out()
 
 
 class _Log:
-    """Writes reports to logging: ten in ten seconds, and how many were left out."""
+    """A log that writes at most ten reports in ten seconds, and the number of those left out."""
 
     def __init__(self) -> None:
         self._logger = logging.getLogger(LOGGER)
@@ -193,7 +193,7 @@ class _Log:
         self._write("%s", report)
 
     def say_left_out(self) -> None:
-        """Write how many reports were left out since the last one written."""
+        """Write how many reports have been left out since the last written one."""
         left_out, self._left_out = self._left_out, 0
         if left_out:
             self._write("%d crash reports were left out here; node.crash_reports has the last ones", left_out)

@@ -1,7 +1,7 @@
 """The values of a living agent as text: its fields, and the messages that wait for it.
 
-Nothing here calls the code of a value's class, and all of it is bounded: to look at an agent must not hold it
-up. Values marked secret are not shown, not even inside another text.
+Nothing here calls the code of a value's class, and everything is bounded, as inspecting an agent must not
+hold it up. Values marked secret are not shown, not even inside another text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAME: Final = 100  # characters
 
 
 class Inspection:
-    """One look at an agent: `slot` is its slot, `items` are the mailbox items and runs to be shown."""
+    """One inspection of an agent: `slot` is its slot, `items` are the mailbox items and runs to show."""
 
     def __init__(self, slot: Any, items: Sequence[Any] = ()) -> None:
         agent: Any = slot.agent
@@ -46,7 +46,7 @@ class Inspection:
                 found.look(value, secrecy)
 
     def fields(self) -> dict[str, str]:
-        """Return the present fields by name; for an agent that does not run, the fields it is made with."""
+        """Return the present fields by name, or the given initial fields if the agent does not run."""
         return self._shown(self._values)
 
     def messages(self) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ class Inspection:
         return [{} if message is None else self._message(message) for message in self._messages]
 
     def text(self, text: str) -> str:
-        """Return another text about the agent, without the agent's secrets."""
+        """Return another text about the agent, with the agent's secrets removed."""
         return printable(self._secrets.clean(text, LIMIT), keep="\n")
 
     def _message(self, message: Message) -> dict[str, Any]:

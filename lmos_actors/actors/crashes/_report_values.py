@@ -1,4 +1,4 @@
-"""The values in a crash report, each with its name and its secrecy: an agent's fields, its messages."""
+"""The values in a crash report, with their names and secrecy: an agent's fields and its messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNSHOWN: Final = ("_slot", "_history")
 def fields_of(cls: type | None, values: Mapping[str, Any]) -> Values:
     """Return the fields of an agent by their names in its class; `values` is the agent's `__dict__`.
 
-    They include secret fields whose values are in the class, as where the class has its own `__init__`.
+    They include secret fields with values in the class, for example if the class has its own `__init__`.
     """
     found = _fields_in(cls, values)
     for name, secrecy in _hidden_of(cls).items():
@@ -55,14 +55,14 @@ def _hidden_of(cls: type | None) -> dict[str, int]:
 
 
 def class_made_by(factory: Any) -> Any:
-    """Return the class of the agents that a spec's factory makes, None if that cannot be found out."""
+    """Return the class of the agents that a spec's factory makes, or None if it cannot be determined."""
     while isinstance(factory, partial):
         factory = factory.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return factory if isinstance(factory, type) else None  # pyright: ignore[reportUnknownVariableType]
 
 
 def fields_given(factory: Any) -> Values:
-    """Return the fields that an agent was to be made with, as far as its spec shows."""
+    """Return the fields with which an agent was to be made, if its spec shows them."""
     fn, given = _unfold(factory)
     if is_agent_class(fn):
         known = {field.alias: field.name for field in attrs.fields(fn)}
@@ -73,7 +73,7 @@ def fields_given(factory: Any) -> Values:
 
 
 def _secrecies(fn: Any, names: Iterable[str]) -> dict[str, int]:
-    """Return how secret the parameters of a function are: all of them, if the function cannot be read."""
+    """Return the secrecy of a function's parameters; all are secret if its types cannot be read."""
     try:
         hints = types_of_function(fn)
         return {name: secrecy_of(hints.get(name)) for name in names}
@@ -110,7 +110,7 @@ class Message:
 
     @property
     def verb(self) -> str:
-        """The verb of the operation, `turn` where there is none."""
+        """The verb of the operation, or `turn` if there is no operation."""
         return self.op.verb if self.op is not None else "turn"
 
     def values(self) -> Values:
@@ -126,7 +126,7 @@ class Message:
 
 
 def message_of(item: Any) -> Message | None:
-    """Return an item of a mailbox as a message, or None if it is no message."""
+    """Return an item of a mailbox as a message, or None if the item is no message."""
     if isinstance(item, Envelope):
         return Message(item.op, None, item.args, item.sender)
     if isinstance(item, InternalTurn) and item.fn is not None:
@@ -139,7 +139,7 @@ def message_of(item: Any) -> Message | None:
 
 
 def _arguments(fn: Any, args: tuple[Any, ...]) -> Values:
-    """Name the arguments of a timer's turn; they are numbered if the function has no names for them."""
+    """Return the arguments of a timer's turn by name, or by number if the function has no names for them."""
     discreet = fn.secrecy if isinstance(fn, Discreet) else 0
     fn = fn.fn if isinstance(fn, Discreet) else fn
     code = getattr(fn, "__code__", None)

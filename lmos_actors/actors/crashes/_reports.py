@@ -1,8 +1,8 @@
 """Crash reports: made in a microsecond where the crash happens, rendered when they are read.
 
-A report holds on to the exception, the message in hand, and a copy of the fields as they were; it is rendered
-when it is asked for, and then within bounds: the values of a crashed agent may be of any size, and their
-`repr` may raise. Values marked secret are never written.
+A report keeps the exception, the current message, and a copy of the fields at that moment. It is rendered on
+demand, and within bounds: the values of a crashed agent may be of any size, and their `repr` may raise.
+Values marked secret are never written.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class CrashReport:
     """The report of a crash. `str(report)` is for people, `report.data()` for programs.
 
     Both are bounded: the text to 16 kB, each value to 512 characters, 20 calls, 8 causes, 16 messages before
-    the one in hand. Values marked `Secret` are `***` in both, also inside a text. `error`, the exception
-    itself, still has them.
+    the current one. Values marked `Secret` are `***` in both, also inside a text. `error`, the exception
+    itself, still contains them.
     """
 
     later: tuple[BaseException, ...] = ()
@@ -106,19 +106,19 @@ class CrashReport:
 
     @property
     def agent_class(self) -> type | None:
-        """The class of the agent; None where a factory raised before there was one."""
+        """The class of the agent; None if a factory raised and the class is unknown."""
         cls: type | None = self._class if self._class is not None else class_made_by(self._slot.spec.factory)
         return cls
 
     @property
     def supervisors(self) -> tuple[tuple[str, str], ...]:
-        """The supervisors above the agent, from the root down: the name and the strategy of each."""
+        """The name and the strategy of each supervisor above the agent, from the root down."""
         above: tuple[tuple[str, str], ...] = self._slot.owner.lineage
         return above
 
     @property
     def reason(self) -> str:
-        """Return the exception in one line, as callers and monitors see it."""
+        """The exception in one line, as callers and monitors see it."""
         return self.line(self.error)
 
     def __repr__(self) -> str:
@@ -138,7 +138,7 @@ class CrashReport:
     # ---- for the runtime
 
     def quiet_data(self) -> dict[str, Any]:
-        """Return `data` without calling code of the values' own classes: for a look at a working node."""
+        """Return `data` without calling code of the values' own classes, to inspect a working node."""
         return _Rendering(self, show_quietly).data()
 
     def is_of(self, slot: object) -> bool:
@@ -147,11 +147,11 @@ class CrashReport:
 
     @property
     def is_first_start(self) -> bool:
-        """Return whether the report is about a first start, whose error the caller gets."""
+        """Whether the report is about a first start, whose error its caller gets."""
         return self.incarnation == 1 and self.handler in (FACTORY, STARTED, ENTERING, RESTORING)
 
     def unwound(self, errors: tuple[BaseException, ...]) -> None:
-        """Note what was raised while the agent unwound; its fields may have changed since the crash."""
+        """Record the errors raised while the agent unwound; its fields may have changed since the crash."""
         self.later = errors
         self._last = self._agent.__dict__.copy() if self._agent is not None else None
         self.__dict__.pop("secrets", None)
@@ -162,21 +162,21 @@ class CrashReport:
         return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
     def text(self, error: BaseException) -> str:
-        """Return the text of an exception, without secrets; does not search it if nothing is secret."""
+        """Return the text of an exception without secrets; it is not searched if the agent has no secrets."""
         text = text_of(error)
         return self.secrets.clean(text, REASON) if self._guarded or _MARK in error.__dict__ else text
 
     def short(self, error: BaseException) -> str:
-        """Return an exception as text to be shown.
+        """Return an exception as text for display.
 
-        Bounded, without secrets and without control characters.
+        The text is bounded, without secrets and without control characters.
         """
         text = self.secrets.clean(text_of(error), LIMIT)
         return printable(f"{type(error).__name__}: {text}" if text else type(error).__name__, keep="\n")
 
     @property
     def trace(self) -> int | None:
-        """The number of the first message of the trace; None without one, or if messages have no numbers."""
+        """The number of the first message of the trace; None without a trace or without numbers."""
         trace = getattr(self._hand, "trace", None)
         return (trace[1] or None) if trace else None
 
@@ -184,12 +184,12 @@ class CrashReport:
 
     @property
     def hand(self) -> Message | None:
-        """The message in hand; None if the code that raised had none."""
+        """The message whose handling raised, or None if no message was being handled."""
         return message_of(self._hand)
 
     @property
     def handler(self) -> str:
-        """The code that raised, if it was not handling a message: `lifespan()`, `started()` and the like."""
+        """The code that raised while no message was being handled: `lifespan()`, `started()` and the like."""
         return self._hand if isinstance(self._hand, str) else ""
 
     @property
@@ -204,7 +204,7 @@ class CrashReport:
 
     @cached_property
     def _entry(self) -> Any:
-        """The entry of the message in hand in the agent's history."""
+        """The entry in the agent's history for the current message."""
         hand = self.hand
         if hand is None:
             return None
@@ -212,14 +212,14 @@ class CrashReport:
 
     @cached_property
     def before(self) -> list[Message]:
-        """The messages before the one in hand, the oldest first."""
+        """The messages before the current one, the oldest first."""
         kept = [Message(e.op, e.fn, e.args, None, e) for e in self._history if e is not self._entry]
         batch = [] if kept else [m for m in map(message_of, self._earlier) if m is not None]
         return (kept or batch)[-EARLIER:]
 
     @property
     def state_as_of(self) -> str:
-        """The moment of the state that is shown, in words."""
+        """The moment from which the reported state dates, as text."""
         if self._state is None:
             return "that it was to have"
         return "before the message in hand" if self._entry is not None else "at the crash"
@@ -247,7 +247,7 @@ class CrashReport:
         return found
 
     def _look_into(self, found: Secrets) -> None:
-        """Find the secrets of the agent itself."""
+        """Add the secrets of this report's agent to `found`."""
         copies = (self._state if self._entry is not None else None, self._last)
         for values in (self.state, *(self._fields(copy) for copy in copies if copy is not None)):
             for value, secrecy in values.values():
@@ -265,7 +265,7 @@ def report_of(error: BaseException) -> CrashReport | None:
 
 
 class _Rendering:
-    """One rendering of a report, with room for `ROOM` characters of values."""
+    """One rendering of a report, in which all values together may take `ROOM` characters."""
 
     def __init__(self, report: CrashReport, show: Callable[..., str]) -> None:
         self._report = report

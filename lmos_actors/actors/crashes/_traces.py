@@ -1,4 +1,4 @@
-"""The trace of an exception: where it was raised and what led to it, in the user's code, within bounds."""
+"""The trace of an exception in the user's code, within bounds: where it was raised, and its causes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _OURS: Final = tuple(
 
 
 def is_ours(file: str) -> bool:
-    """Return whether a source file is this package's or trio's."""
+    """Return whether a source file belongs to this package or to trio."""
     return file.startswith(_OURS)
 
 
 def _calls(error: BaseException) -> Iterator[tuple[str, int, str]]:
-    """Return file, line and function of the calls that are not the runtime's own, the outermost first."""
+    """Yield file, line and function of the calls outside the runtime, the outermost first."""
     traceback: TracebackType | None = error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -57,7 +57,7 @@ def place_of(error: BaseException) -> str:
 
 
 def definition_of(fn: Any) -> str:
-    """Name the line where a function is defined, "" if it is not the user's function."""
+    """Return the line where a function is defined as text, or "" if the function is not the user's."""
     code = getattr(getattr(fn, "__wrapped__", fn), "__code__", None)
     if code is None or is_ours(code.co_filename):
         return ""
@@ -65,7 +65,7 @@ def definition_of(fn: Any) -> str:
 
 
 def calls_of(error: BaseException) -> list[str]:
-    """Return the calls that led to an exception, one line each; of very many, the first and the last."""
+    """Return the calls that led to an exception, one line each; only the first and last of very many."""
     first: list[tuple[str, int, str]] = []
     last: deque[tuple[str, int, str]] = deque(maxlen=FRAMES - FRAMES // 4)
     count = 0
@@ -95,7 +95,7 @@ def notes_of(error: BaseException) -> list[str]:
 
 
 def causes_of(error: BaseException) -> list[tuple[str, BaseException]]:
-    """Return the exceptions that led to one, the nearest first: causes, contexts, members of groups."""
+    """Return the exceptions that led to another, nearest first: causes, contexts, members of groups."""
     found: list[tuple[str, BaseException]] = []
     seen = {id(error)}
     waiting = deque([error])

@@ -1,11 +1,11 @@
-"""Values as text for people: short, whatever they are, and without their secrets.
+"""Values as text for people: always short, and without their secrets.
 
-A `repr` is foreign code: it may raise, be endless, or reveal a secret. So containers and records of the
-usual kinds are written here, field by field; for any other class the `repr` is called, and its text cut.
+A `repr` is foreign code: it may raise, be endless, or reveal a secret. So containers and records of the usual
+kinds are written here, field by field; for any other class the `repr` is called, and its text cut.
 
-A look at living agents (`show_quietly`) calls no foreign code at all: a `repr` that sleeps would hold up the
-node because somebody looks at it. A class with a `repr` of its own is then shown by its name alone, without
-its fields, as its `repr` may leave some of them out for a reason.
+Inspecting living agents (`show_quietly`) calls no foreign code at all: a `repr` that sleeps would hold up the
+node during the inspection. A class with its own `repr` is then shown by its name alone, without its fields,
+as its `repr` may leave some of them out for a reason.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def show(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int = LIMIT)
 
 
 def show_quietly(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int = LIMIT) -> str:
-    """Do as `show` without calling code of the value's own class; takes milliseconds at most."""
+    """Return the same text as `show` without calling code of the value's class, in milliseconds at most."""
     if secrecy == WHOLE:
         return HIDDEN
     if secrecy == UNREAD:
@@ -85,7 +85,7 @@ def show_quietly(value: Any, secrets: Secrets, secrecy: Secrecy = 0, limit: int 
 
 
 class _Writer:
-    """Writes one value, and stops when its room is used up.
+    """A writer of one value as text, which stops at its limit.
 
     `foreign` returns the text of a value of any other class, `field` the value of a record's field.
     """
@@ -192,13 +192,13 @@ _OURS: Final = f"{__name__.partition('.')[0]}."
 
 
 def _read_field(value: Any, name: str) -> Any:
-    """Return a field of a record without any code of its class; None for one that is computed."""
+    """Return a field of a record without calling code of its class, or None for a computed field."""
     kind = cast("Any", type(value))
     return None if isinstance(getattr(kind, name, None), property) else field_of(value, name)
 
 
 def _named(value: Any, room: int) -> str:
-    """Return the text of a value of a known class; for any other class, the name of the class."""
+    """Return the text of a value of a known class, or only the name of any other class."""
     kind = cast("Any", type(value))
     write = kind.__repr__
     if kind in _SAFE:

@@ -1,11 +1,11 @@
 """Properties, actions and events, and the typed handles by which consumers name them.
 
-`Weather.units` on the class is a handle; on an instance it is the value. A handle names which agent
-class it belongs to (contravariantly, so that a subclass accepts its base's handles) and which types go
-in and out, so that `ref.read(Weather.units)` is checked by a type checker without knowing the agent.
+`Weather.units` on the class is a handle; on an instance it is the value. The type of a handle contains its
+agent class (contravariantly, so that a subclass accepts its base's handles) and the types that go in and out.
+So a type checker can check `ref.read(Weather.units)` without further knowledge of the agent.
 
-The types here are for people and checkers. The operations of messages are compiled from them, once per
-class, by `_contract_compiler.py`.
+The types here are for people and checkers. The operations of messages are compiled from them, once per class,
+by `_contract_compiler.py`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NOTHING: Final[Any] = attrs.NOTHING
 
 
 class EmittingSlot(Protocol):
-    """The slot of an agent, as its properties and events use it; see `Slot`."""
+    """The slot of an agent, as seen by its properties and events; see `Slot`."""
 
     extra: Any
 
@@ -53,14 +53,14 @@ class EmittingSlot(Protocol):
 
 
 class Lives(Protocol):
-    """The owner of a descriptor: anything with a path in a tree."""
+    """The owner of a property or event descriptor, with the slot of its agent if it has one."""
 
     @property
     def _slot(self) -> EmittingSlot | None: ...
 
 
 class PropertyHandle(Generic[A_contra, V]):
-    """Names a property of agent class `A`: `Weather.units`."""
+    """The handle of a property of agent class `A`: `Weather.units`."""
 
     __slots__ = ("name", "read_key", "write_key")
 
@@ -142,7 +142,7 @@ class Property(Generic[V]):
 
 
 class EventHandle(Generic[A_contra, V_co]):
-    """Names an event of agent class `A`: `Weather.asked`."""
+    """The handle of an event of agent class `A`: `Weather.asked`."""
 
     __slots__ = ("key", "name", "secrecy")
 
@@ -267,7 +267,7 @@ class _ActionHandle:
 
 
 class Turn(_ActionHandle, Generic[A_contra, P, R_co]):
-    """Names an action written `def`: it runs from start to end in one step."""
+    """The handle of an action written `def`, which runs from start to end in one step."""
 
     if TYPE_CHECKING:
 
@@ -291,7 +291,7 @@ class Action(_ActionHandle, Generic[A_contra, P, R_co, G_co]):
 
 
 class StreamAction(_ActionHandle, Generic[A_contra, P, R_co]):
-    """Names an action written as an async generator, which has many outputs."""
+    """The handle of an action written as an async generator, which has many outputs."""
 
     if TYPE_CHECKING:
 

@@ -1,9 +1,9 @@
-"""The contract of an agent class, and when its types are read: as it is made, or when it is first used.
+"""The contract of an agent class, and when its types are read: with the class, or at its first use.
 
 A class may name types that are defined further down, in another cell of a notebook, or in a module that
 imports its own. Types that are known when the class is made are checked there. If a type is unknown then, the
-class has an *outline* in place of its contract: all but these types. Code that needs them reads
-`__contract__`, as always; the first access has the whole class read, and returns the contract or raises the
+class has an *outline* in place of its contract, which lacks only these types. Code that needs them reads
+`__contract__` as usual. The first access reads the whole class, and returns the contract or raises the
 TypeError that the class statement would have raised.
 """
 
@@ -58,7 +58,7 @@ class Contract:
 
 
 class UnreadContract:
-    """The descriptor in place of `__contract__` until all types of the class are read."""
+    """The descriptor that replaces `__contract__` until all types of the class have been read."""
 
     def __init__(self, cls: Any, outline: Contract, read: Callable[[], Contract], place: str) -> None:
         self.outline = outline
@@ -67,7 +67,7 @@ class UnreadContract:
         self._place = place
 
     def __get__(self, instance: object, owner: type) -> Contract:
-        """Read the types of the class. Raises TypeError for one that is still unknown, or not accepted."""
+        """Read the types of the class. Raises TypeError for a type that is still unknown or not accepted."""
         try:
             contract = self._read()
         except TypeError as error:
@@ -82,7 +82,7 @@ CLASS_PLACE = "lmos_actors_class"
 
 
 def outline_of(cls: Any) -> Contract | None:
-    """Return a class's contract as far as it is known, reading no types; None if it is no agent's class."""
+    """Return the known part of a class's contract without reading types; None if it is no agent class."""
     parts: tuple[type, ...] = getattr(cls, "__mro__", ())
     for part in parts:
         if "__contract__" in vars(part):

@@ -108,7 +108,7 @@ def compile_contract(
 
 
 def _answering(title: str, contract: Contract) -> str | None:
-    """Return the name of the action that answers questions, None if there is none. Raises TypeError."""
+    """Return the name of the action that answers questions, or None. Raises TypeError."""
     found = {name: handle for name, handle in contract.actions.items() if handle.options.answers is not None}
     if len(found) > 1:
         raise TypeError(f"{title}: one action answers questions, not {' and '.join(found)}")
@@ -127,7 +127,7 @@ def _answering(title: str, contract: Contract) -> str | None:
 
 
 def _check_durable(title: str, contract: Contract) -> None:
-    """Raise TypeError for a durable class with runs whose state may be half changed at their awaits."""
+    """Raise TypeError for a durable class with runs that may await while its state is half changed."""
     check_durable(title, contract.options)
     if contract.durable_periodic and not contract.options.durable:
         raise TypeError(
@@ -195,7 +195,7 @@ class _Compiler:
             self._action(name, value)
 
     def wire(self, name: str, given: str | None) -> str:
-        """Return the name an affordance or parameter has for consumers."""
+        """Return the name of an affordance or parameter for consumers."""
         if given is not None:
             return given
         if self.rename == "camel":
@@ -209,7 +209,7 @@ class _Compiler:
             raise TypeError(f"{self.cls.__name__}.{name}: another affordance is named {wire!r} too")
 
     def _shape(self, hint: Any, name: str) -> Shape[Any]:
-        """Compile a type of that member. While the type is unknown, the shape accepts anything."""
+        """Compile the type of the member `name`. While the type is unknown, the shape accepts any value."""
         unknown = unknown_in(hint)
         if unknown is None:
             try:
@@ -443,7 +443,7 @@ class _Compiler:
 
 
 def _may_grow(hint: Any, module: str) -> bool:
-    """Return whether a class in a type comes from a module that is still being run, so that it may change.
+    """Return whether a class in a type belongs to a module that still runs, so that it may change.
 
     `module` is the one in which the agent's class is made.
     """
@@ -455,7 +455,7 @@ def _may_grow(hint: Any, module: str) -> bool:
 
 
 def _unread_shape() -> Shape[Any]:
-    """Return a shape that takes any value as it is, for a type that is not known yet."""
+    """Return a shape that accepts any value unchanged, for a type that is not known yet."""
 
     def take(value: Any, path: str = "$", /) -> Any:
         return value
@@ -466,7 +466,7 @@ def _unread_shape() -> Shape[Any]:
 
 
 def _read_first(cls: Any, made: Property[Any]) -> Callable[[Any], Any]:
-    """Return a function that takes the first value of a property, and reads its type, unknown so far."""
+    """Return a function that reads a property's unknown type when it checks the first value."""
 
     def take(value: Any) -> Any:
         getattr(cls, "__contract__")  # noqa: B009 -- to read it puts a check in the place of this one
@@ -486,7 +486,7 @@ def _assigned(shape: Shape[Any], where: str) -> Callable[[Any], Any]:
 
 
 def _by_position(fn: Any, params: tuple[Parameter, ...], *, with_progress: bool) -> Callable[..., Any]:
-    """Return a function that takes all parameters by position, keyword-only ones too."""
+    """Return a function that takes all parameters by position, even keyword-only ones."""
     first = next((place for place, p in enumerate(params) if p.keyword_only), None)
     if first is None:
         return fn  # type: ignore[no-any-return]

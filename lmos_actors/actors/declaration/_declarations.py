@@ -77,9 +77,9 @@ def prop(
 ) -> Property[Any]:
     """Declare a property: state that consumers read, write and observe.
 
-    Its type must be deeply immutable: a change of a value in place would not be noticed. Without `default`
-    and `factory` the property is a required argument of the constructor. `read_only` and `write_only` are
-    from the consumer's view; the agent itself may always do both. `name` is the name on the wire.
+    Its type must be deeply immutable, as a change of a value in place would not be noticed. Without `default`
+    and `factory` the property is a required argument of the constructor. `read_only` and `write_only` apply
+    to consumers; the agent itself may always read and write. `name` is the name on the wire.
     """
     return Property(
         default=default,
@@ -98,7 +98,7 @@ def event(
     """Declare an event: something that the agent sends to its subscribers.
 
     `init` is for type checkers: an event is no argument of the constructor. With `broadcast` an agent that is
-    on a relay sends it to everybody there.
+    on a relay sends the event to all agents there.
     """
     del init
     return Event(name=name, doc=doc, broadcast=broadcast)
@@ -260,10 +260,10 @@ def every(
 ) -> Callable[[Callable[[A], None]], Callable[[A], None]]:
     """Make a `def` method a turn that runs every `seconds` of the agent's life, first after one period.
 
-    The period is counted from the schedule, not from the end of the turn; a firing that is still
-    waiting is not queued twice, and missed ones are merged. With `durable=True`, in a durable class, the
-    schedule outlives the incarnation: missed firings become one firing after the next `started()`,
-    and the rhythm stays.
+    The period is counted from the schedule, not from the end of the turn. A firing that is still waiting is
+    not queued twice, and missed ones are merged. With `durable=True`, in a durable class, the schedule
+    outlives the incarnation: missed firings become one firing after the next `started()`, and later firings
+    keep to the schedule.
     """
     if callable(seconds) or not 0 < seconds < math.inf:
         raise TypeError(f"@every needs a finite number of seconds above 0, not {seconds!r}")
@@ -279,7 +279,7 @@ def every(
 def of_system(cls: type[T]) -> type[T]:
     """Mark a class whose agents serve the other agents of their node, as a language model does.
 
-    They are not offered to MCP clients. A subclass is marked too.
+    Such agents are not offered to MCP clients. A subclass is marked too.
     """
     setattr(cls, _OF_SYSTEM, True)
     return cls

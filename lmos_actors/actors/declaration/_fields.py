@@ -25,7 +25,7 @@ HOOKS: Final = ("started", "lifespan", "supervises", "on_exit")
 
 
 def check_members(cls: type, own_verbs: frozenset[str]) -> None:
-    """Refuse members of a class body that must be mistakes, such as a default without an annotation.
+    """Reject members of a class body that must be mistakes, such as a default without an annotation.
 
     `own_verbs` are the runtime's names that must not be overridden. Raises TypeError.
     """
@@ -72,9 +72,9 @@ def _shared(cls: type, name: str, value: object) -> TypeError:
 
 
 def collect_fields(cls: type, reserved: frozenset[str]) -> dict[str, Any]:
-    """Return the attrs fields of a class from its own annotations; events and class variables are no fields.
+    """Return the attrs fields for a class's own annotations, without events and class variables.
 
-    A class names in `_fields_of_body` the fields that a subclass may set again without an annotation.
+    A class lists in `_fields_of_body` the fields that a subclass may set again without an annotation.
     """
     fields: dict[str, Any] = {}
     again: tuple[str, ...] = getattr(cls, "_fields_of_body", ())
@@ -112,7 +112,7 @@ _CountingAttr: Final[Any] = type(cast("object", attrs.field()))
 
 
 def name_nearest_field(error: BaseException, cls: Any) -> None:
-    """Add the most similar field to the TypeError for an argument that an agent class does not take."""
+    """Add the most similar field to the TypeError for an unknown argument of an agent class."""
     found = unknown_argument(error)
     if found is None or not is_agent_class(cls) or found[0] != f"{cls.__qualname__}.__init__()":
         return
@@ -121,7 +121,7 @@ def name_nearest_field(error: BaseException, cls: Any) -> None:
 
 
 def _outermost(hint: Any) -> str:
-    """Return the first name of an annotation kept as text, without its module; "" without one."""
+    """Return the outer type's name in an annotation kept as text, without its module, or ""."""
     return _text(hint).strip("'\"").partition("[")[0].rpartition(".")[2]
 
 
@@ -130,7 +130,7 @@ def _text(hint: Any) -> str:
 
 
 def _maker_of(hint: Any) -> str | None:
-    """Return the call that has to follow an affordance's annotation, None for a field of plain state."""
+    """Return the call that an affordance's annotation needs as its value, or None for plain state."""
     text = _text(hint)
     is_foreign = "." in text and "[" not in text  # as `trio.Event`, kept as text and without a type of values
     text = "" if is_foreign else _outermost(hint)
@@ -140,7 +140,7 @@ def _maker_of(hint: Any) -> str | None:
 
 
 def mentions(things: Iterable[object], names: frozenset[str]) -> bool:
-    """Return whether the code of any of these functions, or of functions in them, has one of the names."""
+    """Return whether the code of any of these functions, or of a nested function, uses one of the names."""
     found = [getattr(inspect.unwrap(getattr(thing, "fget", thing)), "__code__", None) for thing in things]  # type: ignore[arg-type]
     codes: list[CodeType] = [code for code in found if isinstance(code, CodeType)]
     for code in codes:  # which grows by the functions inside
@@ -151,9 +151,9 @@ def mentions(things: Iterable[object], names: frozenset[str]) -> bool:
 
 
 def import_log(cls: type) -> None:
-    """Import the modules that `self.log` needs, if a class seems to write a log.
+    """Import the modules that `self.log` needs, if the code of a class seems to use it.
 
-    Importing them takes long, and the first line of a log would do it in the middle of a turn.
+    Importing them takes long, and the first line of a log would otherwise do so in the middle of a turn.
     """
     if mentions(vars(cls).values(), _LOG):
         import_module("structlog")

@@ -1,4 +1,4 @@
-"""The last messages of an agent, kept by classes that ask for it: `class Weather(Agent, history=16)`.
+"""The last messages of an agent, kept for classes with `class Weather(Agent, history=16)`.
 
 The functions behind the messages of such a class, and of its timers, are wrapped when the class is made or
 the timer set. Other classes pay nothing.
@@ -50,13 +50,13 @@ class Entry:
             self.state = None
 
     def is_of(self, op: Operation | None, fn: Any, args: tuple[Any, ...]) -> bool:
-        """Return whether this is the open entry of that message."""
+        """Return whether this is the open entry of a given message."""
         same = self.op is op if op is not None else self.fn == fn
         return same and self.state is not None and list(map(id, self.args)) == list(map(id, args))
 
 
 def keep_history(title: str, operations: Iterable[Operation], size: int | None) -> None:
-    """Keep the messages of these operations, the last `size` of each incarnation; with None or 0, none.
+    """Make these operations keep the last `size` messages of each incarnation; None or 0 keeps none.
 
     Raises TypeError for any other `size`.
     """
@@ -101,7 +101,7 @@ def _kept(op: Operation, fn: Callable[..., Any], size: int) -> Callable[..., Any
 
 
 class KeptTurn:
-    """The turn of a timer or of a following, in a class that keeps a history."""
+    """The turn of a timer or a following in a class that keeps a history."""
 
     def __init__(self, agent: Any, fn: Callable[..., None], size: int) -> None:
         self.fn = fn
@@ -110,14 +110,14 @@ class KeptTurn:
         self.__qualname__ = getattr(fn, "__qualname__", "timer")
 
     def __call__(self, *args: Any) -> None:
-        """Run the turn."""
+        """Run the turn, with an entry in the history."""
         fn, given = unwrapped(self.fn, args)
         with _begin(self._agent, None, fn, given, self._size):
             return self.fn(*args)
 
 
 def kept_turn(agent: Any, fn: Callable[..., None]) -> Callable[..., None]:
-    """Return a turn as it is, or wrapped so that it is kept if the agent's class keeps a history."""
+    """Return a turn, wrapped so that it is kept if the agent's class keeps a history."""
     size: int | None = agent.__contract__.options.history
     return KeptTurn(agent, fn, size) if size else fn
 

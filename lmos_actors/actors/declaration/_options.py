@@ -1,4 +1,4 @@
-"""Options in the head of an agent class, and its behaviours: the names for `when=` and `become()`."""
+"""Options in the class statement of an agent, and its behaviours: the names for `when=` and `become()`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _links(links: Iterable[Link]) -> tuple[Link, ...]:
 
 
 def _written(link: Link) -> Link:
-    """Return a link with its languages as an array, as TD 1.1 allows and kotlin-wot demands."""
+    """Return a link with its languages as an array, as TD 1.1 allows and kotlin-wot requires."""
     own = link.hreflang if link.hreflang is not None else link.extra.get("hreflang")
     if not isinstance(own, str):
         return link
@@ -50,12 +50,12 @@ def _written(link: Link) -> Link:
 class About:
     """Members of an agent's description beside its contract: `class X(Agent, about=About(...))`.
 
-    `vendor` and `model` become members of `lmos:metadata` (LMOS Agent Description Format); `more` holds its
-    further members, plain data by the names they have there: `{"lmos:compliance": {...}}`. `version` (of the
-    class), `support` (a URI) and `links` are members of a Thing Description (TD 1.1, 5.3.1.1). `capabilities`
-    are words for what the agent can do, there `lmosx:capabilities`, and `types` join its `@type`: others find
-    it by both; no word contains blanks. A subclass inherits whatever it leaves out; `more` is inherited
-    member by member.
+    `vendor` and `model` become members of `lmos:metadata` (LMOS Agent Description Format). `more` holds
+    further members of it, as plain data under their names there: `{"lmos:compliance": {...}}`. `version` (of
+    the class), `support` (a URI) and `links` are members of a Thing Description (TD 1.1, 5.3.1.1).
+    `capabilities` are words for what the agent can do, in the member `lmosx:capabilities`, and `types` join
+    its `@type`. Others find the agent by both; no word contains blanks. A subclass inherits whatever it
+    leaves out; `more` is inherited member by member.
 
     Raises:
         TypeError: a value is of a wrong type, or is no plain data.
@@ -101,7 +101,7 @@ class About:
         )
 
     def over(self, base: About | None) -> About:
-        """Return the values of a subclass: its own, or its base's where the subclass leaves them out."""
+        """Return these values, completed by those of the base class where this class gives none."""
         if base is None:
             return self
         given = attrs.asdict(self, recurse=False, filter=lambda _, value: bool(value))
@@ -110,7 +110,7 @@ class About:
 
 @attrs.frozen(kw_only=True)
 class ClassOptions:
-    """The options in the head of an agent class; None where none is given."""
+    """The options in an agent's class statement; an option that is not given is None."""
 
     about: About | None = None
     tool: bool | None = None
@@ -126,7 +126,7 @@ class ClassOptions:
     private: bool | None = None
 
     def over(self, base: ClassOptions | None) -> ClassOptions:
-        """Return the options of a subclass: its own, or its base's where the subclass leaves them out."""
+        """Return these options, completed by those of the base class where this class gives none."""
         if base is None:
             return self
         given = attrs.asdict(self, recurse=False, filter=lambda _, value: value is not None)
@@ -136,7 +136,7 @@ class ClassOptions:
 
 
 def check_said(title: str, about: Any, tool: Any, private: Any, body: Mapping[str, Any]) -> None:
-    """Raise TypeError for wrong values in the head of a class, and for an `About` in its body."""
+    """Raise TypeError for wrong values in a class statement, and for an `About` in a class body."""
     if isinstance(body.get("about"), About):
         raise TypeError(f"{title}.about: it belongs in the head, class {title}(Agent, about=About(...))")
     if about is not None and not isinstance(about, About):
@@ -152,7 +152,7 @@ _DURABILITIES: Final = (None, "process", "power")
 
 
 def check_durable(title: str, options: ClassOptions) -> None:
-    """Raise TypeError for options of a durable class that mean nothing."""
+    """Raise TypeError for invalid options of a durable class."""
     if options.durable not in _DURABLE:
         raise TypeError(f"{title}: durable must be True, False or 'journal', not {options.durable!r}")
     if options.durability not in _DURABILITIES:
@@ -176,7 +176,7 @@ def check_durable(title: str, options: ClassOptions) -> None:
 def behaviours_of(
     title: str, table: Mapping[str, Operation], declared: Iterable[str] | None
 ) -> tuple[str, ...]:
-    """Return the behaviours that a class declares, or else those that its actions name; () if there are none.
+    """Return the behaviours that a class declares, or else those that its actions name, or ().
 
     Raises TypeError for an invalid declaration, and for an action whose behaviour is not declared.
     """
@@ -200,7 +200,7 @@ def _checked(title: str, declared: Any) -> tuple[str, ...]:
 
 
 def check_behaviour(name: str, title: str, known: tuple[str, ...]) -> None:
-    """Raise ValueError unless the class has that behaviour."""
+    """Raise ValueError unless the class has the behaviour."""
     if name not in known or not name:
         raise ValueError(_unknown(name, title, known))
 

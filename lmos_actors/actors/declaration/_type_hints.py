@@ -26,12 +26,12 @@ def type_of_affordance(cls: type, name: str, kind: type) -> Any:
 
 
 def types_of_method(cls: type, name: str, fn: Any) -> dict[str, Any]:
-    """Return the types of a method's parameters and of its result, as the class that defines it sees them."""
+    """Return the types of a method's parameters and result, as seen by the class that defines it."""
     return types_of_function(fn, next((part for part in cls.__mro__ if name in vars(part)), cls))
 
 
 def unreadable(cls: type, name: str, unknown: Unknown) -> TypeError:
-    """Return the error for an attribute or a method of a class with a type that is unknown."""
+    """Return the error for an attribute or method of a class whose type is unknown."""
     place = place_of(cls, name)
     return TypeError(
         f"{cls.__name__}.{name}{f' ({place})' if place else ''}: cannot read its type {unknown.text!r}: "
@@ -43,7 +43,7 @@ _FIX = "import it where the program runs, not for type checkers alone, or define
 
 
 class UnknownPart(TypeError):
-    """Raised for a type with a part whose name cannot be resolved now."""
+    """Raised for a type with a part whose name cannot be resolved at present."""
 
     def __init__(self, unknown: Unknown, where: str) -> None:
         super().__init__(f"{where}: cannot read the type {unknown.text!r}: {unknown.why}")
@@ -51,19 +51,19 @@ class UnknownPart(TypeError):
 
 
 def note_unread(cls: type, name: str, unknown: Unknown, contract: Contract, *, is_last: bool) -> None:
-    """Note that a type of that member is not known yet. Raises TypeError if it cannot become known."""
+    """Note that a type of a member is not known yet. Raises TypeError if it cannot become known."""
     if is_last or unknown.for_good:
         raise unreadable(cls, name, unknown)
     contract.unread = True
 
 
 def is_progress(hint: Any) -> bool:
-    """Return whether a parameter's type asks for a `Progress`."""
+    """Return whether a parameter's type is `Progress`."""
     return hint is Progress or get_origin(hint) is Progress
 
 
 def streamed_item(hint: Any) -> Any:
-    """Return the type of an item if a parameter's type asks for an input stream, else None."""
+    """Return the type of an item if a parameter's type is an input stream, else None."""
     kind = get_origin(hint) or hint
     if kind is not AsyncIterator and kind is not AsyncIterable:
         return None

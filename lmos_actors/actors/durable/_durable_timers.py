@@ -5,15 +5,15 @@ What this file keeps true:
 
 - A timer enters the table in the turn that sets it, and leaves it in the turn that cancels it. If that turn
   crashes, neither has happened: the next incarnation begins with the table that was kept.
-- A timer leaves the table as its own turn begins, so it is gone from the store with what that turn has
-  changed, and not before. If the process is killed in between, the next one finds the timer there and it
-  fires again; as far as kept state goes it has fired once. A timer whose turn crashes has not fired.
-- Instants are kept as time of day. A living incarnation waits on the clock of its run, which nobody sets
-  back; only the next incarnation has to rely on the time of day.
+- A timer leaves the table as its own turn begins. So it leaves the store together with the changes of that
+  turn, and not before. If the process is killed in between, the next one finds the timer there, and the
+  timer fires again; with regard to kept state it has fired once. A timer whose turn crashes has not fired.
+- Instants are kept as wall-clock time. A living incarnation waits on the clock of its run, which is never set
+  back; only the next incarnation has to rely on the wall clock.
 - Late timers fire once `started()` has run, in the order in which they were due.
 
-`@every(durable=True)` belongs to the class, and only its rhythm is kept: the instant of the next firing. The
-instant moves on as a firing takes its turn, past all missed firings.
+`@every(durable=True)` belongs to the class, and only its rhythm is kept: the instant of the next firing. When
+the turn of a firing begins, the instant moves on, past all missed firings.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MOST: Final = 256
 
 
 class TimerRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A durable timer as it is kept. A timer with `every` is a rhythm of the class."""
+    """A durable timer in its stored form. A timer with `every` is a rhythm of the class."""
 
     turn: str
     due: datetime
@@ -75,11 +75,11 @@ class _Planned:
 
     @property
     def title(self) -> str:
-        """The method that runs."""
+        """The name of the method that runs, marked as durable."""
         return f"{self.record.turn} (durable)"
 
     def start(self, seconds: float) -> None:
-        """Have the turn queued after `seconds` by the agent's clock, while this incarnation lives."""
+        """Schedule the turn `seconds` from now by the agent's clock, while this incarnation lives."""
         slot = self.timers.slot
         self.alarm = slot.rt.timers.call_after(world_seconds(slot, seconds), self.fire)
         slot.keep_timer(self.alarm)
@@ -117,7 +117,7 @@ class DurableTimer:
 
     @enable_ki_protection
     def cancel(self) -> None:
-        """Cancel the turn, even if it is due and waits; the cancel is kept with the turn that calls this.
+        """Cancel the turn, even if it is due and waits; the cancel is kept with the current turn.
 
         Never blocks; late or repeated calls do nothing.
         """
@@ -127,7 +127,7 @@ class DurableTimer:
 
 
 class _DueTurn(InternalTurn):
-    """The turn of a timer that is due; it does nothing if it is cancelled before it begins."""
+    """The turn of a due timer, which does nothing if the timer is cancelled before the turn begins."""
 
     __slots__ = ("_planned",)
 
@@ -140,14 +140,14 @@ class _DueTurn(InternalTurn):
         self._planned = planned
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return the function to run now; the timer is removed."""
+        """Remove the timer, and return the function to run now."""
         if self._planned.timers.remove(self._planned):
             return super().take()
         return _do_nothing, ()
 
 
 def _do_nothing() -> None:
-    """Do nothing: the turn of a timer that was cancelled."""
+    """Do nothing, as the turn of a cancelled timer."""
 
 
 class _Rhythm(PeriodicTurn):
@@ -165,13 +165,13 @@ class _Rhythm(PeriodicTurn):
         """The instant of the first firing whose turn has not begun, in the time of the run."""
 
     def start(self, seconds: float) -> None:
-        """Have the rhythm fire after `seconds`, while this incarnation lives."""
+        """Schedule the next firing `seconds` from now, while this incarnation lives."""
         slot = self._timers.slot
         self._alarm = slot.rt.timers.call_after(seconds, self.fire)
         slot.keep_timer(self._alarm)
 
     def fire(self) -> None:
-        """Queue the rhythm's turn, unless one is waiting already, and wait for the next time."""
+        """Schedule the next firing, and queue the turn unless one is waiting already."""
         if self._alarm is not None:
             self._alarm.leave()
         self.start(max(0.0, self._next() - trio.current_time()))
@@ -180,17 +180,17 @@ class _Rhythm(PeriodicTurn):
             self._timers.slot.put(self)
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return the function to run now; all firings until now are merged into it."""
+        """Return the function to run now, into which all firings until now are merged."""
         self.move_on()
         return super().take()
 
     def taken_up(self) -> InternalTurn:
-        """Return the turn to run after its service time; the rhythm moves on as that turn begins."""
+        """Return the turn to run after its service time; the rhythm moves on when that turn begins."""
         self.waiting = False
         return _Beat(self)
 
     def move_on(self) -> None:
-        """Go on to the next instant after now, as a turn begins."""
+        """Move on to the next instant after now, when a turn begins."""
         if self.when <= trio.current_time():  # else an earlier firing was worked on for long
             self.when = self._next()
         self._timers.touch()
@@ -202,7 +202,7 @@ class _Rhythm(PeriodicTurn):
 
 
 class _Beat(InternalTurn):
-    """The turn of a rhythm, from the moment at which the agent's service time for it begins."""
+    """The turn of a rhythm, once the agent's service time for it has begun."""
 
     __slots__ = ("_rhythm",)
 
@@ -211,7 +211,7 @@ class _Beat(InternalTurn):
         self._rhythm = rhythm
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return the function to run now."""
+        """Move the rhythm on, and return the function to run now."""
         self._rhythm.move_on()
         return super().take()
 
@@ -247,13 +247,13 @@ class DurableTimers:
         return [*rhythms, *(timer.record for timer in self._pending)]
 
     def touch(self) -> None:
-        """Have the changed table kept."""
+        """Note that the table has changed and has to be kept."""
         gate = self.slot.output_gate
         if gate is not None and gate.timers is self:
             gate.touch()
 
     def remove(self, timer: _Planned) -> bool:
-        """Remove a timer; return whether it was there."""
+        """Remove a timer; return False if it was removed before."""
         if timer not in self._pending:
             return False
         del self._pending[timer]
@@ -263,7 +263,7 @@ class DurableTimers:
     def add(
         self, seconds: float, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> DurableTimer:
-        """Plan the run of a method `seconds` from now. Raises as `Agent.after` does."""
+        """Plan the run of a method `seconds` from now. Raises the same errors as `Agent.after`."""
         form = turn_form(type(self.agent), name)
         if len(self._pending) >= MOST:
             raise RuntimeError(f"{self.slot.path} has {MOST} durable timers, and can have no more at a time")
@@ -285,7 +285,7 @@ class DurableTimers:
         return DurableTimer(timer)
 
     def restore(self, records: Iterable[TimerRecord], key: str) -> None:
-        """Begin with the kept timers. Raises StateMismatch for a turn that the class cannot run any more."""
+        """Load the kept timers. Raises StateMismatch for a turn that the class can no longer run."""
         kept: dict[str, TimerRecord] = {}
         for record in records:
             if record.every:
@@ -307,7 +307,7 @@ class DurableTimers:
             self._has_new_rhythm |= name not in kept
 
     def begin(self) -> None:
-        """Start the clocks of all kept timers, as the agent has started."""
+        """Start the clocks of all kept timers, as the agent has started; fire those that are late."""
         present, now = date_of(self.slot), trio.current_time()
         late: list[tuple[datetime, _Planned | _Rhythm]] = []
         for rhythm in self._rhythms:
@@ -341,7 +341,7 @@ def _first(each: tuple[datetime, object]) -> datetime:
 
 
 def restored_timers(slot: Slot, agent: Any, records: Iterable[TimerRecord], key: str) -> DurableTimers | None:
-    """Return the timers of an incarnation that begins, None if it has none. Raises StateMismatch."""
+    """Return the timers of a new incarnation, or None if it has none. Raises StateMismatch."""
     if not records and not agent.__contract__.durable_periodic:
         return None
     timers = DurableTimers(slot, agent)
@@ -350,7 +350,7 @@ def restored_timers(slot: Slot, agent: Any, records: Iterable[TimerRecord], key:
 
 
 def timers_of_agent(agent: Any) -> DurableTimers:
-    """Return the durable timers of an agent, made at the first call. Raises TypeError if it has none."""
+    """Return the durable timers of an agent, made at the first call. Raises TypeError if not durable."""
     gate, title = agent._place().output_gate, agent.__contract__.title
     if gate is None:
         raise TypeError(f"{title} has no durable timers: class {title}(Agent, durable=True)")

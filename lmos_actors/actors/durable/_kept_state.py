@@ -1,13 +1,13 @@
 """The form in which the state of a durable agent is kept: plain data, made and read by cattrs.
 
-A durable class (`class Ledger(Agent, durable=True)`) has a `StateForm`, made with the class. It knows which
-fields are kept, turns them into plain data that JSON can hold, and puts such data back into a new object,
-after migrating what an older version of the class has written. A field that cannot be kept is refused when
-the class is made, with an error that names it: better then than at the first commit.
+A durable class (`class Ledger(Agent, durable=True)`) has a `StateForm`, made with the class. It lists the
+fields that are kept, converts them into plain data that JSON can hold, and restores such data into a new
+object, after migrating what an older version of the class has written. A field that cannot be kept is refused
+when the class is made, with an error that names it, so that the error does not wait for the first commit.
 
-The converter is one for all classes of a process (`state_converter`), so that a hook for a type is registered
-once. It is stricter than cattrs itself, which would turn the text "5" into the number 5: stored state that
-is not of the declared type is an error, as after a forgotten migration.
+All classes of a process share one converter (`state_converter`), so that a hook for a type is registered
+once. It is stricter than cattrs itself, which would turn the text "5" into the number 5: stored state that is
+not of the declared type is an error, as after a forgotten migration.
 """
 
 from __future__ import annotations
@@ -101,13 +101,13 @@ _KEYS: Final = (str, int, float, uuid.UUID, datetime.date, datetime.datetime, en
 def ephemeral(*, default: Any = attrs.NOTHING, factory: Callable[[], Any] | None = None) -> Any:
     """Declare a field of a durable agent that is not kept: `cache: dict[str, int] = ephemeral(factory=dict)`.
 
-    After a restart it has the value that the agent's factory gives it.
+    After a restart the field has the value that the agent's factory gives it.
     """
     return attrs.field(default=default, factory=factory, metadata={EPHEMERAL: True})
 
 
 def needs_name(title: str) -> ConfigError:
-    """Make the error for a durable agent that was started without a name of its own."""
+    """Make the error for a durable agent that was started without an explicit name."""
     return ConfigError(
         f"{title} is durable, and a name made up for it would not find its state again: start it by "
         f"start_child(ChildSpec(NAME, ...))"
@@ -119,9 +119,9 @@ def needs_name(title: str) -> ConfigError:
 
 @cache
 def state_converter() -> Converter:
-    """Return the cattrs converter of all stored state, to register hooks for types of your own.
+    """Return the cattrs converter of all stored state, for registering hooks for user types.
 
-    Register them before the class of the agent is made: a type without a hook is refused then.
+    Register them before the class of the agent is made, which is refused if a type has no hook.
     """
     from cattrs.preconf.msgspec import make_converter  # only durable classes need it
 
@@ -167,7 +167,7 @@ def _is_ref(hint: Any) -> bool:
 
 
 def _class_in(ref: Any) -> Any:
-    """Return the class in `Ref[X]`; None if there is none, or if only type checkers know the class."""
+    """Return the class in `Ref[X]`, or None if there is none or it is unknown at run time."""
     named = next(iter(get_args(ref)), None)
     return None if isinstance(named, Unknown) else named
 
@@ -177,7 +177,7 @@ def _is_set(hint: Any) -> bool:
 
 
 def _set_hook(hint: Any, converter: Converter) -> Callable[[Any], Any]:
-    """Return the hook that writes a set with its members sorted, so that equal state gives equal bytes."""
+    """Return a hook that writes a set with sorted members, so that equal state has equal bytes."""
     (member,) = get_args(hint) or (Any,)
     unstructure = converter.get_unstructure_hook(member)
 
@@ -196,7 +196,7 @@ def _has_number_keys(hint: Any) -> bool:
 
 
 def _dict_hook(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
-    """Return the hook for a dict whose keys are numbers, as JSON keys are text."""
+    """Return a hook that reads a dict with numbers as keys, which are text in JSON."""
     key, member = get_args(hint)
     structure = converter.get_structure_hook(member)
 
@@ -224,7 +224,7 @@ class _Member:
 
 @attrs.frozen
 class FactForm:
-    """The stored form of the facts that a class's `apply` takes: each with the name of its class."""
+    """The stored form of the facts that a class's `apply` takes, each with its class name."""
 
     title: str
     classes: Mapping[str, type]
@@ -253,10 +253,10 @@ class FactForm:
         return {TAG: type(fact).__name__, **self.converter.unstructure(fact)}
 
     def restored(self, plain: Plain, version: int, key: str, number: int) -> Any:
-        """Return a fact of some version, migrated to this version. `number` is its position in the journal.
+        """Return a stored fact, migrated to the present version. `number` is its position in the journal.
 
-        Raises StateMismatch: a newer version, a step without a migration, a migration that raised, a fact of
-        an unknown class or of other types.
+        Raises StateMismatch for a newer version, a step without a migration, a migration that raised, or a
+        fact of an unknown class or of other types.
         """
         what = f"fact {number} of its journal"
         members = dict(migrated(plain, version, self.version, self.migrations, self.title, key, what))
@@ -279,7 +279,7 @@ class FactForm:
 class StateForm:
     """The stored form of one durable class.
 
-    `title` names the class in stored records, `formerly` the names that it had before. `version` is
+    `title` names the class in stored records, `formerly` holds its former names. `version` is the
     `state_version` of the class, `migrations` its functions from one version to the next.
     """
 
@@ -296,7 +296,7 @@ class StateForm:
     """The forms of the turns of durable timers, by the name of the method; see `_kept_turns.py`."""
 
     def encoded(self, agent: Any) -> bytes:
-        """Return the state of an agent as it is written: plain data, as JSON.
+        """Return the state of an agent in its stored form: plain data, as JSON.
 
         Raises TypeError, naming the place, for a value that cannot be written.
         """
@@ -324,7 +324,7 @@ class StateForm:
                 run_check(member.check, value, f"{type(agent).__name__}.{member.name}")
 
     def undeclared(self, agent: Any) -> TypeError:
-        """Make the error for an attribute that is not declared: it would be lost silently."""
+        """Make the error for an undeclared attribute, which would be lost silently."""
         values: Plain = agent.__dict__
         name = next(name for name in values if name not in self.declared)
         return TypeError(
@@ -333,9 +333,9 @@ class StateForm:
         )
 
     def restored(self, plain: Plain, version: int, key: str) -> Plain:
-        """Return the attributes of an agent for stored state of some version, migrated to this version.
+        """Return an agent's attributes from stored state, migrated to the present version.
 
-        Raises StateMismatch: a newer version, a step without a migration, a migration that raised, a field
+        Raises StateMismatch for a newer version, a step without a migration, a migration that raised, a field
         that is unknown now, or a value of another type.
         """
         plain = migrated(plain, version, self.version, self.migrations, self.title, key, "it")
@@ -373,7 +373,7 @@ def check_kept_behaviour(cls: Any, behaviour: str, key: str) -> None:
 
 
 def why_refused(error: BaseException) -> str:
-    """Return the innermost reason of an error of cattrs, with the path to it."""
+    """Return the innermost reasons of an error of cattrs, with the paths to them."""
     from cattrs import transform_error
 
     if isinstance(error, KeyError):  # of the tag of a union
@@ -393,7 +393,7 @@ def _why_one(error: BaseException, hint: type | None) -> str:
 
 
 def state_form(cls: Any, contract: Contract, *, is_last: bool) -> StateForm:
-    """Return the form of a durable class. Raises TypeError, naming the field, for what cannot be kept.
+    """Return the stored form of a durable class. Raises TypeError, naming a field that cannot be kept.
 
     A type that is unknown now is an error if `is_last`; otherwise the contract is noted as unread.
     """
@@ -474,7 +474,7 @@ def _fact_form(cls: Any, options: ClassOptions, converter: Converter) -> FactFor
 
 
 def _former_names(kind: type) -> tuple[str, ...]:
-    """Return the former names of a class of facts. Raises TypeError for anything but names."""
+    """Return the former names of a class of facts. Raises TypeError if `formerly` is no tuple of names."""
     is_field = not _is_class_var(types_of_class(kind).get("formerly", ClassVar))
     names: Any = () if is_field else getattr(kind, "formerly", ())
     given = cast("tuple[Any, ...]", names)
@@ -495,7 +495,7 @@ def _member(name: str, attribute: str, hint: Any, converter: Converter) -> _Memb
 
 
 def hooks_of(what: str, hint: Any, converter: Converter) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Return the functions that turn a value of a type into plain data, and such data into a value."""
+    """Return two functions for a type: one converts values to plain data, the other converts back."""
     structure = converter.get_structure_hook(hint)
     unstructure = checked(what, hint, converter.get_unstructure_hook(hint))
     return unstructure, lambda value: structure(value, hint)
@@ -505,7 +505,7 @@ def hooks_of(what: str, hint: Any, converter: Converter) -> tuple[Callable[[Any]
 
 
 def check_type(hint: Any, converter: Converter, where: str, inside: tuple[Any, ...] = ()) -> None:
-    """Raise TypeError for a type whose values cannot be kept; `inside` are the types around it."""
+    """Raise TypeError for a type whose values cannot be kept; `inside` holds the enclosing types."""
     if isinstance(hint, NewType):
         return check_type(hint.__supertype__, converter, where, inside)
     if isinstance(hint, Hashable) and hint in inside:
@@ -557,7 +557,7 @@ def _check_parts(hint: Any, converter: Converter, where: str, inside: tuple[Any,
 
 
 def _tag(union: Any, converter: Converter, where: str) -> None:
-    """Have values of a union of record classes kept together with the names of their classes."""
+    """Register hooks that keep values of a union of record classes together with their class names."""
     from cattrs.strategies import configure_tagged_union
 
     names = [getattr(arg, "__name__", "None") for arg in get_args(union)]

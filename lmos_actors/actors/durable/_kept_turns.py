@@ -1,8 +1,8 @@
 """The form in which the turn of a durable timer is kept: the name of a method, and its arguments.
 
 Arguments become plain data by the types of the method's parameters, as the fields of a durable class do. They
-are restored as soon as they are stored, so that a call with arguments that cannot be restored is refused, and
-a turn gets the same values whether its agent has been restarted meanwhile or not.
+are restored as soon as they are stored. So a call with arguments that cannot be restored is refused, and a
+turn gets the same values whether its agent has been restarted meanwhile or not.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TurnForm:
         return plain
 
     def restored(self, plain: Plain) -> dict[str, Any]:
-        """Return arguments, by parameter. Raises TypeError for arguments that the method does not take."""
+        """Return stored arguments, by parameter. Raises TypeError if they do not fit the method."""
         unknown = [name for name in plain if name not in self.hooks]
         parameters = self.signature.parameters.values()
         missing = [p.name for p in parameters if p.default is Parameter.empty and p.name not in plain]
@@ -75,17 +75,17 @@ class TurnForm:
         return values
 
     def call(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return arguments in the form of a call of the method."""
+        """Return positional and keyword arguments for a call of the method."""
         ordered = {name: values[name] for name in self.signature.parameters if name in values}
         bound = BoundArguments(self.signature, ordered)
         return bound.args, bound.kwargs
 
 
 def turn_form(cls: Any, name: str) -> TurnForm:
-    """Return the form of a method of a durable class, made at the first call.
+    """Return the stored form of a method of a durable class, made at the first call.
 
-    Raises AttributeError, with the nearest name, if the class has no such method; TypeError for a method that
-    no durable timer can run.
+    Raises AttributeError, with the nearest name, if the class has no such method, and TypeError for a method
+    that no durable timer can run.
     """
     forms: dict[str, TurnForm] = cls.__contract__.state.turns
     form = forms.get(name)
@@ -95,7 +95,7 @@ def turn_form(cls: Any, name: str) -> TurnForm:
 
 
 def method_of(cls: Any, name: str) -> Any:
-    """Return the function behind a method, None if there is no method of that name."""
+    """Return the function behind a method, or None if there is no method with that name."""
     found = inspect.getattr_static(cls, name, None)
     return found.__wrapped__ if isinstance(found, Turn) else found  # pyright: ignore[reportUnknownVariableType]
 

@@ -8,16 +8,16 @@ The callers of one key wait for one `KeyedRequest`, which takes the place of all
 
 What this file keeps true:
 
-- **One run.** While a request is under way, from the look into the store until its answer has left the
+- **One run.** While a request is under way, from the lookup in the store until its answer has left the
   output gate, its key has one entry here, and every further caller joins it.
 - **One batch.** The answer goes to the store in the batch of the state that the request has changed
   (`OutputGate.answer`). So after a crash both are there, or neither, and then a repeat is carried out.
-- **A key names one request.** A repeat with another action or input is refused by `KeyReused`.
-- **No caller, no run.** When all of them have given up, the request is withdrawn as any other is,
-  unless the agent has answered it already: that answer is kept.
+- **A key names one request.** A repeat with another action or input is refused with `KeyReused`.
+- **No caller, no run.** When all callers have given up, the request is withdrawn like any other, unless the
+  agent has answered it already: that answer is kept.
 
-The look into the store takes a moment, for which the request is in no mailbox: other messages of the same
-sender may overtake it. Answers from the store are not counted as messages of the agent.
+While the store is searched for an answer, the request is in no mailbox, so other messages of the same sender
+may overtake it. Answers from the store are not counted as messages of the agent.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class AnswerStore(Protocol):
     """The kept answers of one agent; filled in by persistence."""
 
     def find(self, name: str, found: Callable[[KeptAnswer | None, StoreFailed | None], None]) -> None:
-        """Look an answer up; `found` is called later with the answer, or None without one, or the error."""
+        """Look up an answer; `found` is called later with the answer or None, or with an error."""
         ...
 
 
@@ -86,12 +86,12 @@ class KeyedRequest(Far):
         self.callers: list[Ask] = []
 
     def join(self, caller: Ask) -> None:
-        """Let a caller wait for the answer."""
+        """Add a caller, which waits for the answer."""
         caller.phase = ATTACHED
         self.callers.append(caller)
 
     def outcome(self, value: Any, error: Exception | None) -> KeptAnswer:
-        """Return the answer in the form in which it is kept. Never raises."""
+        """Return the answer in its stored form. Never raises."""
         at = self.slot.rt.entropy.now().timestamp()
         kept = KeptAnswer(self.key.text, self.op.name, self.content, at)
         try:
@@ -128,7 +128,7 @@ class KeyedRequest(Far):
             caller.fail(error if not place else copy.copy(error))
 
     def request(self) -> Request:
-        """Return what the first caller asks for, and on whose behalf."""
+        """Return the request of the first caller, with its consumer."""
         return self.callers[0].request() if self.callers else Envelope.request(self)
 
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
@@ -151,7 +151,7 @@ class KeyedRequests:
     async def ask(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float | None, text: str
     ) -> Any:
-        """Have an action carried out once for a key of this node, otherwise as `Slot.ask` does."""
+        """Ask for an action that is carried out once for a key of this node; otherwise see `Slot.ask`."""
         slot = self.slot
         op = slot.operation(key)
         args = slot.bound(op, args, kwargs)
@@ -161,14 +161,14 @@ class KeyedRequests:
         return await slot.ask_queued(ask, seconds, post=partial(self.post, named_so, put=slot.post))
 
     def post_far(self, key: RequestKey, far: Far, seats: Seats, peer: Peer) -> None:
-        """Have a request from afar carried out once for its key. Raises the errors of `post`."""
+        """Post a request from afar that is carried out once for its key. Raises the same errors as `post`."""
         far.peer = peer
         self.post(key, far, put=lambda request: request.post(seats, peer))
 
     def post(self, key: RequestKey, caller: Ask, put: Callable[[KeyedRequest], None]) -> None:
-        """Let a caller wait for the answer of its key; `put` puts the request into the mailbox.
+        """Add a caller that waits for the answer of its key; `put` puts the request into the mailbox.
 
-        Raises NotAllowed where requests cannot have a key, KeyReused, AgentUnavailable, NotFound.
+        Raises NotAllowed if the request cannot have a key; KeyReused, AgentUnavailable, NotFound.
         """
         slot, op = self.slot, caller.op
         if slot.size < 0:
@@ -202,7 +202,7 @@ class KeyedRequests:
         kept: KeptAnswer | None,
         error: StoreFailed | None,
     ) -> None:
-        """Go on with the store's answer about a request."""
+        """Answer a request with the kept answer, or put it into the mailbox if there is none."""
         if self._open.get(request.key.name) is not request:  # all callers have given up
             return
         slot = self.slot
@@ -243,7 +243,7 @@ class KeyedRequests:
             self._give_up(request)
 
     def _give_up(self, request: KeyedRequest) -> None:
-        """Withdraw a request that nobody waits for."""
+        """Withdraw a request if no caller waits for it, unless its answer is already being kept."""
         is_open = self._open.get(request.key.name) is request
         if is_open and not request.callers and request.phase != HELD_BACK:
             del self._open[request.key.name]
@@ -268,7 +268,7 @@ def _check(slot: Slot, key: str, one: str, other: str, action: str) -> None:
 
 
 def _answer_in(kept: KeptAnswer, op: Operation, path: str) -> Any:
-    """Return the value in a kept answer. Raises the failure in it, or KeyReused for a wrong type."""
+    """Return the value of a kept answer. Raises its failure, or KeyReused if the value is lost or invalid."""
     if kept.lost:
         raise KeyReused(
             path, kept.key, f"its request was carried out, but the answer is not kept: {kept.lost}"

@@ -17,9 +17,9 @@ Migration: TypeAlias = Callable[[Plain], Plain]
 def migrated(
     plain: Plain, version: int, now: int, migrations: Mapping[int, Migration], title: str, key: str, what: str
 ) -> Plain:
-    """Return plain data of a version in the form of the present version, `now`; errors call it `what`.
+    """Return stored plain data, migrated from `version` to the present version, `now`.
 
-    Raises StateMismatch.
+    `what` names the data in errors. Raises StateMismatch.
     """
     if version > now:
         raise StateMismatch(

@@ -51,7 +51,7 @@ _AT_ONCE: Final = (int, str, bool, type(None))
 
 
 class Misfit(Exception):
-    """Raised for a value that is not of its declared type; `path` leads to it: `[3].name`."""
+    """Raised for a value that is not of its declared type; `path` is the path to it, such as `[3].name`."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -65,7 +65,7 @@ class Misfit(Exception):
 
 
 def run_check(check: Check, value: Any, what: str) -> None:
-    """Raise TypeError for a value that does not fit; `what` names the value in the error's text."""
+    """Raise TypeError for a value that fails a check; `what` names the value in the error's text."""
     try:
         check(value)
     except Misfit as misfit:
@@ -106,7 +106,7 @@ def value_check(hint: Any, known: dict[Any, Check] | None = None) -> Check:
 
 
 def _anything(value: Any) -> None:
-    """Let any value pass: its type is not known here, and its user has registered a hook for it."""
+    """Accept any value of a type that is known only to a hook of the user."""
 
 
 # ---- values without parts

@@ -40,11 +40,11 @@ P = ParamSpec("P")
 def invoke_all(
     refs: Iterable[Ref[A]], handle: Turn[A, P, R] | Action[A, P, R, Any], /, *args: P.args, **kwargs: P.kwargs
 ) -> Coroutine[Any, Any, list[R]]:
-    """Have an action carried out by each of several agents and return their outputs, in the order of `refs`.
+    """Invoke an action of several agents and return their outputs, in the order of `refs`.
 
-    The agents work side by side. The first failure cancels all open asks and is raised; agents further on
-    that have not been asked by then are never asked. Cancelling the caller cancels all. A ref made by
-    `within` has its own deadline. Raises what `Ref.invoke` raises.
+    The agents work side by side. The first failure cancels all open asks and is raised; agents that have not
+    been asked by then are never asked. Cancelling the caller cancels all asks. A ref made by `within` has its
+    own deadline. Raises the same errors as `Ref.invoke`.
     """
     targets = list(refs)
     if targets:
@@ -55,7 +55,7 @@ def invoke_all(
 
 
 class _Part(Ask):
-    """One ask of many; its answer goes to the gathering and wakes no task by itself."""
+    """One of many asks, whose answer goes to the gathering and wakes no task by itself."""
 
     __slots__ = ("_gathering", "_place")
 
@@ -117,7 +117,7 @@ class Gathering:
         return self._values
 
     async def _ask_near(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[int]:
-        """Ask the near agents, until one fails; return the positions of the far ones."""
+        """Ask the near agents until one fails; return the positions of the far agents."""
         key, values = self._handle.name, self._values
         run = CURRENT.get()
         if isinstance(run, Run) and run.resumption is not None:
@@ -182,7 +182,7 @@ class Gathering:
             self.take(place, value, None)
 
     def take(self, place: int, value: Any, error: Exception | None) -> None:
-        """Note one answer; the last answer, or a failure, ends the waiting."""
+        """Record one answer; the last answer, or a failure, wakes the waiting task."""
         self._values[place] = value
         self._left -= 1
         if error is not None and self._error is None:

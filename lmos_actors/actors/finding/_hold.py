@@ -1,7 +1,7 @@
-"""Agents held, slowed and given a wrong clock from outside, for scenarios and simulations.
+"""Holding and slowing agents, and skewing their clocks, from outside; for scenarios and simulations.
 
-`_pacing.py` and `_skewed_clock.py` do the work. All of it belongs to the agent's place in the tree: it lasts
-over restarts, until it is undone.
+`_pacing.py` and `_skewed_clock.py` do the work. Each of these effects belongs to the agent's place in the
+tree: it outlasts restarts, until it is undone.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @enable_ki_protection
 def hold(ref: Ref[Any]) -> None:
-    """Hold an agent: no turn and no run begins; what has begun goes on.
+    """Hold an agent: no further turn or run begins, while those that have begun go on.
 
     Messages wait by the mailbox's policy, and timers wait too. Stops, crashes, queries, cancels and deadlines
-    work as always; a stop lets messages wait until its time is up, then answers them. Holds are counted: each
-    needs its own `release`. A restarted agent is still held. Never blocks. Raises NotFound; NotAllowed for a
-    pool.
+    work as always; a stop lets messages wait until its time is up, then answers them. Holds are counted, and
+    each needs its own `release`. A restarted agent is still held. Never blocks. Raises NotFound; NotAllowed
+    for a pool.
     """
     slot = slot_of(ref)
     slot.leave_tally()
@@ -43,7 +43,7 @@ def hold(ref: Ref[Any]) -> None:
 
 @enable_ki_protection
 def release(ref: Ref[Any]) -> None:
-    """Undo one `hold`. Never blocks. Raises RuntimeError when the agent is not held; NotFound, NotAllowed."""
+    """Undo one `hold`. Never blocks. Raises RuntimeError if the agent is not held; NotFound, NotAllowed."""
     slot = slot_of(ref)
     if not slot.held:
         raise RuntimeError(f"{slot.path} is not held")
@@ -87,16 +87,16 @@ def set_service_time(ref: Ref[Any], seconds: float) -> None:
 
 
 def service_time(ref: Ref[Any]) -> float:
-    """Return the seconds that an agent works on each message. Raises NotFound, NotAllowed."""
+    """Return the seconds that an agent spends on each message. Raises NotFound, NotAllowed."""
     extra = slot_of(ref).extra
     return extra.pace.seconds if extra is not None and extra.pace is not None else 0.0
 
 
 def skew_clock(ref: Ref[Any], skew: float = 0.0, rate: float = 1.0) -> object:
-    """Put an agent's clock ahead by `skew` seconds, and make it run `rate` times as fast from now on.
+    """Set an agent's clock ahead by `skew` seconds, and make it run `rate` times as fast from now on.
 
     This affects the date of `Agent.now`, and timers that begin from then on. Several skews add up, and rates
-    are multiplied. Return the value for `end_skew`. Raises ConfigError for a skew that is not finite, or a
+    are multiplied. Returns the value for `end_skew`. Raises ConfigError for a skew that is not finite, or a
     rate that is not above 0; NotFound, NotAllowed.
     """
     if not math.isfinite(skew):
@@ -110,17 +110,17 @@ def skew_clock(ref: Ref[Any], skew: float = 0.0, rate: float = 1.0) -> object:
 
 
 def end_skew(ref: Ref[Any], mark: object) -> None:
-    """Undo one `skew_clock`: the date is right again at once. Raises NotFound, NotAllowed."""
+    """Undo one `skew_clock`, which corrects the date at once. Raises NotFound, NotAllowed."""
     extra = slot_of(ref).ensure_extra()
     if extra.clock is not None and extra.clock.remove(mark):
         extra.clock = None
 
 
 def keep_state(ref: Ref[Any]) -> None:
-    """Let an agent's next incarnation begin with the present fields and the present behaviour.
+    """Make an agent's next incarnation start with the present fields and the present behaviour.
 
-    The objects in the fields are not copied. Raises AgentUnavailable when there is no incarnation;
-    NotFound, NotAllowed.
+    The objects in the fields are not copied. Raises AgentUnavailable if there is no incarnation; NotFound,
+    NotAllowed.
     """
     slot = slot_of(ref)
     agent = slot.agent
@@ -132,7 +132,7 @@ def keep_state(ref: Ref[Any]) -> None:
 
 
 def _leave_ready_queue(slot: Slot) -> None:
-    """Keep the dispatcher from taking the agent in its present state."""
+    """Take the agent out of the ready queue, or end its current batch after this turn."""
     if slot.turns.slot is slot:
         slot.turns.leave = True
     elif slot.gate == BUSY:

@@ -1,7 +1,7 @@
-"""One address for several agents of a class: the choice of the member for a message, and common counts.
+"""One address for several agents of a class: the choice of a member for each message, and total counts.
 
-A message is passed on to one member as its sender sent it: nothing waits here, and no task is in between. The
-members and their number are decided above (`supervision/_members.py`).
+A message is passed on to one member unchanged: it does not wait here, and no task is in between. The members
+and their number are decided above (`supervision/_members.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MASK: Final = (1 << 64) - 1
 
 
 def key_text(key: object) -> bytes:
-    """Return a key as text, the same in every process; equal plain data are the same key."""
+    """Return a key as bytes of text, the same in every process; equal plain data give the same text."""
     try:
         return _encode(key)
     except TypeError:  # a mapping whose keys are not text
@@ -78,7 +78,7 @@ def load_of(member: Slot) -> int:
 
 
 class Placed(Protocol):
-    """The supervisor of a pool, as its link uses it."""
+    """The supervisor of a pool, as seen by the link of the pool."""
 
     @property
     def path(self) -> str:
@@ -97,11 +97,11 @@ class _Forwarder:
         self.gap = sink.gap
 
     def close(self) -> None:
-        """Do nothing: only this member is gone for good, not the pool."""
+        """Do nothing, as only this member has ended permanently, and not the pool."""
 
 
 class PoolSinks:
-    """The listeners of a pool: each listens to all members, also to later ones. A `SinkTable`."""
+    """The listeners of a pool, a `SinkTable`; each listens to all present and later members."""
 
     __slots__ = ("_forwarders", "_members")
 
@@ -118,7 +118,7 @@ class PoolSinks:
                 member.sinks().add(key, forwarder)
 
     def remove(self, key: str, sink: Sink) -> None:
-        """Remove a sink; it may be gone already."""
+        """Remove a sink, if it has not been removed already."""
         forwarders = self._forwarders.get(key)
         if forwarders is not None and sink in forwarders:
             forwarder = forwarders.pop(sink)
@@ -138,7 +138,7 @@ class PoolSinks:
                 member.sinks().add(key, forwarder)
 
     def close(self) -> None:
-        """Remove and close all listeners: the pool is gone for good."""
+        """Remove and close all listeners, as the pool has ended permanently."""
         listening = [(key, sink) for key, forwarders in self._forwarders.items() for sink in forwarders]
         for key, sink in listening:
             self.remove(key, sink)
@@ -189,13 +189,13 @@ class PoolLink(ForwardingLink):
 
     @property
     def identity(self) -> tuple[object, int]:
-        """The identity by which two refs are equal."""
+        """The value by which refs are compared."""
         return self.rt, self._number
 
     # ---- the members, as the supervisor sets them
 
     def present_slots(self) -> list[Slot]:
-        """Return the members, and the removed ones that still handle the messages they had accepted."""
+        """Return the members, and removed members that still handle messages accepted before."""
         return [*self.members, *self._leaving]
 
     def seat(self, members: Iterable[Slot]) -> None:
@@ -230,7 +230,7 @@ class PoolLink(ForwardingLink):
         self._departed.update(_numbers(former.statistics()))
 
     def close(self) -> None:
-        """Mark the pool as gone for good, and wake all tasks that wait for a member."""
+        """Mark the pool as ended permanently, and wake all tasks that wait for a member."""
         self.gone = True
         self._sinks.close()
         waiting, self.rt.appeared = self.rt.appeared, []
@@ -245,13 +245,13 @@ class PoolLink(ForwardingLink):
         return self._sinks
 
     def operation(self, key: str) -> Operation:
-        """Return the operation of that key. Raises `NotFound`, `AgentUnavailable`."""
+        """Return the operation with a key. Raises `NotFound`, `AgentUnavailable`."""
         if self.gone or not self.members:
             raise self.no_member()
         return self.members[0].operation(key)
 
     def no_member(self) -> AgentUnavailable | NotFound:
-        """Make the error for a message that no member can take, and count it."""
+        """Make the error for a message that no member can take, and count the message."""
         if self.gone:
             return NotFound("agent", self.path)
         self._refused += 1
@@ -273,7 +273,7 @@ class PoolLink(ForwardingLink):
         return STATES[RUNNING if RUNNING in states else min(states, default=EMPTY)]
 
     def mailbox_statistics(self) -> MailboxStatistics:
-        """Add up how full the mailboxes of the members are."""
+        """Add up the mailbox statistics of the members."""
         each = [member.mailbox_statistics() for member in self.present_slots()]
         return MailboxStatistics(
             depth=sum(one.depth for one in each),
@@ -287,7 +287,7 @@ class PoolLink(ForwardingLink):
 
     @named("ref.ready")
     async def wait_running(self) -> None:
-        """Wait until a member takes messages. Raises NotFound when the pool is gone for good."""
+        """Wait until a member takes messages. Raises NotFound if the pool or the node has ended."""
         while not any(member.state == RUNNING for member in self.members):
             if self.gone or self.rt.ended:
                 raise NotFound("agent", self.path)
@@ -320,7 +320,7 @@ class PoolLink(ForwardingLink):
         raise self.no_member()
 
     def _least_loaded(self, key: str, _args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> Slot:
-        """Return the running member that has the least to do; of equals, the next in rotation."""
+        """Return the running member with the smallest load; among equals, the next in rotation."""
         if key[0] in _PROPERTIES:
             raise self._no_property()
         members, least = self.members, -1
@@ -376,7 +376,7 @@ class PoolLink(ForwardingLink):
         )
 
     def replaces(self, member: Slot) -> bool:
-        """Return whether another member may take a message that this member has not begun and never will."""
+        """Return whether another member may take a message that `member` will never begin."""
         return member.state != RUNNING and not self._sticky
 
     # ---- handing on
@@ -392,7 +392,7 @@ class PoolLink(ForwardingLink):
         seconds: float | None = None,
         attempt: Attempt | None = None,
     ) -> Any:
-        """See `Link`: the deadline is one for all members that are tried."""
+        """Ask a member, as `Link` defines; one deadline covers all members that are tried."""
         ends = inf if seconds is None else trio.current_time() + seconds
         left = seconds
         while True:
@@ -449,7 +449,7 @@ class PoolLink(ForwardingLink):
             feed.close()
 
     def link(self) -> Any:
-        """Refuse: a link joins two lives, and a pool has many."""
+        """Raise NotAllowed, as a link joins exactly two agents and a pool has several."""
         raise NotAllowed(f"{self.path!r} is a pool, a link takes one agent: use the refs of pool.members")
 
     @asynccontextmanager

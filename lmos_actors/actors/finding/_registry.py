@@ -1,4 +1,4 @@
-"""Refs whose agents are looked up at the first use."""
+"""Refs whose agents are looked up on first use."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _NO_DIRECTORY: Final = "this node asks no directory: open_node(lookup=URL) names
 
 
 class LookupLink(ForwardingLink):
-    """A link that looks for its agent when it is first used, and keeps the link that it found.
+    """A link that looks up its agent on first use, and keeps the link that it has found.
 
-    Near agents come first, then agents on relays that an agent of the node is on, then those in directories.
-    A link that was found elsewhere is kept until its agent is gone.
+    Near agents come first, then agents on relays to which an agent of the node is connected, then those in
+    directories. A link to an agent elsewhere is kept until that agent has ended.
     """
 
     __slots__ = ("_beyond", "_found", "_listed", "_seen", "wanted")
@@ -46,20 +46,20 @@ class LookupLink(ForwardingLink):
         self._seen = -1
 
     def choose(self, *_request: object) -> Any:
-        """Return the slot, the pool, or the link that leads elsewhere. Raises NotFound."""
+        """Return the slot, the pool, or the link that leads to another node. Raises NotFound."""
         found = self.look() if self.wanted.id is not None else self._found or self.look()
         if found is None:
             raise self._missing()
         return found
 
     def near(self) -> Slot | PoolLink | None:
-        """Return the slot or the pool, or None if there is none yet."""
+        """Return the slot or the pool in this node, or None if there is none yet."""
         if self._found is None or self.wanted.id is not None:
             self._found = near_link(self.rt, self.wanted)
         return self._found
 
     def look(self) -> Any:
-        """Return the link that `choose` would return, None if there is no such agent and nowhere to look."""
+        """Return the same link as `choose`, or None if no agent is found and no directory can be asked."""
         rt, beyond = self.rt, self._beyond
         if self.wanted.id is not None:  # it may be run by another node each time
             self._beyond = self._in_directories()
@@ -75,14 +75,14 @@ class LookupLink(ForwardingLink):
         return found or beyond
 
     def _relayed(self) -> Any:
-        """Return the link to an agent on a relay, None if there is none."""
+        """Return the link to an agent on a relay, or None if there is none."""
         if self.wanted.id is not None:
             return None
         links = (relay.on_relay(self.wanted) for relay in self.rt.relays)
         return next((link for link in links if link is not None), None)
 
     def _in_directories(self) -> Any:
-        """Return the link to the agents that directories know, None if the node asks none."""
+        """Return the link to agents listed in directories, or None if the node uses no directories."""
         if self._listed is None and self.rt.seeker is not None:
             self._listed = self.rt.seeker.beyond(self.wanted)
         return self._listed
@@ -99,13 +99,13 @@ class LookupLink(ForwardingLink):
 
     @property
     def path(self) -> str:
-        """The path of the agent; until it has been found, the name in the query."""
+        """The path of the agent, or the text of the query until the agent has been found."""
         found = self.look()
         return found.path if found is not None else self.wanted.shown
 
     @named("ref.ready")
     async def wait_running(self) -> None:
-        """Wait until there is such an agent and it takes messages. Raises NotFound at the node's end."""
+        """Wait until the wanted agent exists and takes messages. Raises NotFound at the node's end."""
         while (found := self.look()) is None:
             if self.rt.ended:
                 raise self._missing()
@@ -137,7 +137,7 @@ def link_to(rt: Runtime, wanted: AgentQuery, spread: Spread | None, key: str | N
 
 
 def near_link(rt: Runtime, wanted: AgentQuery) -> Slot | PoolLink | None:
-    """Return the wanted agent or pool of a node that was started first, None if there is none."""
+    """Return the first started agent or pool of this node that matches the query, or None."""
     resolver = rt.resolver
     if resolver is None:
         return None
@@ -152,7 +152,7 @@ def near_link(rt: Runtime, wanted: AgentQuery) -> Slot | PoolLink | None:
 
 
 def _of_key(rt: Runtime, wanted: AgentQuery, key: str) -> Slot | None:
-    """Return the agent that has this key of its own, if this node runs it and it matches the query."""
+    """Return the agent with this key, if this node runs it and it matches the query, else None."""
     slot: Slot | None = None if rt.keeping is None else rt.keeping.agent_of(key)
     if slot is None:
         return None
@@ -165,19 +165,19 @@ def _of_key(rt: Runtime, wanted: AgentQuery, key: str) -> Slot | None:
 
 
 def lease_of(link: Any) -> tuple[str, int] | None:
-    """Return the key of an agent and the epoch of its lease, None if this node holds none for it."""
+    """Return the key of an agent and the epoch of its lease, or None if this node holds no lease."""
     gate = getattr(link, "output_gate", None)
     epoch = None if gate is None else gate.state.epoch
     return None if epoch is None else (link.spec.key, epoch)
 
 
 def near_links(rt: Runtime, wanted: AgentQuery) -> Iterator[Any]:
-    """Return all wanted agents and pools of a node, in start order."""
+    """Return all agents and pools of this node that match the query, in start order."""
     return (link for link, _ in near_agents(rt, wanted))
 
 
 def near_agents(rt: Runtime, wanted: AgentQuery) -> Iterator[tuple[Any, type[Any]]]:
-    """Return the wanted near agents and pools, each with its class."""
+    """Yield the near agents and pools that match the query, each with its class."""
     resolver = rt.resolver
     for link, cls in resolver.every(wanted.cls, wanted.name) if resolver is not None else ():
         if cls is not None and is_wanted(cls, wanted) and wanted.node in (None, rt.node_of(link)):
@@ -185,7 +185,7 @@ def near_agents(rt: Runtime, wanted: AgentQuery) -> Iterator[tuple[Any, type[Any
 
 
 def is_wanted(cls: type, wanted: AgentQuery) -> bool:
-    """Return whether the description of a class's agents matches the search."""
+    """Return whether the description of a class's agents matches the query."""
     contract: Contract | None = getattr(cls, "__contract__", None)
     if contract is None:
         return False
@@ -199,27 +199,27 @@ def is_wanted(cls: type, wanted: AgentQuery) -> bool:
 
 
 def check_home(rt: Runtime, link: Any) -> None:
-    """Raise NotAllowed if a link leads to a node in another thread, whose state we must not change."""
+    """Raise NotAllowed if a link leads to a node in another thread, which must not be changed from here."""
     other: Runtime | None = getattr(link, "rt", None)
     if other is not None and other.thread != rt.thread:
         raise NotAllowed(f"{link.path!r} is an agent of a node in another thread: use its node.portal()")
 
 
 def neighbour_of(slot: Slot, ref: Ref[Any]) -> Slot:
-    """Return the slot as `slot_of` does. Raises NotAllowed for an agent of another thread."""
+    """Return the slot of a near ref, as `slot_of` does. Raises NotAllowed for an agent of another thread."""
     found = slot_of(ref)
     check_home(slot.rt, found)
     return found
 
 
 def _link_of(ref: Any) -> Any:
-    """Return the link of a ref, or of a consumed thing, without its retries."""
+    """Return the link of a ref, or of a consumed thing, without the link that retries."""
     link: Any = ref._link  # what a ref is for those inside
     return link.inner if isinstance(link, Retrying) else link
 
 
 def release_link(ref: Any) -> None:
-    """Release the resources of a ref to an agent elsewhere; a near ref has none."""
+    """Release the resources of a ref to an agent elsewhere; do nothing for a near ref."""
     let_go = getattr(_link_of(ref), "release", None)
     if let_go is not None:
         let_go()
@@ -228,7 +228,7 @@ def release_link(ref: Any) -> None:
 def address_of(ref: Ref[Any]) -> str | dict[str, str]:
     """Return the address to keep for a ref: a path, or the `url` of another node and the `thing` there.
 
-    Raises TypeError if neither would lead to the agent again; the error's text is a clause about the ref.
+    Raises TypeError if neither would lead back to the agent; the error's text is a clause about the ref.
     """
     link = _link_of(ref)
     if isinstance(link, LookupLink):
@@ -242,7 +242,7 @@ def address_of(ref: Ref[Any]) -> str | dict[str, str]:
 
 
 def ref_by(rt: Runtime, cls: Any, address: str | dict[str, str]) -> Ref[Any]:
-    """Return the ref to an agent of a class for a stored address; the agent is looked up at the first use.
+    """Return the ref for a stored address; its agent is looked up on first use.
 
     Raises TypeError for an invalid address, or for another node's address if the class is not known.
     """
@@ -256,7 +256,7 @@ def ref_by(rt: Runtime, cls: Any, address: str | dict[str, str]) -> Ref[Any]:
 
 
 def slot_of(ref: Ref[Any]) -> Slot:
-    """Return the slot that a near ref points to. Raises NotFound while it leads nowhere.
+    """Return the slot to which a near ref points. Raises NotFound if it points to no agent now.
 
     Raises NotAllowed for a pool, which has many slots.
     """
@@ -269,9 +269,9 @@ def slot_of(ref: Ref[Any]) -> Slot:
 
 
 def contract_of(ref: Ref[Any]) -> Contract | None:
-    """Return the contract of the agents that a ref leads to, from their class; None if it is unknown now.
+    """Return the contract of the agents to which a ref leads, or None if it is unknown now.
 
-    For a ref that was looked up by a class it is the contract of that class.
+    For a ref that was looked up by a class, this is the contract of that class.
     """
     link: Any = _link_of(ref)
     if isinstance(link, LookupLink):

@@ -1,4 +1,4 @@
-"""An agent used by wire names and plain data, for files and protocols, which do not have its class."""
+"""An agent used by wire names and plain data, for files and protocols that do not have its class."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Thing:
 
     @property
     def slot(self) -> Slot:
-        """The slot of the agent; for a pool, the slot of a member: all have the same operations."""
+        """The slot of the agent, or of one member of a pool, as all members have the same operations."""
         link = self._near
         if not isinstance(link, PoolLink):
             return link
@@ -71,17 +71,17 @@ class Thing:
         return self.link.open(Invocation(name, args, kwargs, stream=True))
 
     async def tell(self, name: str, data: Any = UNSET) -> None:
-        """Send one way; see `Ref.tell`."""
+        """Send a one-way message; see `Ref.tell`."""
         args, kwargs = self._input(name, data)
         await self.link.tell(name, args, kwargs)
 
     def observe(self, name: str) -> AbstractAsyncContextManager[Feed[Any]]:
-        """Return the present value of a property, then every change."""
+        """Observe a property: its present value, then every change."""
         key = self._key("property", f"+{property_key(name)}", name)
         return self.link.listen(key, conflate=True, gaps=False, size=64)
 
     def subscribe(self, name: str, *, size: int = 64) -> AbstractAsyncContextManager[Feed[Any]]:
-        """Return every event from now on."""
+        """Subscribe to an event from now on."""
         key = self._key("event", f"+{event_key(name)}", name)
         return self.link.listen(key, conflate=False, gaps=False, size=size)
 

@@ -1,8 +1,8 @@
 """Following: another agent's events, or a topic's values, as turns of an agent, without a task.
 
-While anything waits in the buffer of a `Following`, the `Following` itself is an item in the follower's
-queue; it has a seat of its own and is not counted. It ends with the follower's incarnation, and when its
-source is gone for good.
+While values wait in the buffer of a `Following`, the `Following` itself is an item in the follower's queue.
+It has a seat of its own and is not counted. It ends with the follower's incarnation, or when its source has
+ended permanently.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Following(InternalTurn):
 
     @property
     def active(self) -> bool:
-        """Whether more values may come."""
+        """Whether further values may come."""
         return self._source is not None
 
     @enable_ki_protection
@@ -85,7 +85,7 @@ class Following(InternalTurn):
     # ---- the side of what is followed
 
     def push(self, value: Any) -> None:
-        """Have one value handled, at once or after those that wait."""
+        """Receive one value, to be handled after those that already wait."""
         buffer = self._buffer
         follower = self._follower
         if follower.traced and type(value) is not Gap:
@@ -112,18 +112,18 @@ class Following(InternalTurn):
         buffer.append(value)
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """Go on in the followed agent's new incarnation, after a gap if the follower gets gaps."""
+        """Receive a gap where values are missing; it is ignored if the follower takes no gaps."""
         if self._on_gap is not None:
             self.push(Gap(reason, missed))
 
     def close(self) -> None:
-        """End, as the followed agent is gone for good; values that have come are still handled."""
+        """End the following, as its source has ended for good; values received before are still handled."""
         self._end()
 
     # ---- the follower's side
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return the turn for the oldest value, and take a seat for the next."""
+        """Return the turn for the oldest value, and queue this item again if more values wait."""
         buffer = self._buffer
         if not buffer:  # cancelled meanwhile
             return _nothing, ()
@@ -143,7 +143,7 @@ class Following(InternalTurn):
         return self.fn if turn is None else turn, (value,)
 
     def bind(self, source: Any, key: Any) -> None:
-        """Set the source of the values; `source.remove(key, self)` ends it."""
+        """Set the source of the values; `drop` calls its `remove(key, self)`."""
         first = self._source is None
         self._source, self._key = source, key
         if first:
@@ -155,7 +155,7 @@ class Following(InternalTurn):
             more.follows = self
 
     def drop(self) -> None:
-        """Stop following; values that have come are still handled."""
+        """Stop following; values received before are still handled."""
         source = self._source
         if source is not None:
             source.remove(self._key, self)
@@ -176,7 +176,7 @@ class Following(InternalTurn):
 
 
 class _Marked:
-    """A value emitted on behalf of a message, on a node with an instrument."""
+    """A value with the mark of the message that caused it, on a node with an instrument."""
 
     __slots__ = ("mark", "value")
 
@@ -190,7 +190,7 @@ def _nothing() -> None:
 
 
 class Absent:
-    """Followings whose agents are looked up and have not appeared yet, by class and name."""
+    """Followings whose agents have not appeared yet, by the query for the agent."""
 
     __slots__ = ("_by_finder", "_rt")
 
@@ -199,20 +199,20 @@ class Absent:
         self._by_finder: dict[AgentQuery, dict[Following, str]] = {}
 
     def add(self, finder: LookupLink, following: Following, key: str) -> None:
-        """Add a following, which is bound when such an agent appears."""
+        """Add a following, which is bound when a matching agent appears."""
         wanted = finder.wanted
         self._by_finder.setdefault(wanted, {})[following] = key
         following.bind(self, wanted)
 
     def remove(self, wanted: AgentQuery, following: Following) -> None:
-        """Forget a following."""
+        """Remove a following."""
         waiting = self._by_finder[wanted]
         del waiting[following]
         if not waiting:
             del self._by_finder[wanted]
 
     def appeared(self, slot: Slot | None) -> None:
-        """Bind the followings that wait for this agent; for None, all whose agents can be found now."""
+        """Bind the followings that wait for this agent, or all whose agents can be found if it is None."""
         for wanted in tuple(self._by_finder):
             if slot is None or _is_wanted(slot, wanted):
                 link = near_link(self._rt, wanted)
@@ -220,7 +220,7 @@ class Absent:
                     self.settle(wanted, link)
 
     def settle(self, wanted: AgentQuery, link: Any) -> None:
-        """Bind the followings that wait for such an agent to the agent that was found."""
+        """Bind the followings that wait for a query to the agent that was found."""
         for following, key in self._by_finder.pop(wanted, {}).items():
             _listen(link, following, key)
 
@@ -233,7 +233,7 @@ def follow(
     size: int,
     on_gap: Callable[[Gap], None] | None,
 ) -> Following:
-    """Let an agent follow a topic, or an event of another agent, until its incarnation ends."""
+    """Make an agent follow a topic, or an event of another agent, until its incarnation ends."""
     handle, turn = _parts(source, rest)
     if iscoroutinefunction(turn):
         raise TypeError(f"self.follow takes a def, as what comes is a turn; {turn!r} is async")
@@ -253,7 +253,7 @@ def follow(
 
 
 def _parts(source: Any, rest: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Separate the event's handle, None for a topic, from the turn."""
+    """Return the event's handle, or None for a topic, and the turn from the arguments of `follow`."""
     if isinstance(source, Topic) and len(rest) == 1:
         return None, rest[0]
     if isinstance(source, Ref) and len(rest) == 2 and isinstance(rest[0], EventHandle):

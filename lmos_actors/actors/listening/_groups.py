@@ -39,7 +39,7 @@ P = ParamSpec("P")
 
 @attrs.frozen
 class Joined(Generic[A]):
-    """An agent has become a member."""
+    """A change of a group: an agent has become a member."""
 
     group: str
     member: Ref[A]
@@ -47,7 +47,7 @@ class Joined(Generic[A]):
 
 @attrs.frozen
 class Left(Generic[A]):
-    """An agent is no longer a member: it left, or it takes no more messages."""
+    """A change of a group: an agent has left, or takes no more messages."""
 
     group: str
     member: Ref[A]
@@ -57,7 +57,7 @@ Change: TypeAlias = Joined[A] | Left[A]
 
 
 class Roll:
-    """The members of a group, in the order of joining and with counts, and its watchers."""
+    """The members of a group in the order of joining, how often each has joined, and the watchers."""
 
     __slots__ = ("_feeds", "_key", "_rt", "members", "name")
 
@@ -69,14 +69,14 @@ class Roll:
         self._feeds: dict[Feed[Any], type] = {}
 
     def add(self, slot: Slot) -> None:
-        """Let an agent join, perhaps once more."""
+        """Add an agent, or count one more joining of a member."""
         times = self.members.get(slot, 0)
         self.members[slot] = times + 1
         if not times:
             self._tell(Joined, slot)
 
     def remove(self, slot: Slot) -> bool:
-        """Undo one joining; return whether it was the last."""
+        """Undo one joining of an agent; return whether it was the last one."""
         self.members[slot] -= 1
         if self.members[slot]:
             return False
@@ -84,7 +84,7 @@ class Roll:
         return True
 
     def lose(self, slot: Slot) -> None:
-        """Note that an agent is no longer a member."""
+        """Remove an agent that is no longer a member."""
         del self.members[slot]
         self._tell(Left, slot)
         self._tidy()
@@ -99,7 +99,7 @@ class Roll:
         self._feeds[feed] = cls
 
     def unwatch(self, feed: Feed[Any]) -> None:
-        """Stop pushing changes to a feed; it may be gone already."""
+        """Stop pushing changes to a feed, if that has not been done already."""
         self._feeds.pop(feed, None)
         self._tidy()
 
@@ -108,7 +108,7 @@ class Roll:
             self._rt.groups.pop(self._key, None)
 
     def close(self) -> None:
-        """Note that the node has ended."""
+        """Close all feeds, as the node has ended."""
         feeds, self._feeds = self._feeds, {}
         for feed in feeds:
             feed.close()
@@ -152,11 +152,11 @@ class Group(Generic[A]):
     def broadcast(
         self, handle: Turn[A, P, Any] | Action[A, P, Any, Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> int:
-        """Send one way to every member, without waiting for any; return how many members have accepted.
+        """Send a one-way message to every member, without waiting; return how many members accepted it.
 
         Legal in turns. The arguments are checked once for all members of a class; immutable values are
-        shared, each member gets a copy of others. A full mailbox does not delay the sender: it drops by its
-        policy, and under `wait` and `reject` the message is counted as refused and becomes a dead letter.
+        shared, and each member gets a copy of others. A full mailbox does not delay the sender: it drops by
+        its policy, and under `wait` and `reject` the message is counted as refused and becomes a dead letter.
 
         A message of a durable agent reaches the present members once the agent's state is kept; their number
         is returned.
@@ -208,14 +208,14 @@ class Group(Generic[A]):
 
 
 def group_for(slot: Slot, name: str, cls: type[A]) -> Group[A]:
-    """Return the members of a group that are on the node of an agent and of a given class."""
+    """Return the group of agents that have a given class and are on the same node as an agent."""
     return Group(slot.rt, name, cls, slot.rt.node_of(slot))
 
 
 def _broadcast(
     sender: Any, members: Iterable[Slot], key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> int:
-    """Send one way to agents, without waiting for any; return how many agents have accepted."""
+    """Send a one-way message to agents, without waiting; return how many agents accepted it."""
     shared: dict[Operation, tuple[Any, ...]] = {}
     taken = 0
     for slot in members:
@@ -235,9 +235,9 @@ def _broadcast(
 
 
 class _HeldBroadcast:
-    """A message of a durable agent to the members of a group: it leaves once the agent's state is kept.
+    """A message of a durable agent to a group's members, sent once the agent's state is kept.
 
-    It takes the place of a turn that would send it then.
+    While it is being sent, it stands in for the sender's current turn.
     """
 
     __slots__ = ("_args", "_key", "_kwargs", "_members", "sender", "trace")
@@ -300,7 +300,7 @@ def _check_name(name: object) -> None:
 
 @enable_ki_protection
 def join(slot: Slot, name: str) -> None:
-    """Let an agent join; do nothing once it is being stopped."""
+    """Add an agent to a group; do nothing if the agent is being stopped."""
     _check_name(name)
     if slot.state >= DRAINING:
         return

@@ -1,7 +1,7 @@
 """Topics: named channels of one type, to which every agent may publish and subscribe.
 
-Publishing never waits: each subscriber has its own bounded buffer, and a slow one loses its oldest values and
-learns how many. A topic lives as long as it has a holder, a subscriber or a follower; after that nothing of
+Publishing never waits: each subscriber has its own bounded buffer, and a slow one loses its oldest values,
+which are counted. A topic lives as long as it has a holder, a subscriber or a follower; after that nothing of
 it is left in memory.
 """
 
@@ -34,9 +34,9 @@ V = TypeVar("V")
 
 @attrs.frozen
 class TopicStatistics:
-    """Counts of one topic since it was first held.
+    """Counts of one topic since it was made.
 
-    `delivered` counts values times subscribers; `missed` those that slow subscribers dropped.
+    `delivered` counts values times subscribers; `missed` counts the values that slow subscribers dropped.
     """
 
     published: int
@@ -48,7 +48,7 @@ class TopicStatistics:
 class Topic(Generic[V]):
     """A named channel of one node: `node.topic("orders", Order)`, or `self.topic(...)` in an agent.
 
-    The same name and type give the same topic.
+    The same name and type refer to the same topic.
     """
 
     __slots__ = (
@@ -80,11 +80,11 @@ class Topic(Generic[V]):
     def publish(self, value: V, /) -> None:
         """Push a value to every subscriber, without waiting for any; legal in turns.
 
-        Immutable values are shared, each subscriber gets a copy of others. Publishing takes a fraction of a
-        microsecond per subscriber, in one step; after the node's end it does nothing. A value of a durable
+        Immutable values are shared, and each subscriber gets a copy of others. Publishing takes a fraction of
+        a microsecond per subscriber, in one step; after the node's end it does nothing. A value of a durable
         agent reaches the present subscribers once the agent's state is kept.
 
-        Raises InvalidInput when the value is not of the topic's type.
+        Raises InvalidInput if the value is not of the topic's type.
         """
         shape = self._shape
         try:
@@ -130,9 +130,9 @@ class Topic(Generic[V]):
         self, *, gaps: Literal[True], size: int = 64
     ) -> AbstractAsyncContextManager[Feed[V | Gap]]: ...
     def subscribe(self, *, gaps: bool = False, size: int = 64) -> Any:
-        """Return every value from now on; if more than `size` wait, the oldest is dropped and counted.
+        """Subscribe to every value from now on; past `size` waiting values the oldest is dropped and counted.
 
-        With `gaps`, a `Gap` comes where values are missing. Ends with the node. Entering raises
+        With `gaps`, a `Gap` comes where values are missing. The feed ends with the node. Entering raises
         ValueError for a size below 1.
         """
         return self._subscribed(gaps=gaps, size=size)
@@ -150,7 +150,7 @@ class Topic(Generic[V]):
             feed.close()
 
     def statistics(self) -> TopicStatistics:
-        """Count values and subscribers, followers included."""
+        """Return the counts of values and of subscribers, including followers."""
         return TopicStatistics(
             published=self._published,
             delivered=self._delivered,
@@ -168,13 +168,13 @@ class Topic(Generic[V]):
             self._sinks[sink] = None
 
     def remove(self, _key: str, sink: Any) -> None:
-        """Remove a sink; it may be gone already."""
+        """Remove a sink, if it has not been removed already."""
         if sink in self._sinks:
             del self._sinks[sink]
             self._missed += sink.missed
 
     def close(self) -> None:
-        """Note that the node has ended."""
+        """Close the topic and all sinks, as the node has ended."""
         self._closed = True
         for sink in tuple(self._sinks):
             self.remove("", sink)
@@ -182,7 +182,7 @@ class Topic(Generic[V]):
 
 
 class _Publication:
-    """A value that a durable agent has published: it leaves once the agent's state is kept."""
+    """A value published by a durable agent, sent once the agent's state is kept."""
 
     __slots__ = ("release",)
 
@@ -190,16 +190,16 @@ class _Publication:
         self.release = release
 
     def drop(self, why: str) -> None:
-        """See `Output`: no subscriber gets the value."""
+        """Do nothing, as no subscriber gets the dropped value."""
 
 
 def topic_for(slot: Slot, name: str, tp: Any) -> Topic[Any]:
-    """Return the topic of that name on the node of an agent. Raises TypeError as `topic_of`."""
+    """Return the topic with a name on the node of an agent. Raises TypeError as `topic_of` does."""
     return topic_of(slot.rt, name, tp, slot.rt.node_of(slot))
 
 
 def topic_of(rt: Runtime, name: str, tp: Any, node: str | None = None) -> Topic[Any]:
-    """Return the topic of that name; in a simulated network, the topic of one of its nodes.
+    """Return the topic with a name; `node` is the node of a simulated network to which it belongs.
 
     Raises TypeError if the topic has another type, or the type has no schema.
     """

@@ -1,8 +1,8 @@
 """The states of a slot and the gates of its mailbox, as small numbers.
 
-`state` is the stage of life that the slot is in; comparisons such as `state >= ENDING` rely on the order.
-`gate` shows what the agent is doing about its mailbox: only at zero (`IDLE`) may a turn begin in the asker's
-own step, so the hot path tests one number for truth.
+`state` is the stage of life of the slot; comparisons such as `state >= ENDING` rely on the order. `gate`
+shows what the agent is doing about its mailbox. A turn may begin in the asker's own step only at zero
+(`IDLE`), so that the hot path has to test just one number for truth.
 """
 
 from __future__ import annotations

@@ -2,21 +2,21 @@
 
 Two objects, one at each end, as items cross between agents:
 
-- A `Source` belongs to the call. It iterates what the caller gave, in a task of the caller: the task of
-  `ref.invoke` itself, or one of a nursery that the block of `ref.begin` and `ref.stream` holds. It takes the
-  next item only when there is room for it, checks it, and hands it to its target. Its iterator is closed
-  in the task that iterated it, before the verb ends; nothing is left to the garbage collector.
-- The handler iterates an `InputStream`. Near it is the target itself, from afar
-  a connection fills it.
+- A `Source` belongs to the call. It iterates the source that the caller passed, in a task of the caller: the
+  task of `ref.invoke` itself, or one of a nursery that the block of `ref.begin` and `ref.stream` holds. It
+  takes the next item only when there is room for it, checks it, and hands it to its target. Its iterator is
+  closed in the task that iterated it, before the verb ends; nothing is left to the garbage collector.
+- The handler iterates an `InputStream`. For a near caller it is the target itself; for a far caller a
+  connection fills it.
 
-The room is 16 items and 256 KiB. Near, only items that are bytes or text have a size; their agents share one
-memory, in which other items have none that could be known without writing them out.
+The room is 16 items and 256 KiB. Within a node, only items that are bytes or text have a size: agents there
+share one memory, and the size of other items could not be known without encoding them.
 
 What this file keeps true:
 
 1. A source is touched only once its run has begun, so a refused request leaves its source as it was.
 2. Each call has one outcome. While the source goes on, that is the outcome of the run. Once the source has
-   raised, or given an item of another type, the stream breaks off (`SourceFailed` in the handler), the call
+   raised, or yielded an item of another type, the stream breaks off (`SourceFailed` in the handler), the call
    waits until the run is over, and the source's exception is its outcome, whatever the run has answered.
 3. The end of the run ends its streams: a source in the middle of `__anext__` is cancelled there, any other
    is closed where it is. Nothing is drained.
@@ -62,19 +62,19 @@ class ItemTarget(Protocol):
     """The receiver of the items of a source. Nothing here blocks or raises."""
 
     def has_room(self) -> bool:
-        """Return whether an item may come now; if not, `Source.go_on` is called once it may."""
+        """Return whether there is room for an item; if not, `Source.go_on` is called once there is."""
         ...
 
     def put(self, item: Any) -> None:
-        """Put in an item, for which there is room."""
+        """Receive an item, for which there is room."""
         ...
 
     def finish(self) -> None:
-        """Note that all items have come."""
+        """Note that all items have been put."""
         ...
 
     def break_off(self, reason: str) -> None:
-        """Note that no more items will come, though the source has not ended as it should."""
+        """Note that no more items will come, although the source has not ended normally."""
         ...
 
 
@@ -85,7 +85,7 @@ class ItemGate(Protocol):
 
 
 class StreamedCall(Protocol):
-    """A call whose input streams are carried; it calls `CallSources.ended` when it is over."""
+    """A call with input streams, whose sources are iterated; it calls `CallSources.ended` when it is over."""
 
     async def result(self) -> Any: ...
     def leave(self) -> None: ...
@@ -95,10 +95,10 @@ class StreamedCall(Protocol):
 
 
 class InputStream:
-    """The items of an input stream, as the handler of an action iterates them: by one task, once.
+    """The items of an input stream, which the handler of an action iterates, in one task and only once.
 
-    `on_taken` is called for each item that the handler takes. Raises SourceFailed after the items that came
-    before the break, and in a handler that still iterates when its call is over.
+    `on_taken` is called for each item that the handler takes. Iterating raises SourceFailed after the items
+    that came before a break, and when the call of the handler is over.
     """
 
     __slots__ = (
@@ -147,9 +147,9 @@ class InputStream:
         return item
 
     def pour(self, take: Callable[[Any], object]) -> None:
-        """Pass every item to a function, in the step in which it comes, in place of a task that iterates.
+        """Pass every item to a function, in the step in which the item comes, instead of iterating in a task.
 
-        The function must not block or raise. It is not told of the end of the stream, or of a break.
+        The function must not block or raise. It is not called at the end of the stream, or at a break.
         """
         self._take = take
         items, self._bytes = [*self._items], 0
@@ -169,7 +169,7 @@ class InputStream:
 
     @property
     def failure(self) -> SourceFailed | None:
-        """The error with which the stream broke off, None if it did not."""
+        """The error with which the stream broke off, or None."""
         return self._failure
 
     # ---- the target of a source
@@ -203,7 +203,7 @@ class InputStream:
             self._wake()
 
     def close(self) -> None:
-        """Note that the call is over: items that the handler has not taken are dropped."""
+        """Drop the items that the handler has not taken, as the call is over."""
         self.call = None
         if self._items:
             self._items.clear()
@@ -240,7 +240,7 @@ def break_in(error: BaseException, op: Operation, args: tuple[Any, ...]) -> Sour
 
 
 class Source:
-    """The source of an input stream, as its caller passed it, and the task that iterates it."""
+    """The source of an input stream, as passed by its caller, and the task that iterates it."""
 
     __slots__ = (
         "_begun",
@@ -285,7 +285,7 @@ class Source:
         _IN_USE[id(self._iterator)] = self._iterator
 
     def release(self) -> None:
-        """Let other calls use the source."""
+        """Allow other calls to use the source."""
         self.call = None
         _IN_USE.pop(id(self._iterator), None)
 
@@ -295,7 +295,7 @@ class Source:
         return self._parked
 
     def go_on(self) -> None:
-        """Look again whether there is room."""
+        """Wake the waiting task if there is room now, or if the call is over."""
         task = self._parked
         if task is not None and (self._is_over or self.target.has_room()):
             self._parked = None
@@ -303,7 +303,7 @@ class Source:
             reschedule(task)
 
     def stop(self) -> None:
-        """Take no more items: the call is over, or the receiver wants no more."""
+        """Take no more items, as the call is over or the receiver wants no more."""
         self._is_over = True
         if self._scope is not None:
             self._timers.woke = True
@@ -311,7 +311,7 @@ class Source:
 
     @disable_ki_protection
     async def carry(self) -> None:
-        """Iterate the source until it ends or the call is over, and close it. Raises the source's errors."""
+        """Iterate the source until it ends or the call is over, then close it. Raises the source's errors."""
         self.task = current_task()
         try:
             with trio.CancelScope() as self._scope:
@@ -385,7 +385,7 @@ class CallSources:
             raise
 
     def release(self) -> None:
-        """Let other calls use the sources."""
+        """Allow other calls to use the sources."""
         for source in self.sources:
             source.release()
 
@@ -394,18 +394,18 @@ class CallSources:
         return [source.parked for source in self.sources if source.parked is not None]
 
     def go_on(self) -> None:
-        """Look again whether there is room."""
+        """Wake the tasks that wait for room, if there is room now."""
         for source in self.sources:
             source.go_on()
 
     def stop(self, name: str) -> None:
-        """Take no more items from one source: the agent wants no more, and its run goes on."""
+        """Take no more items from one source, as the agent wants no more while its run goes on."""
         for source in self.sources:
             if source.name == name:
                 source.stop()
 
     def ended(self, error: Exception | None) -> Exception | None:
-        """Note that the call is over, with this error; return the error that is its outcome."""
+        """Note that the call is over, with this error or None; return the error that is its outcome."""
         for source in self.sources:
             source.stop()
         if self._is_left or not self._errors:
@@ -447,7 +447,7 @@ class CallSources:
     @asynccontextmanager
     @enable_ki_protection
     async def carried(self, call: StreamedCall) -> AsyncGenerator[None]:
-        """Iterate the sources in tasks of their own until the block is left, which ends the call.
+        """Iterate the sources in separate tasks until the block is left, which ends the call.
 
         Raises the block's error, or else a source's error that the call has not raised.
         """

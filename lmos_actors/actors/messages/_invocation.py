@@ -1,9 +1,9 @@
 """Runs of `async def` actions, the tasks that carry them, and their progress.
 
-A run is carried by a runner: a task of the supervisor's nursery with one cancel scope that it leaves and
-makes anew only after a cancel. Handing a run to a parked runner costs one switch; opening a nursery or a
-scope for every run would cost several times that. A runner parks in an empty context, so that the last run,
-its agent and its message can be collected.
+A run is carried by a runner: a task of the supervisor's nursery with one cancel scope, which is replaced only
+after a cancel. Handing a run to a parked runner costs one switch; opening a nursery or a scope for every run
+would cost several times that. A runner parks in an empty context, so that the last run, its agent and its
+message can be collected.
 
 What this file keeps true:
 
@@ -13,7 +13,7 @@ What this file keeps true:
    sender must not overtake.
 3. A run is settled once: by its value, its failure, a cancel, or the agent's death. The handler's later work
    has no effect on the answer, but the next incarnation does not start before that work ends.
-4. An exception that is no `ActionFailed` ends the agent (`Slot.die`), settled or not.
+4. An exception that is no `ActionFailed` ends the agent (`Slot.die`), whether the run is settled or not.
 5. A cancellation that no scope around the run has asked for (`_split`, `_stray`) is an error of the handler:
    passed on, it would end the runner task, and with it the supervisor.
 """
@@ -57,7 +57,7 @@ _NO_RUN: Final = Context()  # the context of all parked runners: nothing is ever
 
 
 class Progress(Generic[G_contra]):
-    """Passed to an `async def` action that declares it: `progress.report(0.5)`.
+    """A reporter of progress, passed to an `async def` action that declares it: `progress.report(0.5)`.
 
     Reports conflate: a caller sees the latest. They never wait, and are discarded if no consumer listens.
     """
@@ -77,7 +77,7 @@ class Progress(Generic[G_contra]):
 
 
 class Resumption(Protocol):
-    """The next life of a run: its agent begins it again if the agent's process ends now."""
+    """The restart of a run: its agent begins it again if the agent's process ends now."""
 
     def goes_on(self) -> bool:
         """Return whether the run would begin again if it ended now."""
@@ -133,7 +133,7 @@ class Run:
             self.slot.show_progress(self.progress_feed, value)
 
     def cancel(self) -> None:
-        """Cancel the coroutine; the caller has settled the run already."""
+        """Cancel the coroutine; the code that calls this method has settled the run already."""
         self.cancelled = True
         runner = self.runner
         if runner is not None:
@@ -154,7 +154,7 @@ class Run:
             self.envelope.answer(value)
 
     def settle_error(self, error: Exception, account: str) -> None:
-        """Answer with an error, unless the run is settled; `account` names the counter it goes to."""
+        """Answer with an error, unless the run is settled; `account` names the counter to increase."""
         if not self.settled:
             self.settled = True
             self.slot.run_settled(account)
@@ -169,7 +169,7 @@ class Run:
 
     @enable_ki_protection
     async def execute(self) -> None:
-        """Run the handler to its end. Raises `trio.Cancelled` alone; a KeyboardInterrupt goes to the node."""
+        """Run the handler to its end. Raises only `trio.Cancelled`; a KeyboardInterrupt goes to the node."""
         op, slot = self.op, self.slot
         CURRENT.set(self)
         if slot.rt.edge is not None:
@@ -223,7 +223,7 @@ class Run:
             fatal(error)
 
     def skip(self) -> None:
-        """End a run that was cancelled between hand-over and first step: it never runs."""
+        """End a run, without executing it, that was cancelled between hand-over and first step."""
         self.slot.run_began(self)
         self.slot.run_cancelled(self)
         self.slot.run_ended(self)
@@ -243,9 +243,9 @@ class Run:
             await _close(items)
 
     async def put(self, item: Any) -> None:
-        """Put out an item of a stream action, as `yield` does; also for tasks that work for the run.
+        """Send an item of a stream action, as `yield` does; also for tasks that work for the run.
 
-        Wait until its consumer has room. Only one task at a time may call this. Raise TypeError for an item
+        Waits until its consumer has room. Only one task at a time may call this. Raises TypeError for an item
         of another type than the action declares.
         """
         if self.settled:
@@ -265,7 +265,7 @@ class Run:
 
 
 def is_provisional(item: object) -> bool:
-    """Return whether an item may leave before the earlier changes are kept, as the item's class says.
+    """Return whether the class of an item allows sending it before the earlier changes are kept.
 
     A later item of the stream, which waits for the changes, confirms all such items.
     """
@@ -273,21 +273,21 @@ def is_provisional(item: object) -> bool:
 
 
 async def _close(items: Any) -> None:
-    """Close an async generator in any case: its `finally` blocks belong to the run."""
+    """Close an async generator, as its `finally` blocks belong to the run."""
     await items.aclose()
 
 
 def gate_of_caller() -> ItemGate | None:
-    """Return the gate of the current run, if items that it sends must wait for its state."""
+    """Return the gate of the current run, or None if items that it sends need not wait for its state."""
     run = CURRENT.get()
     gate = None if run is None else run.slot.output_gate
     return gate if gate is not None and gate.waits_in_runs else None
 
 
 def running_gate(turns: Any) -> Any:
-    """Return the output gate of the agent whose code runs now; None outside durable agents.
+    """Return the output gate of the agent whose code runs now, or None outside durable agents.
 
-    Callers need not ask where `turns.durables` is 0: there have been no durable agents.
+    Callers need not call this if `turns.durables` is 0, as there have been no durable agents then.
     """
     run = CURRENT.get()
     slot = turns.slot if run is None else run.slot
@@ -297,9 +297,9 @@ def running_gate(turns: Any) -> Any:
 class OwnTask:
     """A task of an agent beside its turns and runs: its lifespan, or a task of its nursery.
 
-    It is used like a run where the package asks whose code runs now, so the agent is the sender of its
-    messages. Its trace is the one of the turn or run that started the task; `request` is the request of that
-    run.
+    This object takes the place of a run where the package looks up whose code runs now, so that the agent is
+    the sender of the task's messages. Its trace is that of the turn or run that started the task; `request`
+    is the request of that run, or None.
     """
 
     __slots__ = ("at_end", "envelope", "op", "request", "slot")
@@ -314,14 +314,14 @@ class OwnTask:
 
 
 def comes_back(run: Run | OwnTask | None) -> bool:
-    """Return whether a run, if it ended now, would repeat its open requests: see `Run.resumption`."""
+    """Return whether a run would repeat its open requests if it ended now; see `Run.resumption`."""
     return isinstance(run, Run) and run.resumption is not None and run.resumption.goes_on()
 
 
 def check_repeat(turns: Any, link: Any, key: str) -> None:
     """Check a request of a run that may begin again in a next life. Raises NotAllowed if it is refused.
 
-    Does nothing for other code. Callers can leave it out where `turns.durables` is 0.
+    Does nothing for other code. Callers can leave the check out if `turns.durables` is 0.
     """
     run = CURRENT.get()
     if turns.slot is None and isinstance(run, Run) and run.resumption is not None:
@@ -334,7 +334,7 @@ OWN_TASK: Final = Operation(
 
 
 def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """Split an exception: the cancellations in it, and the rest, which is the handler's own."""
+    """Split an exception into its cancellations and the handler's own errors, each of which may be None."""
     if isinstance(exc, trio.Cancelled):
         return exc, None
     group = group_of(exc)
@@ -342,7 +342,7 @@ def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | No
 
 
 def stray(label: str, exc: BaseException) -> RuntimeError:
-    """Make the error for code of an agent that raises Cancelled though nothing around it was cancelled."""
+    """Make the error for an agent's code that raises Cancelled although no scope around it was cancelled."""
     error = RuntimeError(
         f"{label} let out a cancellation that belongs to no scope around it; "
         f"a `yield` inside a cancel scope or nursery does that"
@@ -375,7 +375,7 @@ class Runner:
         self.home: trio.lowlevel.Task | None = None  # for its whole life
 
     def hand(self, run: Run) -> None:
-        """Wake the parked runner with a run, in the run's own context."""
+        """Give a run to the runner; wake the runner, if it is parked, in the run's own context."""
         self._run = run
         run.runner = self
         task = self.task
@@ -419,7 +419,7 @@ class Runner:
 
 
 class Runners:
-    """The runner tasks of one supervisor's nursery: at most `spare` of them parked."""
+    """The runner tasks of one supervisor's nursery, of which at most `spare` are parked."""
 
     __slots__ = ("_nursery", "_parked", "_spare")
 
@@ -446,10 +446,10 @@ class Runners:
         return len(self._parked) < self._spare
 
     def park(self, runner: Runner) -> None:
-        """Note that a runner has nothing to do."""
+        """Add a runner that has no run to carry."""
         self._parked.append(runner)
 
     def unpark(self, runner: Runner) -> None:
-        """Forget a parked runner that is being cancelled."""
+        """Remove a parked runner that is being cancelled."""
         if runner in self._parked:
             self._parked.remove(runner)

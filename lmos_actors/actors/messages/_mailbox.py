@@ -1,25 +1,25 @@
-"""The items that may be in a mailbox, the options of a mailbox, and the accounts of an agent.
+"""The items that may be in a mailbox, the options of a mailbox, and the counts of an agent.
 
 A one-way message in its usual form is a plain tuple `(operation, arguments, sender)`: it takes a hundred
 bytes and a tenth of a microsecond less than an object. Every message whose sender waits is an `Envelope`,
-which gets exactly one final answer. The queue itself is a list in the slot (`_slot.py`); this file says
+which gets exactly one final answer. The queue itself is a list in the slot (`_slot.py`); this file defines
 what may be in it.
 
 The phases of an envelope:
 
     NEW -> PARKED -> QUEUED -> WORKED_ON -> PENDING -> RUNNING -> DONE
 
-PARKED: not accepted yet, its sender waits for a seat. QUEUED and PENDING (in line for its action's
+PARKED: not accepted yet, and its sender waits for a seat. QUEUED and PENDING (in line for its action's
 concurrency) hold a seat, as does STASHED: postponed or stashed until it is QUEUED again. WORKED_ON: its agent
 has a service time and works on it, see `_pacing.py`. HELD_BACK: a durable agent has answered it, and the
 answer waits until the state is kept, see `slot/_output_gate.py`. ATTACHED: it is in no mailbox, and waits for
-the answer to a request of its key, see `_keyed_requests.py`. Any phase may lead straight to DONE.
+the answer to a request with its key, see `_keyed_requests.py`. Any phase may lead straight to DONE.
 
-One bound holds for everything that has not begun: queued, in the batch in hand, in line for a run, stashed.
-An envelope gives up its seat when its turn or its run begins. Two kinds of messages have bounds of their own:
-an agent's messages to itself (`OWN_SEATS`), as an agent that waited for its own mailbox would wait for ever,
-and messages of its turns that wait for seats in other mailboxes (`OUT_SEATS`). Timers have a seat each and
-are not counted.
+One bound holds for everything that has not begun: queued, in the current batch, in line for a run, stashed.
+An envelope gives up its seat when its turn or its run begins. Two kinds of messages have separate bounds: an
+agent's messages to itself (`OWN_SEATS`), as an agent that waited for its own mailbox would wait forever, and
+messages of its turns that wait for seats in other mailboxes (`OUT_SEATS`). Timers have a seat each and are
+not counted.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class AgentStatistics:
 
 @attrs.frozen
 class MailboxStatistics:
-    """The mailbox alone: the messages that wait, how many may wait, and how many senders are held back.
+    """Counts of the mailbox alone: waiting messages, how many may wait, and senders held back.
 
-    `displaced` counts the requests dropped so far: peers that had most seats lost them to other peers.
+    `displaced` counts the requests dropped so far because peers with most seats lost them to other peers.
     """
 
     depth: int
@@ -118,9 +118,9 @@ class Request:
     """The request that the running code carries out, and its consumer.
 
     `consumer` is the path of the agent that sent the request, None for code outside any agent. `deadline` is
-    in the clock's seconds, None without one. `allows` returns whether the client that has sent it over a
-    network may do what a verb of access lists names (`"approve"`) with an agent, by its public name; None for
-    requests of this node.
+    in the clock's seconds, None without one. `allows` returns whether the client that has sent the request
+    over a network may use a verb of access lists (`"approve"`) on an agent, given by its public name; it is
+    None for requests of this node.
     """
 
     affordance: str
@@ -134,10 +134,10 @@ class Request:
 
 @attrs.frozen
 class Origin:
-    """A trace that began in another node: its id, its flags, and what other nodes keep in its state.
+    """A trace that began in another node: its id, its flags, and the trace state of other nodes.
 
-    `parent` is the id of the message, or span, that caused this one; `span` the span that this node records
-    for it, if it records spans.
+    `parent` is the id of the message, or span, that caused this one; `span` is the span that this node
+    records for it, if it records spans.
     """
 
     trace_id: str
@@ -162,11 +162,11 @@ def trace_text(mark: Mark | None) -> str | None:
 
 
 class Envelope:
-    """One request, and where its one final answer goes.
+    """One request, with the receiver of its one final answer.
 
     `answer` and `fail` are called by the slot, at most once between them, and never block. `slot` is the
-    `Slot` of the receiver, `sender` the sender's slot, None for code outside any agent; `run` the `Run` once
-    that has begun. Those classes are defined above this layer, so they have no types here.
+    `Slot` of the receiver, `sender` the sender's slot, None for code outside any agent; `run` is the `Run`
+    once that has begun. Those classes are defined above this layer, so they have no types here.
     """
 
     __slots__ = ("args", "op", "phase", "run", "sender", "slot", "trace")
@@ -196,16 +196,16 @@ class Envelope:
         self.trace: Mark | None = None
 
     def admitted(self) -> None:
-        """Note that the message has left the line of parked senders for a seat in the mailbox."""
+        """Note that the message has moved from the line of parked senders to a seat in the mailbox."""
 
     def on_pending(self) -> None:
-        """Note that the run has to wait for its action's concurrency: the envelope is pending."""
+        """Note that the envelope is pending, as its run has to wait for its action's concurrency."""
 
     def began(self) -> None:
         """Note that the run, or the work on it (`_pacing.py`), begins; not called for turns."""
 
     def on_seat_regained(self) -> None:
-        """Note that the run has put its message aside, which has a seat again."""
+        """Note that the run has put its message aside, so that the message has a seat again."""
 
     def on_stashed(self) -> None:
         """Note that the message has been put aside."""
@@ -214,10 +214,10 @@ class Envelope:
         """Receive the value that the operation returned."""
 
     def fail(self, error: Exception) -> None:
-        """Receive the error that is the answer in place of a value."""
+        """Receive the error that is the answer instead of a value."""
 
     def request(self) -> Request:
-        """Return what the envelope asks for, and on whose behalf."""
+        """Return the request of the envelope as agents see it, with its consumer."""
         trace = self.trace
         return Request(
             affordance=self.op.name,
@@ -229,7 +229,7 @@ class Envelope:
 
     @property
     def waits_for_answer(self) -> bool:
-        """Whether a loss needs no dead-letter record, as the sender gets an error."""
+        """Whether the sender gets an error if the message is lost, so that no dead letter is recorded."""
         return True
 
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
@@ -238,7 +238,7 @@ class Envelope:
 
 
 class Line(OrderedDict[Envelope, None]):
-    """Envelopes in order; any of them may leave at any time, without a search."""
+    """Envelopes in order, each of which may leave at any time without a search."""
 
     def join(self, envelope: Envelope) -> None:
         """Put an envelope at the end."""
@@ -250,11 +250,10 @@ class Line(OrderedDict[Envelope, None]):
 
 
 class FairQueue(deque[Any]):
-    """A queue in which messages of several peers wait for turns, as `RunLine` is for runs.
+    """A queue in which messages of several peers wait for turns, as they do in `RunLine` for runs.
 
     Peers change places only with each other. Messages of this node, and messages put aside, keep their
-    places: however many peers send requests, a sender of this node waits only for messages that came before
-    its own.
+    places: however many peers send requests, a sender of this node waits only for earlier messages.
 
     The order is made when messages are taken out, once for a batch, and not for every message that comes in.
     """
@@ -262,7 +261,7 @@ class FairQueue(deque[Any]):
     __slots__ = ()
 
     def reorder_fairly(self) -> None:
-        """Put the messages of peers in order: the first message of each, then the second of each."""
+        """Reorder the messages of peers: first one message of each peer, then the second one of each."""
         places: list[int] = []
         rounds: list[list[Envelope]] = []
         taken: dict[Any, int] = {}
@@ -282,10 +281,10 @@ class FairQueue(deque[Any]):
 
 
 class RunLine:
-    """Requests in line for an action's concurrency: peers take turns, each in the order of its own requests.
+    """Requests in line for an action's concurrency, served peer by peer in rotation.
 
-    So a peer with a hundred requests delays another peer by one run, and not by a hundred. All requests of
-    this node count as one peer.
+    The requests of one peer stay in order. So a peer with a hundred requests delays another peer by one run,
+    and not by a hundred. All requests of this node count as one peer.
     """
 
     __slots__ = ("_lines", "_size")
@@ -307,9 +306,9 @@ class RunLine:
         self._size += 1
 
     def first(self, may_begin: Callable[[Any], bool] | None = None) -> Envelope | None:
-        """Remove and return the first request of the peer whose turn it is.
+        """Remove and return the first request of the peer whose turn it is, or None if there is none.
 
-        `may_begin` returns whether a message of a peer may begin; without it, all may. None if none is left.
+        `may_begin` returns whether a message of a peer may begin; without it, all may.
         """
         for peer, line in self._lines.items():
             if may_begin is None or may_begin(peer):
@@ -331,7 +330,7 @@ class RunLine:
 
 
 class Tell(Envelope):
-    """A one-way message that had to become an object: parked, traced, or to an `async def` action."""
+    """A one-way message that needs an object: parked, traced, or to an `async def` action."""
 
     __slots__ = ("lost", "task")
 
@@ -397,7 +396,7 @@ class OutgoingTell(Tell):
 
 
 class Ask(Envelope):
-    """A request whose asker is parked until the answer comes; no event, no channel between."""
+    """A request whose asker is parked until the answer comes, which wakes the asker directly."""
 
     __slots__ = ("bucket", "error", "task", "value")
 
@@ -423,7 +422,7 @@ class Ask(Envelope):
 
     @property
     def deadline(self) -> float | None:
-        """The time in the clock's seconds at which an unanswered request fails; None without a deadline."""
+        """The time, in the clock's seconds, at which an unanswered request fails; None without a deadline."""
         entry = self.bucket.get(self) if self.bucket is not None else None
         return entry[1] if entry is not None else None
 
@@ -445,7 +444,7 @@ class Ask(Envelope):
 
 
 class Bucket(dict[Ask, tuple[float, float]]):
-    """The asks whose deadlines fall into one hundredth of a second, and the timer that sweeps them."""
+    """The asks whose deadlines are in the same hundredth of a second, and the timer that ends them."""
 
     __slots__ = ("far", "tick", "timer")
 
@@ -455,13 +454,13 @@ class Bucket(dict[Ask, tuple[float, float]]):
 
 
 class InternalTurn:
-    """A turn of an agent's own timer; it has a seat of its own and is not counted."""
+    """A turn of an agent's own timer, which has a seat of its own and is not counted."""
 
     __slots__ = ("args", "fn", "trace")
 
     @property
     def affordance(self) -> str:
-        """The affordance that `current_request` names."""
+        """The affordance that `current_request` reports for this turn."""
         return "timer"
 
     def __init__(self, fn: Any, args: tuple[Any, ...] = ()) -> None:
@@ -470,12 +469,12 @@ class InternalTurn:
         self.trace: Mark | None = None  # the mark of its origin, where an instrument looks
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return the function to run now, which takes no agent, and its arguments."""
+        """Return the function to run now, which is called without the agent, and its arguments."""
         return self.fn, self.args
 
 
 class PeriodicTurn(InternalTurn):
-    """A turn of a periodic timer: while it waits, further firings are merged into it."""
+    """A turn of a periodic timer, into which further firings are merged while it waits."""
 
     __slots__ = ("waiting",)
 
@@ -484,18 +483,18 @@ class PeriodicTurn(InternalTurn):
         self.waiting = False
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return the function to run now; the next firing needs a seat again."""
+        """Return the function to run now, and let the next firing queue this turn again."""
         self.waiting = False
         return super().take()
 
     def taken_up(self) -> InternalTurn:
-        """Return the turn to run after the agent's service time; the next firing needs a seat again."""
+        """Return the turn to run after the service time, and let the next firing queue this turn again."""
         self.waiting = False
         return InternalTurn(self.fn, self.args)
 
 
 class PromptTurn(InternalTurn):
-    """The turn of an agent's timer; a `timer` without a callback was cancelled."""
+    """The turn of an agent's timer of 0 seconds; it was cancelled if its `timer` has no callback."""
 
     __slots__ = ("slot", "timer")
 
@@ -506,8 +505,8 @@ class PromptTurn(InternalTurn):
 class PromptTurns(InternalTurn):
     """The turns of an agent's timers of 0 seconds, in order, as one item of its queue.
 
-    It stays behind the messages that were brought back, and before those that were not taken yet. Each time
-    the item is taken it runs the first of its turns; the agent puts it back while there are more.
+    The item stays behind the messages that were put back, and before those that have not been taken yet. Each
+    time the item is taken it runs the first of its turns; the agent puts the item back while there are more.
     """
 
     __slots__ = ("in_row", "is_queued", "turns")
@@ -520,7 +519,7 @@ class PromptTurns(InternalTurn):
         """How many of its turns have run since the agent handled anything else."""
 
     def first(self) -> PromptTurn | None:
-        """Remove and return the first turn that was not cancelled, None if there is none."""
+        """Remove and return the first turn that has not been cancelled, or None if there is none."""
         self.is_queued = False
         while self.turns:
             turn = self.turns.pop(0)
@@ -532,7 +531,7 @@ class PromptTurns(InternalTurn):
         return None
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return the function of the first turn and its arguments, or one that does nothing."""
+        """Return the function of the first turn and its arguments, or a function that does nothing."""
         turn = self.first()
         if turn is None:
             self.fn = self.trace = None
@@ -543,7 +542,7 @@ class PromptTurns(InternalTurn):
 
 
 def _nothing() -> None:
-    """Do nothing: the turn of timers that were cancelled."""
+    """Do nothing, as the turn of cancelled timers."""
 
 
 class Stashed(BaseException):
@@ -551,7 +550,7 @@ class Stashed(BaseException):
 
 
 class SelfMessage(tuple[Any, ...]):
-    """A message of an agent to itself: like any other, but on a reserved seat."""
+    """A message of an agent to itself, which has a reserved seat and otherwise is like any other."""
 
     trace: Mark | None = None
     """The trace in which it was sent; set where traces are kept. No slot, as a tuple cannot have any."""

@@ -1,6 +1,6 @@
 """Exit reasons of incarnations, and the notices that carry them.
 
-Exit reasons are data, as in OTP: `normal` (it had finished), `shutdown` (it was stopped, perhaps
+Exit reasons are data, as in OTP: `normal` (the incarnation had finished), `shutdown` (it was stopped, perhaps
 with a detail), `error` (anything else, with the exception).
 """
 
@@ -15,10 +15,10 @@ from lmos_actors.errors import text_of
 
 @attrs.frozen
 class ExitReason:
-    """Why an incarnation ended. `detail` goes with `shutdown`, `error` with `error`.
+    """The reason why an incarnation ended. `detail` goes with `shutdown`, `error` with `error`.
 
-    Its texts do not contain the secrets of the agent that crashed; `error` is the exception itself. A pickled
-    or copied reason has no report.
+    The texts of a reason do not contain the secrets of the agent that crashed; `error` is the exception
+    itself. A pickled or copied reason has no report.
     """
 
     kind: Literal["normal", "shutdown", "error"]
@@ -28,12 +28,12 @@ class ExitReason:
 
     @property
     def report(self) -> Any:
-        """The `CrashReport` of the agent that crashed with this reason, None if there is no report."""
+        """The `CrashReport` of the agent that crashed with this reason, or None."""
         return self._report
 
     @property
     def abnormal(self) -> bool:
-        """Whether the reason is `error`: then a transient child is restarted."""
+        """Whether the reason is `error`, so that a transient child is restarted."""
         return self.kind == "error"
 
     def __repr__(self) -> str:
@@ -72,7 +72,7 @@ SHUTDOWN = ExitReason("shutdown")
 
 @attrs.frozen
 class Down:
-    """An incarnation of a monitored agent has ended; `agent` is its path in the tree.
+    """The notice that an incarnation of a monitored agent has ended; `agent` is its path in the tree.
 
     `restored`: whether that incarnation had begun with state from the store; None for agents that are not
     durable.

@@ -1,12 +1,12 @@
 """Feeds: bounded buffers by which consumers listen to readings, events, progress and ends.
 
 A feed never holds its producer back. A conflating feed keeps only the latest value; any other feed drops its
-oldest value and counts it. Both tell how many values are missing, as a number (`missed`) or, with
+oldest value and counts it. Both report how many values are missing, as a number (`missed`) or, with
 `gaps=True`, as a `Gap` where they are missing.
 
-A receiver that stays slower than its producer must not receive nothing but gaps. The values behind a gap
-when it is taken are therefore promised to the receiver (`Backlog`): values that come meanwhile and find no
-room are reported by one more gap, behind the promised values. So a gap is followed by as many values as fit.
+A receiver that stays slower than its producer should not receive gaps alone. So when a gap is taken, the
+values behind it are promised to the receiver (`Backlog`): values that come meanwhile and find no room are
+reported by one more gap, behind the promised values. So a gap is followed by as many values as fit.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class Occurrence:
 
 
 class BacklogHolder(Protocol):
-    """The owner of the memory that the values of a backlog or feed take; not called for gaps."""
+    """The owner of the memory for the values of a backlog or feed; not called for gaps."""
 
     def hold(self, value: Any) -> None:
-        """Count a value that waits from now on; may drop everything that waits."""
+        """Count a value that begins to wait; this may drop all waiting values."""
         ...
 
     def release(self, value: Any) -> None:
-        """Count a value as no longer held: it was taken, replaced or dropped."""
+        """Count a value as no longer held, as it was taken, replaced or dropped."""
         ...
 
 
@@ -107,7 +107,7 @@ class Backlog:
         return missed
 
     def replace_latest(self, value: Any) -> bool:
-        """Replace the latest value by this one, if the latest still waits and is no gap."""
+        """Replace the latest value; return False if no value waits or the latest item is a gap."""
         for waiting in (self._newest, self._promised):
             if waiting:
                 before = waiting[-1]
@@ -121,7 +121,7 @@ class Backlog:
         return False
 
     def popleft(self) -> Any:
-        """Remove and return the oldest value or gap. Raises IndexError where nothing waits."""
+        """Remove and return the oldest value or gap. Raises IndexError if nothing waits."""
         dropped = self._dropped
         if self._promised or dropped is None:
             value = (self._promised or self._newest).popleft()
@@ -149,7 +149,7 @@ class Backlog:
         return len(values)
 
     def clear(self) -> None:
-        """Forget all values and gaps."""
+        """Remove all values and gaps."""
         self.drop_all()
         self._dropped = None
 
@@ -169,17 +169,17 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """End the sink: no more values will come."""
+        """Close the sink, as no more values will come."""
         ...
 
 
 class Feed(Generic[T_co]):
-    """The receiving end: `async for value in feed`, or `await feed.receive()`.
+    """The receiving end of a stream of values: `async for value in feed`, or `await feed.receive()`.
 
-    Ends (`trio.EndOfChannel`) when there can be no more values: the agent is gone for good. Over a wire it
-    may end with the error that its agent answered instead. `missed`
-    counts the values that were dropped because the receiver was slower than its bound allows, or
-    replaced by a later one where values conflate.
+    A feed ends (`trio.EndOfChannel`) when no more values can come, as the agent has ended permanently. Over a
+    wire it may instead end with an error that the agent answered. `missed` counts the values that were
+    dropped because the receiver was too slow for the feed's size, or replaced by a later value in a
+    conflating feed.
     """
 
     __slots__ = (
@@ -210,7 +210,7 @@ class Feed(Generic[T_co]):
         self.missed = 0
 
     def push(self, value: Any) -> None:
-        """Add a value; the runtime's side."""
+        """Add a value; for the runtime."""
         if self._closed:
             return
         buffer = self._buffer
@@ -237,7 +237,7 @@ class Feed(Generic[T_co]):
             self.missed += backlog.append(value)
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """Note that values are missing from here on; the runtime's side."""
+        """Note that values are missing from here on; for the runtime."""
         if missed:
             self.missed += missed
         if type(self._buffer) is Backlog and not self._closed:
@@ -245,7 +245,7 @@ class Feed(Generic[T_co]):
             self._wake()
 
     def drop_waiting(self) -> None:
-        """Drop all values that wait; in a feed with gaps one gap takes their place. The runtime's side."""
+        """Drop all waiting values, with one gap in their place if the feed has gaps; for the runtime."""
         buffer = self._buffer
         if type(buffer) is Backlog:
             self.missed += buffer.drop_all()
@@ -257,12 +257,12 @@ class Feed(Generic[T_co]):
                 self._holder.release(value)
 
     def close(self) -> None:
-        """Let the receiver end once it has taken the values here; the runtime's side."""
+        """End the feed once the receiver has taken the waiting values; for the runtime."""
         self._closed = True
         self._wake()
 
     def fail(self, error: Exception) -> None:
-        """Let the receiver take the values here, then raise an error in it; the runtime's side."""
+        """End the feed with an error once the receiver has taken the waiting values; for the runtime."""
         if not self._closed:
             self._error = error
             self.close()
@@ -280,10 +280,10 @@ class Feed(Generic[T_co]):
         return self._task
 
     def receive_nowait(self) -> T_co:
-        """Return the next value, raise `trio.WouldBlock` if there is none yet.
+        """Return the next value, or raise `trio.WouldBlock` if there is none yet.
 
         Raises:
-            trio.EndOfChannel: there will be no more.
+            trio.EndOfChannel: no more values will come.
         """
         if self._buffer:
             value: T_co = self._buffer.popleft()
@@ -301,7 +301,7 @@ class Feed(Generic[T_co]):
         """Wait for the next value and return it.
 
         Raises:
-            trio.EndOfChannel: there will be no more.
+            trio.EndOfChannel: no more values will come.
             trio.BusyResourceError: another task is receiving from this feed.
         """
         await checkpoint()
@@ -328,7 +328,7 @@ class Feed(Generic[T_co]):
             raise StopAsyncIteration from None
 
     def statistics(self) -> FeedStatistics:
-        """Return how many values wait here, how many may, and how many were missed."""
+        """Return the number of waiting values, the most that may wait, and the number of missed values."""
         return FeedStatistics(waiting=len(self._buffer), size=self._size, missed=self.missed)
 
 
@@ -342,14 +342,14 @@ class FeedStatistics:
 
 
 class SinkTable(Protocol):
-    """The listeners of an agent, or of a pool, by the key that they listen to."""
+    """The listeners of an agent or a pool, by the key of the values that they receive."""
 
     def add(self, key: str, sink: Sink) -> None:
         """Add a sink for the values that are pushed under `key` from now on."""
         ...
 
     def remove(self, key: str, sink: Sink) -> None:
-        """Remove a sink; it may be gone already."""
+        """Remove a sink, if it has not been removed already."""
         ...
 
     def count(self, key: str) -> int:
@@ -358,7 +358,7 @@ class SinkTable(Protocol):
 
 
 class Sinks:
-    """The listeners of one slot, by the key that they listen to; they outlive its incarnations."""
+    """The listeners of one slot, by the key of their values; they outlive its incarnations."""
 
     __slots__ = ("by_key",)
 
@@ -370,7 +370,7 @@ class Sinks:
         self.by_key.setdefault(key, {})[sink] = None
 
     def remove(self, key: str, sink: Sink) -> None:
-        """Remove a sink; it may be gone already."""
+        """Remove a sink, if it has not been removed already."""
         sinks = self.by_key.get(key)
         if sinks is not None and sink in sinks:
             del sinks[sink]
@@ -384,10 +384,10 @@ class Sinks:
         copy: Callable[[Any], Any] | None = None,
         among: tuple[Sink, ...] | None = None,
     ) -> None:
-        """Pass a value to every sink under `key`: as it is, or, if `copy` is given, a copy of its own.
+        """Pass a value to every sink under `key`, or a separate copy to each if `copy` is given.
 
-        Sinks that only read their values, such as to write them to connections, share one copy. With `among`,
-        only the sinks in it get the value.
+        Sinks that only read their values, for example to write them to connections, share one copy. With
+        `among`, only the sinks in it get the value.
         """
         present = self.by_key.get(key, ())
         sinks = tuple(present) if among is None else tuple(sink for sink in among if sink in present)
@@ -415,7 +415,7 @@ class Sinks:
                     sink.gap(reason, None)
 
     def close(self) -> None:
-        """Close and remove all sinks: the slot is empty for good."""
+        """Close and remove all sinks, as the slot is permanently empty."""
         for sinks in tuple(self.by_key.values()):
             for sink in tuple(sinks):
                 sink.close()

@@ -28,7 +28,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def named(title: str) -> Callable[[F], F]:
-    """Make Python's warning that a coroutine was never awaited name the method that the user called."""
+    """Set the name that Python shows in its warning about a coroutine that was never awaited."""
 
     def rename(fn: F) -> F:
         fn.__qualname__ = title
@@ -56,8 +56,8 @@ CHECKED: Final[Mapping[str, Any]] = MappingProxyType({})
 class Parameter:
     """One parameter of an action, as its caller sees it.
 
-    `take` checks an argument. The `shape` of an input stream is the shape of one item; its argument is the
-    source of the items, an asynchronous iterable, which is no member of the input.
+    `take` checks an argument. For an input stream, `shape` is the shape of one item, and the argument is an
+    asynchronous iterable, the source of the items, which is no member of the input.
     """
 
     __slots__ = ("default", "is_stream", "keyword_only", "name", "shape", "take", "wire_name")
@@ -88,7 +88,7 @@ def _take_source(value: Any, path: str = "$", /) -> Any:
 
 
 class _Anything:
-    """A shape that lets all values pass, for values that the runtime itself provides."""
+    """A shape that accepts all values, for values that the runtime itself provides."""
 
     exact = None
     name = "anything"
@@ -104,7 +104,7 @@ ANYTHING: Final[Any] = Parameter("it", "it", _Anything(), MISSING, keyword_only=
 
 
 class Operation:
-    """A function of an agent class that a message can name; made once per class."""
+    """A function of an agent class that a message can request; made once per class."""
 
     __slots__ = (
         "checks", "concurrency", "defaults", "fill", "fn", "give", "inputs", "internal", "is_plain", "kind",
@@ -208,7 +208,7 @@ class Operation:
         return self._bind_slowly(args, dict(kwargs))
 
     def take_anything(self) -> None:
-        """Stop checking the lone argument: the call is refused anyway, for a reason that comes first."""
+        """Stop checking the only argument, as the call is refused for a reason that takes precedence."""
         self.take = _pass
         self.checks = None
 
@@ -249,7 +249,7 @@ class Operation:
         raise InvalidInput(f"{self.label} needs {what}{p.wire_name!r}", path)
 
     def check_one_way(self) -> None:
-        """Raise TypeError if a one-way message cannot carry the input: nobody would iterate its sources."""
+        """Raise TypeError if the operation has input streams, whose sources no task would iterate."""
         if self.streams:
             raise TypeError(
                 f"{self.label} takes an input stream, which a one-way message cannot carry: "
@@ -258,7 +258,7 @@ class Operation:
 
     @property
     def sort(self) -> str:
-        """The kind of affordance that the operation belongs to, as errors name it."""
+        """The kind of affordance of the operation, as named in errors."""
         return {"invoke": "an action", "subscribe": "an event"}.get(self.verb, "a property")
 
     def _unknown(self, name: str) -> InvalidInput:
@@ -274,7 +274,7 @@ class Operation:
         return self.bind(*self.spread(data))
 
     def spread(self, data: Any, *, tolerant: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Turn an input of plain data into the arguments of a call, not checked yet.
+        """Convert an input of plain data to the arguments of a call, without checking them.
 
         Raises:
             InvalidInput: the input is no object, or has a member that is no parameter, unless `tolerant`.
@@ -294,9 +294,9 @@ class Operation:
         return (), {names[key]: value for key, value in given.items() if key in names}
 
     def taken(self, data: Any) -> tuple[Any, ...] | None:
-        """Check a complete input; return None if it has to take the long way: `spread`, then `bind`.
+        """Check a complete input; return None if `spread` and `bind` have to be used instead.
 
-        A short cut for requests from afar, in a third of the time; refusals are left to the long way.
+        This is a short cut for requests from afar, in a third of the time. Refusals are left to `bind`.
         """
         if not self.is_plain or type(data) is not dict:
             return None

@@ -1,4 +1,4 @@
-"""The outputs of an invocation that its consumer has not taken yet, near and far."""
+"""The outputs of an invocation that its consumer has not taken yet, for near and far agents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OutputQueue:
-    """A queue of outputs, which one task takes with `anext`; it ends when there will be no more."""
+    """A queue of outputs, which one task takes with `anext`; it ends when no more will come."""
 
     __slots__ = ("_error", "_is_ended", "_items", "_receiver", "_timers", "call")
 
@@ -48,12 +48,12 @@ class OutputQueue:
         self._wake()
 
     def end(self, error: Exception | None) -> None:
-        """Let the consumer end once it has taken the outputs here: with an error, if there is one."""
+        """End the queue, with an error if given, once the consumer has taken the outputs in it."""
         self._is_ended, self._error = True, error
         self._wake()
 
     def end_at_once(self, error: Exception) -> None:
-        """Drop the outputs here, and let the consumer end with an error."""
+        """Drop the outputs in the queue, and end it with an error."""
         self._items.clear()
         self.end(error)
 

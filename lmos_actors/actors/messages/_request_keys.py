@@ -1,8 +1,8 @@
-"""Keys of requests, and the kept answers of a durable agent: one request of each key is carried out.
+"""Keys of requests, and the kept answers of a durable agent, which carries out one request for each key.
 
-A caller names a request: `ref.retrying(key="order-17")`. The agent keeps the answer in the same commit as the
-state that the request has changed, so a repeat finds both or neither: after a crash, after the end of the
-process, and in a process of the caller that was started again.
+A caller gives a request a key: `ref.retrying(key="order-17")`. The agent keeps the answer in the same commit
+as the state that the request has changed, so a repeat finds both or neither: after a crash, after the end of
+the process, and in a process of the caller that was started again.
 
 A key belongs to one *scope*: this node, one principal, or all callers without a name. So no caller finds the
 answer of another one, whatever key it guesses.
@@ -47,7 +47,7 @@ _VISIBLE: Final = frozenset(map(chr, range(0x21, 0x7F)))
 
 
 def wrong_key(text: object) -> str | None:
-    """Return why something cannot be the key of a request, None if it can be a key."""
+    """Return why something cannot be the key of a request, or None if it can."""
     if not isinstance(text, str):
         return f"a key is text, not {type(text).__name__}"
     if not text:
@@ -60,7 +60,7 @@ def wrong_key(text: object) -> str | None:
 
 
 def wrong_operation(op: Operation) -> str | None:
-    """Return why requests for an operation cannot have a key, None if they can."""
+    """Return why requests for an operation cannot have a key, or None if they can."""
     if op.kind == STREAM or op.streams:
         return f"{op.label} has streams, which cannot be repeated from a kept answer"
     if op.secrecies is not None or op.result_secrecy:
@@ -77,15 +77,15 @@ class RequestKey:
 
     @property
     def name(self) -> str:
-        """The name under which the answer is kept: of constant length, and never the same in two scopes."""
+        """The name under which the answer is kept: of constant length, and different in each scope."""
         return _digest([self.scope, self.text])
 
 
 def far_key(text: str, principal: str | None, *, guarded: bool) -> RequestKey:
     """Return the key of a request from elsewhere. Raises InvalidInput.
 
-    Callers without a name share their keys. If programs outside the node's own machine may call
-    (`guarded`), callers are strangers to each other: then such a key must be one that nobody can guess.
+    Callers without a name share their keys. If programs outside the node's own machine may call (`guarded`),
+    callers are strangers to each other: then such a key must be impossible to guess.
     """
     wrong = wrong_key(text)
     if wrong is None and principal is None and guarded and not _UNGUESSABLE.fullmatch(text):
@@ -112,7 +112,7 @@ def keyed_requests_of(slot: Any) -> Any:
 
 
 def no_answers(path: str) -> str:
-    """Return the text of the refusal of a key."""
+    """Return the text of the error for a key that an agent cannot accept."""
     return (
         f"{path!r} keeps no answers, so a key does not make its actions safe to repeat: "
         f"durable agents keep them, as the member lmosx:answers of their descriptions says"
@@ -120,10 +120,10 @@ def no_answers(path: str) -> str:
 
 
 def content_of(op: Operation, args: tuple[Any, ...]) -> str:
-    """Return the content that two requests of one key must have in common: the action, and the input.
+    """Return a digest of the action and the input, which must be the same in all requests with one key.
 
     Arguments equal to their defaults do not count, so that an action may get another parameter. Raises
-    TypeError, ValueError for an input without a form in JSON.
+    TypeError or ValueError for an input without a form in JSON.
     """
     given = {p.wire_name: value for p, value in zip(op.params, args, strict=True) if value is not p.default}
     return _digest([op.name, msgspec.to_builtins(given, str_keys=True, order="deterministic")])
@@ -134,7 +134,7 @@ def _digest(data: Any) -> str:
 
 
 class KeptAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The final answer to a request with a key, as it is kept."""
+    """The final answer to a request with a key, in its stored form."""
 
     key: str
     action: str

@@ -1,8 +1,8 @@
-"""Requests of a run of a durable agent: each is sent once the state that it rests on is kept.
+"""Requests of a run of a durable agent: each is sent once the state on which it depends is kept.
 
 The messages of a turn wait in its agent's output gate (`slot/_output_gate.py`). A run awaits its requests, so
-here the run itself waits before each request, whose deadline includes that wait. A run that begins again in
-the next life of its agent may check each request, as it will send that a second time.
+here the run itself waits before each request, whose deadline includes that wait. If a run will begin again in
+the next life of its agent, each request may be checked, as it will be sent a second time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 async def wait_kept(turns: Turns) -> None:
-    """Wait until the state of the agent whose run calls this is kept.
+    """Wait until the state of the agent that runs this code is kept.
 
     Code outside durable agents, and runs of serial ones, whose state is kept at their end, do not wait.
     """
@@ -36,9 +36,9 @@ async def wait_kept(turns: Turns) -> None:
 
 
 async def keep_whole() -> None:
-    """Have the changes of a serial durable agent's run kept now, and wait for that.
+    """Wait until the present changes of a serial durable agent's run are kept, before its end.
 
-    The caller promises that the state is whole, as at the run's end, though the run goes on. For other
+    The caller promises that the state is consistent, as at the run's end, though the run goes on. For other
     durable agents this does nothing: they wait before each output.
     """
     run = CURRENT.get()
@@ -48,7 +48,7 @@ async def keep_whole() -> None:
 
 
 async def _wait_kept(link: Link, seconds: float | None) -> float | None:
-    """Wait as `wait_kept`; return the rest of `seconds`. Raises DeadlineExceeded."""
+    """Wait as `wait_kept` does; return the time left of `seconds`. Raises DeadlineExceeded."""
     gate = running_gate(link.turns)
     if gate is None or not gate.waits_in_runs:
         return seconds
@@ -63,7 +63,7 @@ async def _wait_kept(link: Link, seconds: float | None) -> float | None:
 
 
 class AfterKept(ForwardingLink):
-    """The link of a ref, for the verbs that a run awaits."""
+    """The link of a ref, which waits until the state is kept, for the verbs that a run awaits."""
 
     __slots__ = ("_inner",)
 
@@ -72,7 +72,7 @@ class AfterKept(ForwardingLink):
         self._inner = link
 
     def choose(self, *_request: object) -> Link:
-        """Return the link of the ref."""
+        """Return the link to which requests are passed on."""
         return self._inner
 
     async def ask(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class ForwardingLink:
     """A link whose verbs all pass the request on to the link that `choose` returns; see `Link`.
 
-    A subclass defines `choose`, and overrides the verbs that do more than pass it on. The choice is made when
-    the request begins, and not when its coroutine or context manager is made.
+    A subclass defines `choose`, and overrides the verbs that do more. The choice is made when the request
+    begins, and not when its coroutine or context manager is made.
     """
 
     __slots__ = ("rt", "turns")
@@ -33,7 +33,7 @@ class ForwardingLink:
         self.turns: Turns = rt.turns
 
     def choose(self, *request: Any, **more: Any) -> Any:
-        """Return the link for a request with this key, and with these arguments and named arguments, if any.
+        """Return the link for a request with this key and these arguments.
 
         Without a key, return the link for requests about the agent as a whole.
         """
@@ -46,7 +46,7 @@ class ForwardingLink:
 
     @property
     def identity(self) -> tuple[object, int]:
-        """The identity by which two refs are equal."""
+        """The value by which refs are compared."""
         return self._whole().identity
 
     def _whole(self) -> Link:

@@ -1,4 +1,4 @@
-"""The interface between a ref and what carries its requests: the slot of a near agent, or a connection."""
+"""The interface between a ref and the carrier of its requests: the slot of a near agent, or a connection."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @attrs.define
 class Attempt:
-    """One of several attempts of a request: its number, and the message id of the first attempt, once known.
+    """One of several attempts of a request: its number, and the first attempt's message id, once known.
 
-    With a `key` the answer is one that the agent keeps.
+    With a `key`, the answer is one that the agent keeps.
     """
 
     number: int = 1
@@ -51,10 +51,10 @@ class Invocation:
 class Link(Protocol):
     """The path of a ref's requests. Keys are as in `_contract_compiler.py`; values are checked on the way.
 
-    `ask` has positional arguments and no `Invocation`: for a near agent nothing is made for a request that is
-    answered at once. `seconds` is how long an answer is waited for; the attempts of one request have one
+    `ask` has positional arguments and no `Invocation`, so that no object is made for a request that a near
+    agent answers at once. `seconds` limits the wait for an answer. The attempts of one request share one
     `attempt`, by which a far agent recognises a repeat. `unready` returns why the agent takes no messages
-    now, for tasks in `wait_running`, and "" where it is known to take some. It never raises.
+    now, for tasks in `wait_running`, or "" if it is known to take some. It never raises.
     """
 
     @property

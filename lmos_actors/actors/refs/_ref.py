@@ -61,7 +61,7 @@ STREAM_CREDIT: Final = 16  # items a stream may be ahead of its consumer
 
 
 class Call(Protocol[R_co, G_co]):
-    """One invocation, as its consumer holds it: `async with ref.begin(...) as call`."""
+    """One invocation, as seen by its consumer: `async with ref.begin(...) as call`."""
 
     @property
     def progress(self) -> Feed[G_co]:
@@ -69,15 +69,15 @@ class Call(Protocol[R_co, G_co]):
         ...
 
     async def result(self) -> R_co:
-        """Wait for the final answer. Raises what `ref.invoke` would raise; may be called again."""
+        """Wait for the final answer. Raises the same errors as `ref.invoke`; may be called again."""
         ...
 
     async def query(self) -> CallStatus:
-        """Ask for the status of the invocation; the question overtakes whatever waits in the mailbox."""
+        """Return the status of the invocation; the query overtakes all messages in the mailbox."""
         ...
 
     async def cancel(self, reason: str | None = None) -> CallStatus:
-        """Cancel the invocation; its result is then `ActionCancelled`. Overtakes whatever waits."""
+        """Cancel the invocation, whose result is then `ActionCancelled`; overtakes all waiting messages."""
         ...
 
 
@@ -93,8 +93,8 @@ class CallStatus:
 class Ref(Generic[A_co]):
     """The address of an agent of class `A`: hashable, and equal to other refs to the same agent.
 
-    Verbs raise an `AgentError` when the answer is no value, and `trio.Cancelled`, which cancels the
-    request. While the agent is between two incarnations they raise `AgentUnavailable` at once.
+    Verbs raise an `AgentError` if the answer is no value, and `trio.Cancelled`, which cancels the request.
+    While the agent is between two incarnations they raise `AgentUnavailable` at once.
     """
 
     __slots__ = ("_link", "_seconds")
@@ -155,7 +155,7 @@ class Ref(Generic[A_co]):
     def begin(
         self: Ref[A], handle: Action[A, P, R, G] | Turn[A, P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> AbstractAsyncContextManager[Call[R, G]]:
-        """Invoke an action and keep hold of the call: progress, result, query, cancel.
+        """Invoke an action and keep a handle on the call: progress, result, query, cancel.
 
         Leaving the block before the result has come cancels the run.
         """
@@ -251,10 +251,10 @@ class Ref(Generic[A_co]):
         self: Ref[A], handle: PropertyHandle[A, V], /, *, gaps: Literal[True]
     ) -> AbstractAsyncContextManager[Feed[V | Gap]]: ...
     def observe(self: Ref[A], handle: PropertyHandle[A, V], /, *, gaps: bool = False) -> Any:
-        """Return the present value, then every change; a slow observer sees the latest.
+        """Observe a property: its present value, then every change; a slow observer sees the latest value.
 
-        Goes on over crashes and restarts: the next incarnation's value comes first, after a `Gap` if
-        `gaps` is set. Ends when the agent is gone for good.
+        The feed goes on over crashes and restarts: the next incarnation's value comes first, after a `Gap` if
+        `gaps` is set. It ends when the agent has ended permanently.
         """
         key = "+" + _property("observe", handle).read_key
         link = self._entered("observe")
@@ -269,7 +269,7 @@ class Ref(Generic[A_co]):
         self: Ref[A], handle: EventHandle[A, V], /, *, gaps: Literal[True], size: int = 64
     ) -> AbstractAsyncContextManager[Feed[V | Gap]]: ...
     def subscribe(self: Ref[A], handle: EventHandle[A, V], /, *, gaps: bool = False, size: int = 64) -> Any:
-        """Return every event from now on; if more than `size` wait, the oldest is dropped and counted."""
+        """Subscribe to an event from now on; past `size` waiting values the oldest is dropped and counted."""
         key = _event("subscribe", handle).key
         link = self._entered("subscribe")
         return entered_within(link, link.listen(key, conflate=False, gaps=gaps, size=size), self._seconds)
@@ -283,23 +283,23 @@ class Ref(Generic[A_co]):
         self, *, gaps: Literal[True], size: int = 64
     ) -> AbstractAsyncContextManager[Feed[Occurrence | Gap]]: ...
     def subscribe_all(self, *, gaps: bool = False, size: int = 64) -> Any:
-        """Return every event of the agent, with its name."""
+        """Subscribe to all events of the agent, each with its name."""
         link = self._entered("subscribe_all")
         return entered_within(link, link.listen("+!", conflate=False, gaps=gaps, size=size), self._seconds)
 
     def monitor(self) -> AbstractAsyncContextManager[Feed[Down]]:
-        """Return a `Down` for every incarnation that ends from now on. Affects neither side."""
+        """Yield a feed with a `Down` for every incarnation that ends from now on. Affects neither side."""
         link = self._entered("monitor")
         return entered_within(link, link.watch(), self._seconds)
 
     def link(self) -> AbstractAsyncContextManager[None]:
-        """Let this task's block and the agent's incarnation end together: `async with ref.link()`.
+        """Link a block of this task to the agent's incarnation: `async with ref.link()`.
 
         If the agent ends for a reason other than `normal`, the body is cancelled, and `LinkedAgentDied`
         leaves the block, in a group with the body's other errors. If an exception leaves the body, the agent
-        gets an exit signal `error` with it; if the body is cancelled from outside, `shutdown`. A body that
-        returns unlinks.
-        Entering raises AgentUnavailable or NotFound where the agent does not run, NotAllowed for a pool.
+        gets an exit signal `error` with it; if the body is cancelled from outside, the signal is `shutdown`.
+        If the body returns, the link is removed. Entering raises AgentUnavailable or NotFound if the agent
+        does not run, NotAllowed for a pool.
         """
         if self._link.turns.slot is not None:
             raise RuntimeError("ref.link() is for async with, which a def has not: use self.link(ref)")
@@ -308,7 +308,7 @@ class Ref(Generic[A_co]):
     # ---- views
 
     def within(self, seconds: float, /) -> Ref[A_co]:
-        """Return a view of the ref whose calls raise `DeadlineExceeded` after that many seconds.
+        """Return a view of the ref whose calls raise `DeadlineExceeded` after `seconds`.
 
         The limit holds for every verb that waits, `ready` included. It bounds the whole of a call or a
         stream, but only the entering of `observe`, `subscribe` and `monitor`. It is cheaper than a cancel
@@ -324,28 +324,28 @@ class Ref(Generic[A_co]):
         """Return a view of the ref that asks again after OutcomeUnknown and AgentUnavailable.
 
         Only properties, actions that are safe or idempotent, and all actions of a durable agent are asked
-        again, with `invoke`, `read`, `write`, `write_many` and `read_all`; all else is asked once. There are
-        at most `attempts`, the last at most `seconds` after the first; None means no bound, but a cancel
-        scope or `within` may set one. Between attempts it waits for a random part of a time that doubles, up
-        to 5 s. Far agents see one id in all attempts, and repeat an answer already given. Raises the last
-        attempt's error.
+        again, with `invoke`, `read`, `write`, `write_many` and `read_all`; all other requests are made once.
+        There are at most `attempts`, the last at most `seconds` after the first; None means no bound, but a
+        cancel scope or `within` may set one. Between attempts the view waits for a random part of a time that
+        doubles, up to 5 s. Far agents see one id in all attempts, and repeat an answer already given. Raises
+        the last attempt's error.
 
         `key` names the request that `invoke` makes: 1 to 256 visible ASCII characters. A durable agent keeps
         its answer for 24 hours (the last 10,000 of an agent, 16 MiB at most), in one commit with the changes
-        of the request, and gives it to each further request of that key: by another ref, after a restart of
-        its node, or of the caller. A key belongs to the caller's principal, or to its node. The same key with
-        another action or input raises KeyReused; NotAllowed is raised if the agent is not durable or the
-        action has streams or secrets, and by `begin`, `stream` and `tell`, which take no key.
+        of the request. It gives the answer to each further request with that key: by another ref, after a
+        restart of its node, or of the caller. A key belongs to the caller's principal, or to its node. The
+        same key with another action or input raises KeyReused. NotAllowed is raised if the agent is not
+        durable or the action has streams or secrets, and by `begin`, `stream` and `tell`, which take no key.
 
         Raises:
-            ValueError: a bound or a key that cannot be one.
+            ValueError: an invalid bound or key.
         """
         return Ref(Retrying(self._link, bounds_of(attempts, seconds, key)), self._seconds)
 
     def ready(self) -> Coroutine[Any, Any, None]:
-        """Wait until the agent takes messages. Raises NotFound when it is gone for good.
+        """Wait until the agent takes messages. Raises NotFound if the agent has ended permanently.
 
-        After a second a line in the log of `lmos_actors` shows what it waits for, as do
+        After a second a line in the log of `lmos_actors` shows what `ready` waits for, as do
         `node.waiting_graph()` and the text of DeadlineExceeded on a ref made by `within`.
         """
         link = self._link
@@ -354,28 +354,28 @@ class Ref(Generic[A_co]):
         return _ready(link, self._seconds)
 
     def _entered(self, verb: str) -> Link:
-        """Return the link, unless a `def` turn calls, which cannot enter the context manager of the verb."""
+        """Return the link. Raises RuntimeError in a `def` turn: it cannot enter a verb's context manager."""
         link = self._link
         if link.turns.slot is not None:
             raise link.turns.misuse(verb, how="entered by async with")
         return link
 
     def _opened(self, verb: str) -> Link | AfterKept:
-        """Return the link for a call or a stream; a durable agent's run waits before it begins one."""
+        """Return the link for a call or a stream, which waits until a durable agent's state is kept."""
         link = self._entered(verb)
         return AfterKept(link) if link.turns.durables else link
 
     def statistics(self) -> AgentStatistics:
-        """Count messages over all incarnations of the agent."""
+        """Return counts of messages over all incarnations of the agent."""
         return self._link.statistics()
 
     def mailbox_statistics(self) -> MailboxStatistics:
-        """Return how full the mailbox is, and how many senders are held back."""
+        """Return the numbers of messages in the mailbox and of senders that are held back."""
         return self._link.mailbox_statistics()
 
 
 class Streaming(AbstractAsyncContextManager[T]):
-    """The context manager that `ref.stream` returns. Its coroutines are those of the one inside."""
+    """The context manager that `ref.stream` returns; its coroutines are those of the wrapped one."""
 
     __slots__ = ("_opened",)
 
@@ -421,7 +421,7 @@ def entered_within(
 ) -> AbstractAsyncContextManager[T]:
     """Return the context manager of a verb, changed so that entering it takes `seconds` at most.
 
-    `entered` must hold no cancel scope or nursery of its own: it is left after the cancel scope made here.
+    `entered` must hold no cancel scope or nursery, as it is left after the cancel scope made here.
     """
     return entered if seconds is None else _entered_within(link, entered, seconds)
 
@@ -444,7 +444,7 @@ async def _entered_within(
 async def tell_within(
     link: Link | AfterKept, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float
 ) -> None:
-    """Send one way. Raises DeadlineExceeded when there was no seat in time."""
+    """Send a one-way message. Raises DeadlineExceeded if there was no seat within `seconds`."""
     with trio.move_on_after(seconds):
         await link.tell(key, args, kwargs)
         return
@@ -459,14 +459,14 @@ _EXAMPLES: Final = {
 
 
 def wrong_handle(verb: str, kind: str, handle: object) -> TypeError:
-    """Make the error for a verb that got something other than the handle it takes."""
+    """Make the error for a verb that was called with something other than the handle that it takes."""
     wanted = f"takes the handle of {kind}, such as {_EXAMPLES[kind]}"
     shown = f"the method {handle.__qualname__}" if isinstance(handle, FunctionType) else repr(handle)
     return TypeError(f"ref.{verb} {wanted}, not {shown}{_way_out(kind, handle)}")
 
 
 def _way_out(kind: str, handle: object) -> str:
-    """Return advice for the user of a verb that got something other than the handle it takes."""
+    """Return advice for the user of a verb that was called with something other than its handle."""
     if isinstance(handle, FunctionType):
         return (
             f"; write @action above it, so that refs can invoke it, as in ref.invoke({handle.__qualname__})"

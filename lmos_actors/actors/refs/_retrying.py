@@ -1,11 +1,11 @@
-"""Retries where the outcome is not known, or the agent does not run: `ref.retrying()`.
+"""Retries if the outcome is not known, or the agent does not run: `ref.retrying()`.
 
-Safe and idempotent requests are asked again: properties, and the actions that say so. Every attempt of one
-request carries the same id, by which a far agent recognises a repeat.
+Safe and idempotent requests are repeated: properties, and the actions that are declared so. Every attempt of
+one request carries the same id, by which a far agent recognises a repeat.
 
-A durable agent keeps answers, and then all its actions may be asked again: all attempts have a key, which the
-caller may name (`ref.retrying(key="order-17")`), and the agent carries out one request of each key.  A near
-agent needs no key where the caller names none: a request that is repeated there has not begun. If a ref may
+A durable agent keeps answers, and then all its actions may be repeated: all attempts have a key, which the
+caller may set (`ref.retrying(key="order-17")`), and the agent carries out one request for each key. A near
+agent needs no key unless the caller sets one: a request that is repeated there has not begun. If a ref may
 lead to different agents over time, an attempt of unknown outcome binds the next ones to its agent.
 """
 
@@ -49,7 +49,7 @@ LONGEST: Final = 5.0
 
 @attrs.frozen
 class Bounds:
-    """The number of attempts, and the seconds from the first attempt to the beginning of the last."""
+    """The number of attempts, and the seconds from the first attempt to the start of the last one."""
 
     attempts: int | None
     seconds: float | None
@@ -58,7 +58,7 @@ class Bounds:
 
 
 def bounds_of(attempts: int | None, seconds: float | None, key: str | None = None) -> Bounds:
-    """Check the bounds of a retrying ref. Raises ValueError."""
+    """Check and return the bounds of a retrying ref. Raises ValueError."""
     if attempts is not None and (type(attempts) is not int or attempts < 1):
         raise ValueError(f"retrying() needs a whole number of attempts of at least 1, not {attempts!r}")
     if seconds is not None and not 0 < seconds < math.inf:
@@ -69,7 +69,7 @@ def bounds_of(attempts: int | None, seconds: float | None, key: str | None = Non
 
 
 class Retrying(ForwardingLink):
-    """A link that asks again; see `Link`. All other verbs go to the link below as they are."""
+    """A link that repeats requests; see `Link`. All other verbs go to the inner link unchanged."""
 
     __slots__ = ("_bounds", "_random", "inner")
 
@@ -80,11 +80,11 @@ class Retrying(ForwardingLink):
         self._random: RandomStream | None = None
 
     def choose(self, *_request: object) -> Link:
-        """Return the link below."""
+        """Return the inner link."""
         return self.inner
 
     def look(self) -> Any:
-        """Return the link that the link below leads to; see `found_link`."""
+        """Return the link to which the inner link leads; see `found_link`."""
         return found_link(self.inner)
 
     @named(ASKING)
@@ -96,7 +96,7 @@ class Retrying(ForwardingLink):
         seconds: float | None = None,
         attempt: Attempt | None = None,
     ) -> Any:
-        """See `Link`: the deadline is one for all attempts and the waits between them."""
+        """Ask, as `Link` defines; one deadline covers all attempts and the waits between them."""
         deadline = None if seconds is None else trio.current_time() + seconds
         begin = trio.current_time()
         attempt = Attempt(key=self._key(key))  # views do not nest: no other is given
@@ -176,11 +176,11 @@ class Retrying(ForwardingLink):
 
     @property
     def has_key(self) -> bool:
-        """Whether the caller has named a key, which is the same each time the caller asks."""
+        """Whether the caller has set a key, which then is the same each time the caller asks."""
         return self._bounds.key is not None
 
     def check_no_key(self, verb: str) -> None:
-        """Raise NotAllowed if the caller has named a key: only `invoke` can have one."""
+        """Raise NotAllowed if the caller has set a key, as only `invoke` can have one."""
         if self._bounds.key is not None:
             raise NotAllowed(f"{verb} has no key: of a ref made by retrying(key=...) use invoke")
 
@@ -207,13 +207,13 @@ class Retrying(ForwardingLink):
 
 
 def found_link(link: Any) -> Any:
-    """Return the link behind another: below a retrying link, or the one that a lookup has found."""
+    """Return the link behind another: the inner one of a retrying link, or the one a lookup has found."""
     look = getattr(link, "look", None)
     return link if look is None else look() or link
 
 
 def _repeatable(link: Any, key: str) -> bool:
-    """Return whether a repeat has no further effect, as the far link or the near operations say."""
+    """Return whether a repeat has no further effect, according to the far link or the near operation."""
     found = found_link(link)
     own = getattr(found, "repeatable", None)
     if own is not None:
@@ -225,15 +225,15 @@ def _repeatable(link: Any, key: str) -> bool:
 
 
 def _near_operation(found: Any, key: str) -> Any:
-    """Return an operation of an agent of this node, or of the members of a pool; None if there is none."""
+    """Return an operation of an agent of this node, or of the members of a pool, or None."""
     tables = (getattr(slot, "table", {}) for slot in (found, *getattr(found, "members", ())))
     return next((table[key] for table in tables if key in table), None)
 
 
 def acts_again(link: Any, key: str) -> bool:
-    """Return whether a request has a further effect if it comes again in another life of its sender.
+    """Return whether a request has a further effect if its sender repeats it in its next life.
 
-    There is none if the request is safe or idempotent, or if a key comes from its ref or from `completed_by`.
+    It has none if the request is safe or idempotent, or if its ref or `completed_by` gives it a key.
     """
     if key[:1] in NO_ACTIONS or (isinstance(link, Retrying) and link.has_key):
         return False
@@ -254,7 +254,7 @@ def _ask_by_key(
     left: float | None,
     attempt: Attempt,
 ) -> Coroutine[Any, Any, Any]:
-    """Ask an agent that carries out only one request of each key."""
+    """Ask an agent that carries out only one request for each key."""
     if _is_near(found):
         asked = keyed_requests_of(found).ask(key, args, kwargs, left, attempt.key)
     else:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class LocalCall(Envelope):
-    """An invocation whose consumer may look at it before it ends; see `Call`."""
+    """An invocation that its consumer may query before it ends; see `Call`."""
 
     __slots__ = (
         "_done", "_error", "_timer", "_value", "_waiting", "allows", "cancelled", "consumer", "deadline",
@@ -100,7 +100,7 @@ class LocalCall(Envelope):
             reschedule(task)
 
     def expire_in(self, seconds: float) -> None:
-        """Have the call fail with `DeadlineExceeded` if it is unanswered after `seconds`."""
+        """Make the call fail with `DeadlineExceeded` if it is unanswered after `seconds`."""
         if self._done:
             return
         self.deadline = trio.current_time() + seconds
@@ -113,7 +113,7 @@ class LocalCall(Envelope):
         self._timer = self.slot.rt.timers.call_at(self.deadline, expire)
 
     def request(self) -> Request:
-        """Return what the call asks for, and who asks."""
+        """Return the request of the call as agents see it, with its consumer and principal."""
         request = super().request()
         if self.principal is None and self.allows is None:
             return request
@@ -127,7 +127,7 @@ class LocalCall(Envelope):
         return self.feed
 
     def held_sources(self) -> tuple[trio.lowlevel.Task, ...]:
-        """Return the tasks whose sources wait until the handler takes an item; none before the run begins."""
+        """Return the tasks whose sources wait until the handler takes an item; () before the run begins."""
         if self.sources is None or self._done or self.phase != RUNNING:
             return ()
         return tuple(self.sources.parked())
@@ -171,7 +171,7 @@ class LocalCall(Envelope):
 
     @enable_ki_protection
     def leave(self) -> None:
-        """Note that the consumer is gone."""
+        """Cancel the invocation if it is still open, as its consumer has left."""
         if not self._done and self.slot.withdraw(self):
             self.fail(ActionCancelled("the consumer left"))
 
@@ -182,7 +182,7 @@ class LocalCall(Envelope):
 
 
 def with_sources(call: LocalCall, args: tuple[Any, ...]) -> CallSources:
-    """Take the sources out of the arguments of a call, and put the streams for its handler in their place.
+    """Replace the sources in the arguments of a call by the streams for its handler; return the sources.
 
     Raises RuntimeError for a source that another call iterates.
     """
@@ -201,7 +201,7 @@ def with_sources(call: LocalCall, args: tuple[Any, ...]) -> CallSources:
 async def ask_with_sources(
     slot: Any, op: Operation, args: tuple[Any, ...], sender: Any, seconds: float | None
 ) -> Any:
-    """Ask for a run with input streams, and iterate their sources in this task until it is over."""
+    """Ask for a run with input streams, and iterate their sources in this task until the run is over."""
     call = LocalCall(slot, op, args, sender)
     sources = with_sources(call, args)
     try:
@@ -215,7 +215,7 @@ async def ask_with_sources(
 
 
 class Outlet:
-    """A consumer that takes the items of a stream one by one, in the step in which they are put out.
+    """A consumer that takes the items of a stream one by one, in the step in which they are sent.
 
     `take` is called with each item. It must not block; an error that it raises ends the stream and reaches
     the consumer. While `has_room` returns False the run waits; after that the consumer calls `go_on`.
@@ -230,10 +230,10 @@ class Outlet:
 
 
 async def pour(items: LocalStream | AsyncIterator[Any], outlet: Outlet) -> None:
-    """Pass all items of a stream to an outlet, and return at its end.
+    """Pour all items of a stream into an outlet, and return at the end of the stream.
 
-    An item of a near agent needs no switch of tasks: it is passed on in the step of the agent that puts it
-    out, in the context of its run. Raise the error of the invocation, or one raised by the outlet.
+    An item of a near agent needs no switch of tasks: it is passed on in the step in which the agent sends it,
+    in the context of its run. Raises the error of the invocation, or one raised by the outlet.
     """
     if isinstance(items, LocalStream):
         await items.pour(outlet)
@@ -247,7 +247,7 @@ async def pour(items: LocalStream | AsyncIterator[Any], outlet: Outlet) -> None:
 
 
 class LocalStream(LocalCall):
-    """An invocation with many outputs: the run waits while the consumer is 16 items behind."""
+    """An invocation with many outputs, whose run waits while its consumer is 16 items behind."""
 
     __slots__ = ("_outlet", "_outputs", "_poured", "_room", "_spilt", "opener")
 
@@ -263,7 +263,7 @@ class LocalStream(LocalCall):
 
     @property
     def room(self) -> trio.lowlevel.Task | None:
-        """The task that waits for the consumer to take items: the run's, or one that works for the run."""
+        """The task that waits for the consumer to take items: that of the run, or one that works for it."""
         return self._room
 
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
@@ -276,7 +276,7 @@ class LocalStream(LocalCall):
         super().answer(value)
 
     async def put(self, item: Any) -> None:
-        """Put out one item of the run; wait while there is no credit, or no room in the outlet."""
+        """Send one item of the run; wait while there is no credit, or no room in the outlet."""
         await checkpoint_if_cancelled()
         while not self._done and (
             len(self._outputs) >= STREAM_CREDIT if self._outlet is None else not self._outlet.has_room()

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Departure:
-    """A message that is sent later, in place of a turn that would send it then.
+    """A message that is sent later, as if by a turn of its sender.
 
-    If it has an operation, its `args` are checked already.
+    If it has an operation, its `args` have been checked already.
     """
 
     __slots__ = ("_args", "_key", "_kwargs", "_link", "_op", "_sender", "timer", "trace")
@@ -50,7 +50,7 @@ class Departure:
     def planned(
         cls, sender: Any, link: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Departure:
-        """Check the arguments, as far as their types are known, and copy them.
+        """Make a departure, checking the arguments if their types are known, else copying them.
 
         Raises InvalidInput, NotFound, NotAllowed.
         """
@@ -104,12 +104,12 @@ class Departure:
             turns.slot, turns.leave = None, False
 
     def drop(self, why: str) -> None:
-        """See `Output`."""
+        """Record a dead letter, as the message is not sent; see `Output`."""
         self._sender.rt.dead_letter(why, self._link, self._sender, self._key, self._args)
 
 
 def _operation(link: Any, key: str) -> Operation | None:
-    """Return the operation of a key, None where it is not known yet. Raises NotFound, NotAllowed."""
+    """Return the operation of a key, or None if it is not known yet. Raises NotFound, NotAllowed."""
     find = getattr(link, "operation", None)
     try:
         found: Operation | None = None if find is None else find(key)

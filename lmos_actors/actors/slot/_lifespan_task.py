@@ -1,8 +1,8 @@
 """The task of an agent that has one: it enters the lifespan, opens the nursery, and stays for life.
 
-Most agents need none. An agent whose class overrides `lifespan()` gets the task as part of its start; one
-that uses `self.nursery`, at that moment. The nursery stays open for the incarnation's life, also while it is
-empty.
+Most agents need no task. An agent whose class overrides `lifespan()` gets the task as part of its start; an
+agent that uses `self.nursery` gets it at that moment. The nursery stays open for the incarnation's life, even
+while it is empty.
 
 The order at the end: runs and tasks first, then the children, then the lifespan, which has `shutdown` seconds
 to leave. The lifespan cannot swallow a crash: the incarnation has ended already when the error is raised in
@@ -96,7 +96,7 @@ class LifespanTask:
         slot.rt.timers.woke = True
 
     async def enter(self) -> None:
-        """Start the task and wait until the lifespan has been entered. Raises what entering raised."""
+        """Start the task and wait until the lifespan has been entered. Raises errors of entering it."""
         self.begin()
         try:
             while not self._entered and not self.ended:
@@ -137,7 +137,7 @@ class LifespanTask:
             self._backlog.append((context, async_fn, args, name))
 
     async def opened(self) -> trio.Nursery:
-        """Wait until the nursery is open, and return it. Raises RuntimeError when it never will be."""
+        """Wait until the nursery is open, and return it. Raises RuntimeError if it will never be open."""
         if self._task is current_task() and not self._entered:
             raise RuntimeError("the agent's nursery opens at the yield of lifespan(): use start_soon")
         await self._opened.wait()
@@ -151,13 +151,13 @@ class LifespanTask:
         return self._task
 
     def end(self, reason: ExitReason) -> None:
-        """Cancel the agent's tasks; leave the lifespan when the runs of the agent have ended too."""
+        """Cancel the agent's tasks, and leave the lifespan once the agent's runs have ended, too."""
         if self._reason is None:
             self._reason = reason
             self._wake()
 
     def fail_entering(self, error: BaseException) -> None:
-        """Stop entering the lifespan, and fail with this error."""
+        """Stop entering the lifespan, and make that fail with an error."""
         self._failure = error
         self._slot.rt.timers.woke = True
         self.scope.cancel("the start has failed")
@@ -168,7 +168,7 @@ class LifespanTask:
         return not self._entered and not self.ended
 
     async def wait_ended(self) -> None:
-        """Wait until the lifespan has been left; one task at a time may."""
+        """Wait until the lifespan has been left; only one task at a time may wait."""
         while not self.ended:
             await self._wait_here()
 
@@ -184,7 +184,7 @@ class LifespanTask:
             self.scope.cancel("the agent was stopped at once")
 
     def abandon(self) -> None:
-        """Cancel the entering of the lifespan: the agent has ended before it was opened."""
+        """Cancel the entering of the lifespan, as the agent has ended before."""
         if not self._entered:
             self.scope.cancel("the agent has ended before it was entered")
 
@@ -198,7 +198,7 @@ class LifespanTask:
 
     @enable_ki_protection
     async def main(self) -> None:
-        """Hold the lifespan and the nursery for the incarnation's life."""
+        """Hold the lifespan and the nursery open for the incarnation's life."""
         slot = self._slot
         self._task = current_task()
         try:
@@ -301,7 +301,7 @@ def _without(exc: BaseException, known: BaseException | None) -> BaseException |
 
 
 def _bare(exc: BaseException) -> BaseException:
-    """Return a lone exception without the nursery's group around it."""
+    """Return an exception without the groups of one around it."""
     while (group := group_of(exc)) is not None and len(group.exceptions) == 1:
         exc = group.exceptions[0]
     return exc
@@ -312,14 +312,14 @@ def is_cancel(exc: BaseException) -> bool:
 
 
 def is_stray(exc: BaseException) -> bool:
-    """Return whether an exception is a cancellation, though nothing around the running task is cancelled."""
+    """Return whether an exception is a cancellation although no scope around the task is cancelled."""
     return is_cancel(exc) and trio.current_effective_deadline() > -math.inf
 
 
 def _contained(async_fn: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
-    """Wrap a task's function so that a cancellation that nobody has asked for is a crash.
+    """Wrap a task's function so that a cancellation that no scope has asked for is a crash.
 
-    A trio nursery would take the cancellation for its own, and silently cancel all other tasks.
+    Otherwise a trio nursery would treat it as its own cancellation, and silently cancel all other tasks.
     """
     if not iscoroutinefunction(async_fn):
         return async_fn  # trio says what is wrong with it
@@ -340,7 +340,7 @@ def _contained(async_fn: Callable[..., Awaitable[object]]) -> Callable[..., Awai
 
 
 def own_task(slot: LivingSlot) -> OwnTask:
-    """Make the record of a task of an agent that the current code starts."""
+    """Make the record of an agent's task that the current code starts."""
     run = CURRENT.get()
     request = None
     if run is not None and run.slot is slot:
@@ -349,7 +349,7 @@ def own_task(slot: LivingSlot) -> OwnTask:
 
 
 class AgentNursery:
-    """`self.nursery`: tasks that live as long as the incarnation, and end with it.
+    """The `self.nursery` of an agent: tasks that live as long as the incarnation, and end with it.
 
     It has the methods of a trio nursery. `start_soon` may be called from a `def` turn: the task starts as
     soon as the agent's own nursery is open. An exception in a task is a crash of the agent.
@@ -373,7 +373,7 @@ class AgentNursery:
     def start_soon(
         self, async_fn: Callable[..., Awaitable[object]], *args: Any, name: str | None = None
     ) -> None:
-        """Start a task. Raises RuntimeError when the agent is ending."""
+        """Start a task. Raises RuntimeError if the agent is ending."""
         self._holder().start_soon(async_fn, args, name)
 
     @awaited("self.nursery.")

@@ -1,6 +1,6 @@
 """Links and monitors between agents: incarnations that end together, and notices of an end.
 
-`_task_links.py` delivers exit signals; `Slot.exit_signal` shows how an incarnation handles one.
+`_task_links.py` delivers exit signals; `Slot.exit_signal` handles one for an incarnation.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def link_agents(slot: Slot, other: Any) -> None:
 
 @enable_ki_protection
 def unlink_agents(slot: Slot, other: Any) -> None:
-    """Remove the link, if there is one."""
+    """Remove the link between two agents, if there is one."""
     _check_near(other)
     other.part(slot)
     slot.part(other)
@@ -48,7 +48,7 @@ def unlink_agents(slot: Slot, other: Any) -> None:
 
 @enable_ki_protection
 def monitor_agent(slot: Slot, other: Any, turn: Callable[[Down], None]) -> Monitor:
-    """Let the agent of `slot` know how incarnations of another end; see `Agent.monitor`."""
+    """Make the ends of another agent's incarnations turns of the agent of `slot`; see `Agent.monitor`."""
     monitor = Monitor(slot, turn, other)
     if slot.state >= ENDING:  # it ends with the incarnation, which is ending
         return monitor
@@ -70,7 +70,7 @@ def _check_near(link: Any) -> None:
 
 
 class Monitor(InternalTurn):
-    """The result of `self.monitor`: the ends of one agent as turns of another, which has a seat for them."""
+    """The result of `self.monitor`: the ends of one agent as turns of another, with a seat for them."""
 
     __slots__ = ("_downs", "_sinks", "_waiting", "_watcher", "watched")
 
@@ -85,7 +85,7 @@ class Monitor(InternalTurn):
 
     @enable_ki_protection
     def cancel(self) -> None:
-        """End the monitor: no turn for it begins after this call. Late or repeated calls do nothing."""
+        """End the monitor: none of its turns begins after this call. Late or repeated calls do nothing."""
         sinks, self._sinks = self._sinks, None
         if sinks is not None:
             sinks.remove(MONITORS, self)
@@ -93,7 +93,7 @@ class Monitor(InternalTurn):
         self._forget()
 
     def begin(self, sinks: SinkTable) -> None:
-        """Listen to the slot with these sinks; for the runtime."""
+        """Start listening for ends of incarnations; for the runtime."""
         self._sinks = sinks
         sinks.add(MONITORS, self)
         extra = self._watcher.ensure_extra()
@@ -102,14 +102,14 @@ class Monitor(InternalTurn):
         extra.monitors[self] = None
 
     def push(self, value: Down) -> None:
-        """Note one end of an incarnation; for the runtime."""
+        """Receive the notice of one end of an incarnation; for the runtime."""
         self._downs.append(value)
         if not self._waiting:
             self._waiting = True
             self._watcher.put(self)
 
     def take(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return the turn for the oldest end, and take a seat for the next; for the runtime."""
+        """Return the turn for the oldest end, and queue again if more ends wait; for the runtime."""
         if not self._downs:  # cancelled meanwhile
             return _nothing, ()
         down = self._downs.popleft()
@@ -119,7 +119,7 @@ class Monitor(InternalTurn):
         return self.fn, (down,)
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """Do nothing: ends arrive by `push`. See `Sink`; for the runtime."""
+        """Do nothing, as ends arrive by `push`; for the runtime (see `Sink`)."""
 
     def close(self) -> None:
         """End, as the agent is gone for good; notices so far are still handled. For the runtime."""
@@ -133,14 +133,14 @@ class Monitor(InternalTurn):
 
 
 def _nothing() -> None:
-    """Do nothing: the turn of a monitor that was cancelled while it waited."""
+    """Do nothing, as the turn of a monitor that was cancelled while it waited."""
 
 
 def check_on_exit(cls: type, trap_exits: bool | None, own: object) -> None:
-    """Check that a class that traps exits has an `on_exit`, and that a class with an `on_exit` traps exits.
+    """Check that a class has a valid `on_exit` exactly if it traps exits.
 
-    `trap_exits` is None if neither the class nor a base sets it; `own` is the `on_exit` of `Agent`.
-    Raises TypeError.
+    `trap_exits` is None if neither the class nor a base sets it; `own` is the `on_exit` of `Agent`. Raises
+    TypeError.
     """
     title = cls.__name__
     on_exit = inspect.getattr_static(cls, "on_exit")

@@ -1,24 +1,24 @@
-"""The output gate of a durable agent: nothing leaves before the state that it rests on is kept.
+"""The output gate of a durable agent: no output leaves before the state on which it depends is kept.
 
 A turn of a durable agent runs as any other, but its outputs (its answer, its events, changes of its
 properties, its messages) stay here. When the turn has ended its state is handed to the store, and when the
 store has kept it, the outputs leave, in the order in which they were made. Meanwhile the agent takes its next
-turns; what these put out queues behind. A turn that has changed nothing needs no commit, but its outputs
-still queue behind those that wait, as it may have read state that is not kept yet.
+turns, whose outputs queue behind. A turn that has changed nothing needs no commit, but its outputs still
+queue behind those that wait, as it may have read state that is not kept yet.
 
-A run (`async def`) puts out things between its awaits, while its state may be half changed. Its outputs are
+A run (`async def`) has outputs between its awaits, while its state may be half changed. Its outputs are
 collected in `_open` and sealed as soon as another task runs: then every run of the agent is at an await,
-where a `snapshot_safe` action promises that the state is whole. An agent of a `serial` class has no such
+where a `snapshot_safe` action promises that the state is consistent. An agent of a `serial` class has no such
 promise: its outputs are sealed when the run has ended.
 
 What this file keeps true:
 
 - Outputs leave in order, each at most once: by `release` when they are kept, or by `drop`.
-- The answer to a request with a key goes to the store in the batch of the state that it rests on.
+- The answer to a request with a key goes to the store in the same batch as the state on which it depends.
 - An answer that waits here is not lost to its caller: a deadline or a cancel withdraws it (`HELD_BACK` in
   `_mailbox.py`), and then it is not released.
-- A turn that crashes puts out nothing: its state is not kept, so nobody may hear of it. What earlier turns
-  have put out is untouched by the crash, as their state is on its way to the store.
+- A turn that crashes has no outputs, as its state is not kept. The outputs of earlier turns are untouched by
+  the crash, as their state is on its way to the store.
 - A commit that fails ends the incarnation: all callers here get `AgentDied(started=True)`, messages become
   dead letters, and events are dropped.
 - Where other nodes may run the agent, nothing leaves before the store has found that no other node does.
@@ -64,7 +64,7 @@ MOST: Final = 1024
 
 
 class KeptState(Protocol):
-    """The state of one agent in the store, as its gate sees it; filled in by persistence."""
+    """The state of one agent in the store, as seen by its gate; filled in by persistence."""
 
     def keep(self) -> int:
         """Hand the present state to the store; return the number of the commit, 0 if nothing changed.
@@ -74,7 +74,7 @@ class KeptState(Protocol):
         ...
 
     def check(self) -> int:
-        """Have the store check that no other node runs the agent; return a number, as `keep` does.
+        """Make the store check that no other node runs the agent; return a number, as `keep` does.
 
         The number is 0 if there is nothing to check, as only this node uses the store.
         """
@@ -82,26 +82,26 @@ class KeptState(Protocol):
 
     @property
     def epoch(self) -> int | None:
-        """The number of the lease of an agent with its own key, None while the node does not hold it."""
+        """The lease number of an agent with its own key; None while the node does not hold the lease."""
         ...
 
     def ended(self) -> None:
-        """Note that the incarnation has ended, and all of it has unwound."""
+        """Note that the incarnation has ended and has unwound completely."""
         ...
 
     @property
     def has_state(self) -> bool:
-        """Whether the store has state for the next incarnation, or will have it once it is written."""
+        """Whether the store has state for the next incarnation, or will have it after pending writes."""
         ...
 
     @property
     def has_changes(self) -> bool:
-        """Whether there are facts, or changes of timers, that `keep` has not handed over."""
+        """Whether there are facts, or changes of timers, that `keep` has not handed over yet."""
         ...
 
     @property
     def is_whole_in_runs(self) -> bool:
-        """Whether the state is whole at the awaits of runs; if not, it is kept at the end of a run."""
+        """Whether the state is consistent at the awaits of runs; if not, it is kept at the end of a run."""
         ...
 
     def note(self, fact: object) -> None:
@@ -109,36 +109,36 @@ class KeptState(Protocol):
         ...
 
     def touch(self) -> None:
-        """Note that the timers have changed, so the next `keep` hands them to the store."""
+        """Note that the timers have changed, so that the next `keep` hands them to the store."""
         ...
 
     def forget(self) -> None:
-        """Drop the facts and answers that `keep` has not handed over: their turn has crashed."""
+        """Drop the facts and answers that `keep` has not handed over, as their turn has crashed."""
         ...
 
     def keep_soon(self) -> None:
-        """Have the gate's `seal_open` called once another task runs."""
+        """Schedule a call of the gate's `seal_open` for when another task runs."""
         ...
 
     def keep_answer(self, name: str, answer: Any) -> None:
-        """Note a `KeptAnswer` by the name of its key, which the next `keep` hands to the store."""
+        """Record a `KeptAnswer` under the name of its key, which the next `keep` hands to the store."""
         ...
 
     @property
     def requests(self) -> Any:
-        """The requests with keys that are under way: `KeyedRequests`, made at the first of them."""
+        """The requests with keys that are under way, a `KeyedRequests` that is made at the first request."""
         ...
 
 
 class Output(Protocol):
-    """One thing that an agent puts out."""
+    """One output of an agent, such as an answer, an event or a message."""
 
     def release(self) -> None:
-        """Let the output leave. Never blocks or raises."""
+        """Send the output. Never blocks or raises."""
         ...
 
     def drop(self, why: str) -> None:
-        """Drop the output: it never leaves, as the state that it rests on was not kept."""
+        """Discard the output, as the state on which it depends was not kept."""
         ...
 
 
@@ -160,7 +160,7 @@ class GatedSlot(Protocol):
 
 
 class OutputGate:
-    """The outputs of one durable agent that wait for its state to be kept; it outlives the incarnations."""
+    """The outputs of one durable agent that wait until its state is kept; it outlives the incarnations."""
 
     __slots__ = (
         "_alarm",
@@ -197,17 +197,17 @@ class OutputGate:
 
     @property
     def empty(self) -> bool:
-        """Whether no output waits, and nothing has to be kept or is on its way to the store."""
+        """Whether no output waits, and no change has to be kept or is on its way to the store."""
         held = self._held or self._open or self._turn is not None
         return not (held or self._kept < self._last or self.state.has_changes)
 
     @property
     def full(self) -> bool:
-        """Whether the agent must take no further turn, as too much waits."""
+        """Whether the agent must take no further turn, as too many outputs wait."""
         return self._waiting >= MOST
 
     def held_answers(self) -> list[int]:
-        """Return the numbers, in the log, of the requests whose answers wait for the store."""
+        """Return the log numbers of the requests whose answers wait for the store."""
         waiting = [*(output for _, outputs in self._held for output in outputs), *self._open]
         numbers = [output.number for output in waiting if isinstance(output, Answer)]
         return [number for number in numbers if number is not None]
@@ -222,7 +222,7 @@ class OutputGate:
         return True
 
     def end_turn(self) -> None:
-        """End a turn: keep its changes, or forget the outputs of a crashed one.
+        """End a turn: keep its changes, or drop the outputs of a crashed turn.
 
         Raises the error of the state's form if a field has a value that is not of its type.
         """
@@ -239,11 +239,11 @@ class OutputGate:
         self._ended = False
 
     def end(self) -> None:
-        """End the incarnation: outputs since the last look at its state are never seen.
+        """End the incarnation, and drop all outputs since its state was last kept.
 
         These are all outputs of a turn that has crashed, and all outputs of runs since their last await.
-        Nothing is kept from now on: outputs of runs that unwind are never seen either. Outputs of lifespans
-        and other tasks of the agent, to clean up, leave after the outputs that wait.
+        Nothing is kept from now on, so outputs of runs that unwind are dropped, too. Outputs of lifespans and
+        other tasks of the agent, which clean up, leave after the outputs that wait.
         """
         self._ended = True
         self._turn = None
@@ -253,7 +253,7 @@ class OutputGate:
             output.drop("its incarnation has ended before its state was kept")
 
     def serial_run_began(self, run: Run) -> None:
-        """Note that a run has begun that holds up all others."""
+        """Note that a run of a serial agent has begun, and watch it if state is kept only at its end."""
         if not self.state.is_whole_in_runs:
             self._alarm = watch_run(run)
 
@@ -272,7 +272,7 @@ class OutputGate:
         return self.state.is_whole_in_runs
 
     def note(self, fact: object) -> None:
-        """Note a fact that the running code records."""
+        """Record a fact of the running code."""
         if self._ended:
             return
         self.state.note(fact)
@@ -299,11 +299,11 @@ class OutputGate:
         self.state.keep_soon()
 
     def hold_message(self, link: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Add a one-way message of the running code. Raises as `send` and `hold`."""
+        """Add a one-way message of the running code. Raises the same errors as `send` and `hold`."""
         self.hold(Departure.planned(self.slot, link, key, args, kwargs))
 
     def _hold_late(self, output: Output) -> None:
-        """Add an output that comes while the incarnation unwinds."""
+        """Add an output that is made while the incarnation unwinds."""
         if not isinstance(CURRENT.get(), OwnTask):
             output.drop("its incarnation has ended before its state was kept")
             return
@@ -335,9 +335,9 @@ class OutputGate:
     # ---- keeping
 
     def seal_open(self) -> bool:
-        """Keep the state as it is now, for the outputs of runs; every run must be at an await.
+        """Keep the present state for the outputs of runs; every run must be at an await.
 
-        Return False if that ends the agent: a field has a value that is not of its type.
+        Return False if that ends the agent, as a field has a value that is not of its type.
         """
         extra = self.slot.extra
         waits_for_run = not self.state.is_whole_in_runs and extra is not None and bool(extra.runs)
@@ -381,7 +381,7 @@ class OutputGate:
     async def wait_kept(self) -> None:
         """Wait until the changes of the current run are kept. Not for runs of serial classes.
 
-        An incarnation that unwinds keeps nothing any more, so its runs do not wait.
+        Runs of an incarnation that unwinds do not wait, as it keeps nothing.
         """
         if self._ended:
             return
@@ -391,7 +391,7 @@ class OutputGate:
 
     @enable_ki_protection
     async def keep_whole(self) -> None:
-        """Keep the state as it is now, and wait for that; for a run of a serial class that is at its end.
+        """Wait until the present state is kept, for a run of a serial class whose state is consistent now.
 
         Raises the error of the state's form if a field has a value that is not of its type.
         """
@@ -404,7 +404,7 @@ class OutputGate:
 
     @enable_ki_protection
     def kept(self, number: int) -> None:
-        """Note that the commits up to this number are done."""
+        """Note that the commits up to `number` are done, and release the outputs that waited for them."""
         self._kept = number
         self.kept_at = self.slot.rt.entropy.stamp()
         while self._held and self._held[0][0] <= number:
@@ -418,7 +418,7 @@ class OutputGate:
 
     @enable_ki_protection
     def failed(self, why: str) -> None:
-        """Note that a commit has failed: nothing that waits here may leave."""
+        """Drop all waiting outputs, as a commit has failed."""
         self._kept = self._last
         held, self._held, self._waiting = self._held, [], 0
         opened, self._open = self._open, []
@@ -427,14 +427,14 @@ class OutputGate:
 
 
 class Answer(msgspec.Struct, eq=False):
-    """The answer of a turn or run. A struct, as one is made for each turn and run."""
+    """The answer of a turn or run; a struct, as one is made for each turn and run."""
 
     _envelope: Envelope
     _value: Any
     _error: Exception | None
 
     def release(self) -> None:
-        """See `Output`."""
+        """Deliver the answer, unless its request was withdrawn; see `Output`."""
         envelope = self._envelope
         if envelope.phase == HELD_BACK:
             envelope.phase = DONE
@@ -444,7 +444,7 @@ class Answer(msgspec.Struct, eq=False):
                 envelope.fail(self._error)
 
     def drop(self, why: str) -> None:
-        """See `Output`."""
+        """Answer with AgentDied, unless the request was withdrawn; see `Output`."""
         envelope = self._envelope
         if envelope.phase == HELD_BACK:
             envelope.phase = DONE
@@ -454,13 +454,13 @@ class Answer(msgspec.Struct, eq=False):
 
     @property
     def number(self) -> int | None:
-        """The number of the request in the log; None if it has left, or has no number."""
+        """The number of the request in the log; None if it was withdrawn or has no number."""
         envelope = self._envelope
         return envelope.trace[0] if envelope.phase == HELD_BACK and envelope.trace is not None else None
 
 
 class Push:
-    """A value for the listeners that are there now: an event, or a new value of a property."""
+    """A value for all present listeners: an event, or a new value of a property."""
 
     __slots__ = ("_copy", "_key", "_listeners", "_sinks", "_value")
 
@@ -472,15 +472,15 @@ class Push:
         self._listeners = tuple(sinks.by_key.get(key, ()))
 
     def release(self) -> None:
-        """See `Output`."""
+        """Push the value to the listeners that were present; see `Output`."""
         self._sinks.push(self._key, self._value, self._copy, self._listeners)
 
     def drop(self, why: str) -> None:
-        """See `Output`: listeners hear of a new incarnation, and of nothing that was not kept."""
+        """Do nothing, as listeners get no value that was not kept, only the notice of a new incarnation."""
 
 
 class ToOne:
-    """A value for one listener: a property's for a new observer, or the progress of a run."""
+    """A value for one listener: a property value for a new observer, or the progress of a run."""
 
     __slots__ = ("_sink", "_value")
 
@@ -489,11 +489,11 @@ class ToOne:
         self._value = value
 
     def release(self) -> None:
-        """See `Output`."""
+        """Push the value to the listener; see `Output`."""
         self._sink.push(self._value)
 
     def drop(self, why: str) -> None:
-        """See `Output`."""
+        """Do nothing, as the listener does not get a value that was not kept."""
 
 
 class Awaited:
@@ -507,7 +507,7 @@ class Awaited:
         self._task: trio.lowlevel.Task | None = None
 
     async def wait(self) -> None:
-        """Wait until all of that is kept; a cancel leaves nothing behind."""
+        """Wait until all earlier changes and outputs are kept; a cancel leaves nothing behind."""
         if self._is_released:
             await checkpoint()
             return
@@ -520,7 +520,7 @@ class Awaited:
         await wait_task_rescheduled(abort)
 
     def release(self) -> None:
-        """See `Output`."""
+        """Wake the waiting run; see `Output`."""
         self._is_released = True
         task, self._task = self._task, None
         if task is not None:
@@ -528,5 +528,5 @@ class Awaited:
             reschedule(task)
 
     def drop(self, why: str) -> None:
-        """See `Output`: the run goes on, but is about to be ended, as its incarnation ends."""
+        """Wake the waiting run, which is about to be ended with its incarnation; see `Output`."""
         self.release()

@@ -1,12 +1,12 @@
 """The holds and the service time of one slot, over all its incarnations.
 
-A held agent begins no turn and no run; what has begun goes on. An agent with a service time works on each
-message for that time, one at a time, before the turn of that message runs: the effects of the turn, its
-answer included, come at the end of that time. Meanwhile the message has given up its seat and has had no
-effect yet. So for a sender that withdraws the message, or learns that the agent died, nothing has happened.
+A held agent begins no turn and no run, but those that have begun continue. An agent with a service time works
+on each message for that time, one at a time, before the turn of that message runs. The effects of the turn,
+including its answer, come at the end of that time. Until then the message has given up its seat and has had
+no effect. So for a sender that withdraws the message, or learns that the agent died, nothing has happened.
 
-An agent that is neither held nor slowed has no `Pacing` and pays nothing. The verbs that hold an agent are in
-`_hold.py`.
+An agent that is neither held nor slowed has no `Pacing` and no extra cost. The operations that hold an agent
+are in `_hold.py`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Pacing:
         self.timer: Timer | None = None  # fires when the work is done
 
     def holds_back(self) -> bool:
-        """Return whether no turn may be taken out of the queue now, and no work may begin."""
+        """Return whether the agent must not take a turn or begin work now, and set its gate accordingly."""
         slot = self._slot
         if self.timer is not None:
             slot.gate = WORKING
@@ -82,7 +82,7 @@ class Pacing:
         return True
 
     def take(self, item: Any) -> None:
-        """Queue an accepted message of an agent with an empty queue, and go on."""
+        """Begin work on an accepted message or queue it if work cannot begin now; the queue must be empty."""
         slot = self._slot
         if not self.seconds or self.timer is not None or self.item is not None or self.holds:
             slot.queue = [item]
@@ -99,7 +99,7 @@ class Pacing:
             self._work_on(item)
 
     def take_turn(self, turn: InternalTurn) -> None:
-        """Queue a turn of a timer that fires once, as `take` queues a message."""
+        """Begin work on the turn of a timer that fires once, or queue it, as `take` does for a message."""
         slot = self._slot
         if not self.seconds or self.timer is not None or self.item is not None or self.holds:
             slot.queue = [turn]
@@ -134,7 +134,7 @@ class Pacing:
             slot.admit()
 
     def _next_in_queue(self) -> Any:
-        """Remove and return the first item of the queue that still has to be handled, None without one."""
+        """Remove and return the first queued item that still has to be handled; None if there is none."""
         slot = self._slot
         queue = slot.queue if len(slot.queue) <= BATCH else slot.long_queue()
         if type(queue) is FairQueue:
@@ -171,13 +171,13 @@ class Pacing:
                 slot.resume()
 
     def take_finished_work(self) -> list[Any]:
-        """Remove and return the message that has been worked on, for its turn; None if it was withdrawn."""
+        """Remove the message whose work is finished, and return it as a batch; [] if it was withdrawn."""
         self._slot.gate = BUSY
         item = self.return_item()
         return [] if item is None else [item]
 
     def end_work(self) -> None:
-        """Stop working, as the incarnation ends; the message goes back to the queue, to be answered."""
+        """Stop the work because the incarnation ends; put the message back into the queue, to be answered."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -186,9 +186,9 @@ class Pacing:
             self._slot.put_back([item])
 
     def return_item(self) -> Any:
-        """Remove and return the message that is worked on, which gets a seat again; None if there is none.
+        """Remove and return the message in work, and give it a seat again; return None if there is none.
 
-        The timer of the work goes on, and finds no message at its end.
+        The timer of the work keeps running, but finds no message when it fires.
         """
         item, self.item = self.item, None
         if item is not None and not isinstance(item, InternalTurn):

@@ -38,7 +38,7 @@ class SkewedClock:
         """Seconds that pass on it in one second of the world."""
 
     def add(self, skew: float, rate: float) -> object:
-        """Put the clock ahead by some seconds, at another rate from now on; return the skew to remove."""
+        """Add a skew in seconds, and a rate from now on; return the mark with which `remove` undoes both."""
         mark = object()
         self._skews[mark] = (skew, rate, trio.current_time())
         self._set_rate()
@@ -69,7 +69,7 @@ def date_of(slot: ClockedSlot) -> datetime:
 
 
 def world_seconds(slot: ClockedSlot, seconds: float) -> float:
-    """Return the seconds of the world in which `seconds` pass by the clock of an agent."""
+    """Convert `seconds` on the clock of an agent to seconds of the world."""
     extra = slot.extra
     if extra is None or extra.clock is None:
         return seconds
@@ -78,7 +78,7 @@ def world_seconds(slot: ClockedSlot, seconds: float) -> float:
 
 
 def clock_seconds(slot: ClockedSlot, seconds: float) -> float:
-    """Return the seconds that pass by the clock of an agent in `seconds` of the world."""
+    """Convert `seconds` of the world to seconds on the clock of an agent."""
     extra = slot.extra
     if extra is None or extra.clock is None:
         return seconds

@@ -172,7 +172,7 @@ _AT_REST: Final = (IDLE, SERIAL, HELD, QUIET, PAUSED)
 
 
 class _FrozenDict(dict[Any, Any]):
-    """The empty dict for all that agents have not needed yet; shared, so nothing may be put in."""
+    """An empty dict, shared by agents in place of tables that they have not needed yet; rejects entries."""
 
     def __setitem__(self, key: Any, value: Any, /) -> None:
         raise TypeError("this dict is shared by all agents: call ensure_extra() first")
@@ -208,7 +208,7 @@ class Stash:
 
 
 class Extra:
-    """The data that an agent has only once it has needed it."""
+    """The data that few agents need; an agent gets it when it first needs a part of it."""
 
     __slots__ = (
         "active",
@@ -291,7 +291,7 @@ class Extra:
 class Slot:
     """One place in the tree, with the messages that wait there and the agent that lives there now.
 
-    For a ref to a near agent the slot is the `Link`.
+    A ref to a near agent uses the slot as its `Link`.
     """
 
     __slots__ = (
@@ -373,14 +373,14 @@ class Slot:
 
     @property
     def factory(self) -> Callable[[], Any]:
-        """The factory of the next agent: the spec's, with refs in place of references to siblings."""
+        """The factory of the next agent: the spec's factory, with refs in place of references to siblings."""
         spec = self.spec
         if not spec.references:
             return spec.factory  # type: ignore[no-any-return]
         return spec.filled(self.owner.ref_to)  # type: ignore[no-any-return]
 
     def leave_tally(self) -> bool:
-        """Take the agent out of the node's totals before its accounts change; return whether it was there."""
+        """Remove the agent from the node's totals before its accounts change; return whether it was there."""
         if self.gate != TALLIED:
             return False
         self.rt.tally.remove(self)
@@ -395,7 +395,7 @@ class Slot:
         return extra
 
     def ensure_run_tables(self) -> Extra:
-        """Return what `ensure_extra` does, with its tables of runs and of lines for runs made."""
+        """Return the same data as `ensure_extra`, and make its tables of runs if they are missing."""
         extra = self.extra or self.ensure_extra()
         if extra.runs is NOT_NEEDED_YET:
             extra.runs, extra.active, extra.pending = {}, {}, {}
@@ -432,7 +432,7 @@ class Slot:
     # ---- accounts
 
     def waiting(self) -> int:
-        """Count the messages that were accepted and have not begun, from the lists themselves."""
+        """Count the accepted messages that have not begun, using the lists instead of the counters."""
         count = sum(not isinstance(m, InternalTurn) for m in self.queue) if self.queue else 0
         if self.extra is not None:
             count += sum(len(line) for line in self.extra.pending.values()) - self.extra.withdrawn
@@ -449,7 +449,7 @@ class Slot:
         return worked_on + sum(not run.settled for run in extra.runs)
 
     def statistics(self) -> AgentStatistics:
-        """Count over all incarnations; see `AgentStatistics` for the identity that holds."""
+        """Return the counters over all incarnations; see `AgentStatistics` for how they add up."""
         extra = self.extra
         return AgentStatistics(
             accepted=self.accepted + self.inline,
@@ -472,13 +472,13 @@ class Slot:
         return max(0, self.incarnation - 1 - lost)
 
     def life_lost(self) -> None:
-        """Note that the last incarnation, if any, was lost with its machine: it counts as no restart."""
+        """Exclude the last incarnation, if any, from the restarts, because it was lost with its machine."""
         if self.incarnation:
             self.ensure_extra().lives_lost += 1
 
     @property
     def state_name(self) -> str:
-        """The state in the words of `statistics`: `running`, `down`, ..."""
+        """The state as `statistics` names it, such as `running` or `down`."""
         return STATES[self.state]
 
     def mailbox_statistics(self) -> MailboxStatistics:
@@ -493,13 +493,13 @@ class Slot:
         )
 
     def full(self) -> bool:
-        """Return whether a message finds no seat now; False while closed."""
+        """Return whether the mailbox is open and has no free seat."""
         return 0 < self.size <= self.accepted - self.begun
 
     # ---- what a message asks for
 
     def operation(self, key: str) -> Operation:
-        """Return the operation of that key. Raises `NotFound`, `AgentUnavailable`."""
+        """Return the operation with a key. Raises `NotFound` or `AgentUnavailable` if there is none."""
         try:
             return self.table[key]
         except KeyError:
@@ -561,12 +561,12 @@ class Slot:
         seconds: float | None = None,
         attempt: Attempt | None = None,
     ) -> Any:
-        """Have an operation carried out and return its value; the arguments are checked first.
+        """Check the arguments, carry out an operation, and return its value.
 
-        An idle agent's turn runs here, in the asker's step: no task switch, and no checkpoint after it, as a
-        call that had its effect returns its value. Raises an `AgentError`, DeadlineExceeded if it is not
-        answered after `seconds` (the node sweeps deadlines every 10 ms), or `trio.Cancelled`: then the run is
-        cancelled.
+        The turn of an idle agent runs here, in the asker's step. There is no task switch, and no checkpoint
+        after the turn, because a call that had its effect must return its value. Raises an `AgentError`,
+        DeadlineExceeded if there is no answer after `seconds` (the node sweeps deadlines every 10 ms), or
+        `trio.Cancelled`, after which the run is cancelled.
         """
         try:
             op = self.table[key]
@@ -647,7 +647,7 @@ class Slot:
     async def ask_queued(
         self, ask: Ask, seconds: float | None, *, post: Callable[[Ask], None] | None = None
     ) -> Any:
-        """Post an ask, by `post` if there is one, and wait for its answer."""
+        """Post an ask, by means of `post` if given, and wait for its answer."""
         if ask.op.streams:
             return await ask_with_sources(self, ask.op, ask.args, ask.sender, seconds)
         if post is None:
@@ -691,7 +691,7 @@ class Slot:
 
     @enable_ki_protection
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Send one way. Raises `trio.WouldBlock` where `tell` would wait."""
+        """Send a one-way message. Raises `trio.WouldBlock` where `tell` would wait."""
         try:
             op = self.table[key]
         except KeyError:
@@ -730,7 +730,7 @@ class Slot:
     @named("ref.tell")
     @enable_ki_protection
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Send one way; under `wait`, wait for a seat in a full mailbox."""
+        """Send a one-way message; if the mailbox is full and its policy is `wait`, wait for a seat."""
         op = self.operation(key)
         args = self.bound(op, args, kwargs)
         await checkpoint_if_cancelled()
@@ -780,10 +780,10 @@ class Slot:
 
     @enable_ki_protection
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Send one way from an agent's turn: a message that finds no seat holds the agent back.
+        """Send a one-way message from an agent's turn; if it finds no seat, hold the sending agent back.
 
-        So `def` agents feel back-pressure without awaiting: the sender gets no turn until its message has a
-        seat.
+        The sender gets no further turn until its message has a seat. So agents with plain `def` handlers feel
+        back-pressure without awaiting.
         """
         try:
             op = self.table[key]
@@ -815,7 +815,7 @@ class Slot:
             self.resume()
 
     def send_undeliverable(self, sender: Any, key: str, args: tuple[Any, ...]) -> None:
-        """Raise for an unknown key; without an agent yet, count a dead letter as after a crash."""
+        """Raise the error for an unknown key; if the slot has no agent yet, record a dead letter instead."""
         error = self.unknown(key)
         if not isinstance(error, AgentUnavailable):
             raise error
@@ -850,17 +850,17 @@ class Slot:
         self.put(self.own(op, args))
 
     def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
-        """Make the queue's item for a message of the agent to itself."""
+        """Make the queue's item for a message that the agent sends to itself."""
         return SelfMessage((op, args, self))
 
     def take_own_seat(self) -> None:
-        """Note that a message of the agent to itself has its reserved seat, or has it again."""
+        """Add the reserved seat of a message that the agent has sent to itself."""
         self.ensure_extra().own += 1
         if self.size > 0:
             self.size += 1  # a seat of its own: it takes none from the others
 
     def free_own_seat(self) -> None:
-        """Note that a message of the agent to itself has left its reserved seat."""
+        """Remove the reserved seat of a message that the agent has sent to itself."""
         self.ensure_extra().own -= 1
         if self.size > 0:
             self.size -= 1
@@ -878,7 +878,7 @@ class Slot:
             self.gate = HELD
 
     def outgoing_admitted(self, held: OutgoingTell) -> None:
-        """Note that a message of this agent's turn has its seat elsewhere, or no longer needs one."""
+        """Forget a message that no longer waits for a seat elsewhere; after the last, take turns again."""
         out = self.ensure_extra().out
         out.pop(held, None)
         if not out and self.gate == HELD:
@@ -889,7 +889,7 @@ class Slot:
     @asynccontextmanager
     @enable_ki_protection
     async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
-        """Invoke an action, and hold on to the call or to the stream."""
+        """Invoke an action, yield its call or its stream, and leave it at the end of the block."""
         op = self.operation(invocation.key)
         args = self.bound(op, invocation.args, invocation.kwargs)
         await checkpoint_if_cancelled()
@@ -930,7 +930,7 @@ class Slot:
     @asynccontextmanager
     @enable_ki_protection
     async def watch(self) -> AsyncGenerator[Feed[Down]]:
-        """Monitor until the block is left."""
+        """Yield a feed of the ends of this agent's incarnations until the block is left."""
         await checkpoint()
         feed: Feed[Down] = Feed(self.rt.timers)
         if self.state == GONE:
@@ -950,7 +950,7 @@ class Slot:
     @asynccontextmanager
     @enable_ki_protection
     async def link(self) -> AsyncGenerator[None]:
-        """Link this incarnation and the block of the task that enters; see `Ref.link`."""
+        """Link this incarnation with the block of the calling task; see `Ref.link`."""
         await checkpoint()
         self.check_alive()
         end = TaskLink(self)
@@ -1038,7 +1038,7 @@ class Slot:
                 return
 
     def oldest_pending(self) -> Envelope | None:
-        """Remove the first message of others from a line for runs, and return it; None if there is none."""
+        """Remove and return the first pending run that the agent has not requested itself, or None."""
         for line in self.ensure_extra().pending.values():
             for envelope in line:
                 if not isinstance(envelope, SelfEnvelope):
@@ -1047,7 +1047,7 @@ class Slot:
         return None
 
     def oldest_stashed(self) -> Any:
-        """Remove the oldest message of others from the stash, and return it; None if there is none."""
+        """Remove and return the oldest stashed message that the agent has not sent to itself, or None."""
         extra = self.extra
         if extra is not None and extra.stash is not None:
             for key, item in extra.stash.items.items():
@@ -1064,7 +1064,7 @@ class Slot:
             item.fail(MailboxFull(self.path, self.mailbox.size))
 
     def displace(self, envelope: Envelope, error: MailboxFull) -> None:
-        """Drop a request that waits: its seat goes to a request of another peer."""
+        """Drop a waiting request and fail it with `error`, to free its seat for another peer's request."""
         phase, envelope.phase = envelope.phase, DONE
         extra = self.ensure_extra()
         if phase == QUEUED:
@@ -1101,7 +1101,7 @@ class Slot:
         self.rt.schedule(self)
 
     def admit(self) -> None:
-        """Let parked senders in, as far as there are seats."""
+        """Accept the messages of parked senders while there are free seats."""
         extra = self.extra
         if extra is None or not extra.parked:
             return
@@ -1122,7 +1122,7 @@ class Slot:
     # ---- the queue: a list, as nearly all are short; of a long one either end is reached at once
 
     def take_batch(self) -> list[Any]:
-        """Remove and return the items that have waited longest in the queue, at most a batch of them."""
+        """Remove and return the items that have waited longest in the queue, up to one batch."""
         queue = self.queue
         if type(queue) is list and len(queue) <= BATCH:
             self.queue = []
@@ -1134,7 +1134,7 @@ class Slot:
         return [first() for _ in range(min(BATCH, len(queue)))]
 
     def take_one(self) -> list[Any]:
-        """Remove and return a batch of one item: each turn of a durable agent is kept separately."""
+        """Remove and return a batch of at most one item; a durable agent's turns are stored one by one."""
         queue = self.queue
         if len(queue) == 1 and type(queue) is list:
             self.queue = []
@@ -1143,14 +1143,14 @@ class Slot:
         return [queue.popleft()] if queue else []  # what waited may have been withdrawn
 
     def put_back(self, items: list[Any]) -> None:
-        """Put back items that were not handled after all, before all others."""
+        """Put items that were not handled after all back at the front of the queue."""
         if isinstance(self.queue, deque):
             self.queue.extendleft(reversed(items))
         else:
             self.queue = [*items, *self.queue]
 
     def long_queue(self) -> deque[Any]:
-        """Return the queue as a deque, which it is from now on."""
+        """Return the queue, converting it to a deque if it is a list."""
         queue = self.queue
         if not isinstance(queue, deque):
             queue = self.queue = deque(queue)
@@ -1168,7 +1168,7 @@ class Slot:
             self.clear_withdrawn()
 
     def clear_withdrawn(self) -> None:
-        """Remove the envelopes that are done."""
+        """Remove the envelopes that are done from the queue."""
         before, queue = len(self.queue), self.queue
         self.queue = type(queue)(m for m in queue if not (isinstance(m, Envelope) and m.phase == DONE))
         self.ensure_extra().withdrawn -= before - len(self.queue)  # others may be in the batch in hand
@@ -1176,9 +1176,9 @@ class Slot:
     # ---- leaving without being handled
 
     def withdraw(self, envelope: Envelope) -> bool:
-        """Withdraw a request of a consumer that is gone, wherever it is; return whether it was still open.
+        """Withdraw a request whose consumer is gone, in any phase; return whether the request was still open.
 
-        A queued request gives up its seat; a running request's run is cancelled and not waited for.
+        A queued request gives up its seat. The run of a running request is cancelled and not waited for.
         """
         phase = envelope.phase
         if phase == DONE:
@@ -1393,12 +1393,12 @@ class Slot:
             runners.carry(run)
 
     def _keeps_last(self, op: Operation) -> bool:
-        """Return whether only one more run may begin now and it is kept for a peer that has none."""
+        """Return whether one more run of the action may begin but is reserved for a peer that has none."""
         active = self.ensure_run_tables().active
         return op.concurrency >= SHARED and active.get(op.original, 0) == op.concurrency - 1
 
     def _has_no_run(self, op: Operation, peer: Any) -> bool:
-        """Return whether a peer may have the last run of an action; requests of this node always may."""
+        """Return whether a peer has no run of the action; True for requests of this node (peer None)."""
         of_action = (run for run in self.ensure_run_tables().runs if run.op.original is op.original)
         return peer is None or not any(run.envelope.peer == peer for run in of_action)
 
@@ -1432,17 +1432,17 @@ class Slot:
             setattr(extra, account, getattr(extra, account) + 1)
 
     def run_cancelled(self, run: Run) -> None:
-        """Settle a run whose coroutine was cancelled; if it is not settled yet, the node is ending."""
+        """Settle a run whose coroutine was cancelled; a run still open fails, as the node is ending."""
         run.settle_error(AgentDied("shutdown", started=run.begun, agent=self), "cancelled")
 
     def run_crashed(self, run: Run, exc: BaseException) -> None:
-        """End the agent by an error that the coroutine raised and does not declare."""
+        """Fail a run whose coroutine raised an undeclared error, and end the agent."""
         reason = end_reason(self, exc, run.envelope)
         run.settle_error(AgentDied(str(reason), started=True, agent=self), "handled")
         self.die(reason)
 
     def run_ended(self, run: Run) -> None:
-        """Note that the coroutine has unwound."""
+        """Remove a run whose coroutine has unwound, and continue with the work that waited for it."""
         extra = self.extra or self.ensure_extra()
         extra.runs.pop(run, None)
         if extra.handing is run:
@@ -1546,7 +1546,7 @@ class Slot:
             self.put_aside(envelope)
 
     def restore_stashed(self) -> None:
-        """Put the messages that the last turn took from the stash before all others."""
+        """Put the messages that the last turn took from the stash at the front of the queue."""
         extra = self.extra
         if extra is not None and extra.stash is not None:
             stash = extra.stash
@@ -1559,9 +1559,9 @@ class Slot:
                 self.bring_back(stash, items)
 
     def bring_back(self, stash: Stash, items: list[Any]) -> None:
-        """Put items before all others that wait, and directly behind them the turns of timers of 0 seconds.
+        """Put items at the front of the queue, and directly behind them the turns of timers of 0 seconds.
 
-        An agent that stops takes those turns only before messages: at its end they would have no effect.
+        A stopping agent takes those turns only if messages follow: at its end they would have no effect.
         """
         prompt = stash.prompt
         if not prompt.is_queued and (items or self.queue or self.state != DRAINING):
@@ -1616,7 +1616,7 @@ class Slot:
             self.output_gate.hold(ToOne(sink, value))
 
     def show_progress(self, sink: Sink, value: Any) -> None:
-        """Pass the progress of a run to its caller; in a `serial` class, without waiting for the state."""
+        """Pass the progress of a run to its caller; in a `serial` class, before the state has been saved."""
         if self.output_gate is None or not self.output_gate.waits_in_runs:
             sink.push(value)
         else:
@@ -1660,7 +1660,7 @@ class Slot:
         self.ctx = None
 
     def keep_timer(self, timer: Timer) -> None:
-        """Let a timer end with this incarnation."""
+        """Arrange that a timer is cancelled when this incarnation ends."""
         if self.state >= ENDING:
             timer.cancel()
             return
@@ -1672,7 +1672,7 @@ class Slot:
     @named("ref.ready")
     @enable_ki_protection
     async def wait_running(self) -> None:
-        """Wait until the agent takes messages. Raises NotFound when it is gone for good."""
+        """Wait until the agent takes messages. Raises NotFound if the slot has been removed."""
         while self.state not in (RUNNING, GONE):
             await self._wait()
         if self.state == GONE:
@@ -1685,7 +1685,7 @@ class Slot:
             await self._wait()
 
     def unready(self) -> str:
-        """Return why the agent takes no messages now, "" while it takes them."""
+        """Return the reason why the agent takes no messages now; "" while it takes them."""
         return "" if self.state == RUNNING else f"it is {STATE_TEXTS[self.state]}"
 
     async def _wait(self) -> None:
@@ -1729,7 +1729,7 @@ class Slot:
 
     @property
     def gone(self) -> bool:
-        """Whether the slot has been emptied for good."""
+        """Whether the slot has been removed and will have no agent again."""
         return self.state == GONE
 
     @property
@@ -1748,7 +1748,7 @@ class Slot:
 
     @enable_ki_protection
     def drain(self, reason: ExitReason, seconds: float | None) -> None:
-        """Accept nothing new, let waiting messages and runs be handled, then end; at once when idle."""
+        """Accept nothing new, and end once waiting messages and runs have been handled; at once when idle."""
         if self.state >= ENDING:
             return
         if self.gate in (IDLE, TALLIED) and (self.extra is None or not self.extra.runs):
@@ -1801,10 +1801,10 @@ class Slot:
         self.rt.crashes.take(self, reason)
 
     def suspend(self) -> None:
-        """End the incarnation of a durable agent whose store fails; the supervisor counts it as no end.
+        """End the incarnation of a durable agent whose store fails, without notifying the supervisor.
 
         Waiting messages are refused, with the seconds until the store is tried again. Does nothing if the
-        incarnation ends already.
+        incarnation is ending already.
         """
         if self.state >= ENDING:
             return
@@ -1812,10 +1812,10 @@ class Slot:
         self._end(ExitReason("shutdown", "its store fails"))
 
     def lose_lease(self, error: Exception) -> None:
-        """End the incarnation of a durable agent by an error that is no fault of its own.
+        """End the incarnation of a durable agent that has lost its lease, with `error`.
 
-        This is reported as a crash, but not to the supervisor as an end: a store that is away for a while
-        costs all agents their leases at once. Does nothing if the incarnation ends already.
+        The error is reported as a crash, but the supervisor is not informed of an end, because an outage of
+        the store costs all agents their leases at once. Does nothing if the incarnation is ending already.
         """
         if self.state >= ENDING:
             return
@@ -1855,7 +1855,7 @@ class Slot:
             self._finish(reason)
 
     def _answer_all(self, queue: Iterable[Any], reason: ExitReason) -> None:
-        """Answer every message that still waits: as lost by a crash, or refused by a stop."""
+        """Answer every waiting message: as lost after a crash, or as refused after a stop."""
         extra = self.extra or self.ensure_extra()
         extra.withdrawn = 0
         if not (queue or extra.runs or extra.pending or extra.parked or extra.stash is not None):
@@ -1903,7 +1903,7 @@ class Slot:
             extra.lifespan_task.end(reason)
 
     def _leave_feeds_and_groups(self) -> None:
-        """End all followings and leave all groups, so that nothing new comes in."""
+        """Stop following other agents and leave all groups, so that no new messages arrive."""
         extra = self.ensure_extra()
         while extra.follows is not None:
             extra.follows.drop()
@@ -1948,7 +1948,7 @@ class Slot:
             self.die(ExitReason("error", error=reason.error))
 
     async def undo_start(self, exc: BaseException) -> BaseException:
-        """End the work that a failed start has begun; return the error, with any errors raised meanwhile."""
+        """End the work that a failed start has begun; return the error, joined by errors raised meanwhile."""
         extra = self.ensure_extra()
         reason = SHUTDOWN if is_cancel(exc) else ExitReason("error", error=exc)
         with trio.CancelScope(shield=True):
@@ -1963,7 +1963,7 @@ class Slot:
         return BaseExceptionGroup("a start that failed, and what followed", [exc, *late]) if late else exc
 
     def _start_over(self, reason: ExitReason) -> None:
-        """Clear everything that a failed start has left, before the agent was opened."""
+        """Clear everything left behind by a start that failed before the agent was opened."""
         queue, self.queue = self.queue, NO_MAIL
         self._answer_all(queue, reason)
         self._release_resources(reason)
@@ -1989,7 +1989,7 @@ class Slot:
         self.size = SHUT
 
     def _finish(self, reason: ExitReason) -> None:
-        """Report the end to the supervisor and the listeners; everything has unwound."""
+        """Report the end to the supervisor and the listeners, once everything has unwound."""
         extra = self.extra
         first_reason = reason
         if extra is not None and extra.errors:
@@ -2024,7 +2024,7 @@ class Slot:
             self.end_links(reason)
 
     def _with_errors(self, reason: ExitReason, errors: tuple[BaseException, ...]) -> ExitReason:
-        """Add the exceptions that were raised while unwinding, so that none is lost."""
+        """Add the exceptions that were raised while unwinding to the reason, so that none is lost."""
         every = errors if reason.error is None else (reason.error, *errors)
         alone = every[0] if len(every) == 1 else BaseExceptionGroup("errors of one incarnation", every)
         report: CrashReport | None = reason.report
@@ -2036,7 +2036,7 @@ class Slot:
         return raised
 
     def remove(self) -> None:
-        """Empty the slot for good, as its child spec is gone; old refs then raise NotFound."""
+        """Empty the slot permanently, because its child spec was removed; old refs then raise NotFound."""
         if self.state == ENDING:  # a part of it still unwinds
             self.ensure_extra().removed = True
         if self.state in (ENDING, GONE):
@@ -2058,7 +2058,7 @@ class Slot:
             raise self.closed_error()
 
     def join(self, peer: LinkPeer) -> None:
-        """Add a link to `peer`, until either has ended."""
+        """Add a link to `peer`, which lasts until either side has ended."""
         extra = self.ensure_extra()
         if extra.links is None:
             extra.links = {}
@@ -2083,7 +2083,7 @@ class Slot:
                 self._end_with(down.reason)
 
     def _signal_after_turn(self, down: Down) -> None:
-        """Deliver an exit signal that the agent's own turn has caused after that turn."""
+        """Deliver an exit signal that the agent's current turn has caused, but only after this turn."""
         agent = self.agent  # not the number: an incarnation that fails to start has none of its own
 
         def again() -> None:
@@ -2099,7 +2099,7 @@ class Slot:
             lifespan_task.abandon()
 
     def end_links(self, reason: ExitReason) -> None:
-        """Send exit signals to all linked agents and tasks: this incarnation has ended and unwound."""
+        """Send exit signals to all linked agents and tasks, as this incarnation has ended and unwound."""
         extra = self.extra
         if extra is None or not extra.links:
             return

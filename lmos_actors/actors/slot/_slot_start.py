@@ -1,7 +1,7 @@
 """The start of an incarnation: make the agent, enter its lifespan, run its first turn, open its mailbox.
 
-A start may have to wait, for a lifespan to be entered or children to start. Nearly all starts need not wait,
-and are made in the step of the caller, without a task switch. A start that fails raises StartFailed and
+A start may have to wait until a lifespan has been entered or children have started. Nearly all starts need
+not wait; they run in the caller's step, without a task switch. A start that fails raises StartFailed and
 leaves nothing behind (`Slot.undo_start`).
 """
 
@@ -233,7 +233,7 @@ def _survives_first_turn(slot: Slot, agent: Any, contract: Any) -> bool:
 
 
 def _start_failed(slot: Slot, exc: BaseException, reason: ExitReason) -> StartFailed:
-    """Make the error for a start that failed; Ctrl-C ends the node too."""
+    """Make the error for a start that failed; an interrupt such as Ctrl-C also ends the node."""
     if slot.rt.fatal is not None and is_interrupt(exc):
         slot.rt.fatal(exc)
     error, report = reason.error or exc, reason.report

@@ -48,7 +48,7 @@ def turn_after(slot: Slot, seconds: float, fn: Callable[..., None], args: tuple[
 
 
 def _turn_promptly(slot: Slot, due: _Due) -> Timer:
-    """Run a turn before all messages that were not taken yet, as `gen_statem` does at a time of 0."""
+    """Run a turn before all messages that were not taken yet, as `gen_statem` does for a timeout of 0."""
     due.timer = timer = Timer(trio.current_time(), due.fire, _NO_TIME)
     stash = slot.ensure_stash()
     slot.keep_timer(timer)
@@ -69,8 +69,8 @@ def send_after(
 ) -> Timer:
     """Send a message `seconds` from now, as a turn would send it, while this incarnation lives.
 
-    If the receiver is near, arguments are checked now: InvalidInput, NotFound. A message that is refused when
-    it is sent is a dead letter, as no code is left to see the error.
+    If the receiver is near, the arguments are checked now. This raises InvalidInput or NotFound. A message
+    that is refused later, when it is sent, becomes a dead letter, as no code is left to handle the error.
     """
     delayed = Departure.planned(slot, link, key, args, kwargs)
     delayed.timer = timer = slot.rt.timers.call_after(world_seconds(slot, seconds), delayed.fire)
@@ -96,13 +96,13 @@ def run_every(slot: Slot, when: float, seconds: float, firing: PeriodicTurn) -> 
 
 
 def next_turns(slot: Slot, most: int) -> list[tuple[float, str]]:
-    """Return the pending timers of an agent, the newest first: the instant and the title of each."""
+    """Return at most `most` pending timers of an agent, newest first, as pairs of instant and title."""
     pending = () if slot.extra is None else timers_of(slot.extra)
     return [(timer.when, _title(timer.callback)) for timer in islice(pending, most)]
 
 
 def _title(callback: Any) -> str:
-    """Name what a timer does: the method that is its turn, or the message that it sends."""
+    """Return a title for a timer: the name of the method that it runs, or of the message that it sends."""
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, Departure):
         return owner.title
@@ -116,7 +116,7 @@ def _title(callback: Any) -> str:
 
 
 class _Due(PromptTurn):
-    """The turn of a timer; it is in the queue once it is due."""
+    """The turn of a timer, which enters the queue when it is due."""
 
     __slots__ = ()
 

@@ -1,14 +1,14 @@
 """Behaviours of an agent: messages put aside until its behaviour allows them, and the timer of a behaviour.
 
-The rules are those of OTP's `gen_statem`: a message that the present behaviour does not allow is refused, or
-postponed where its action says so (`Slot.postpone_or_refuse`); postponed messages are tried again, in order
-and before all that came later, once the behaviour changes. A message put aside keeps its seat: it has been
-accepted and has not begun, so the accounts no longer count it as begun.
+The rules are those of OTP's `gen_statem`. A message that the present behaviour does not allow is refused, or
+postponed if its action says so (`Slot.postpone_or_refuse`). Once the behaviour changes, postponed messages
+are tried again, in order and before all later ones. A message put aside keeps its seat: it has been accepted
+and has not begun, so the accounts no longer count it as begun.
 
 `stash()` ends the turn by raising `Stashed`, a BaseException, so that an `except Exception` of the handler
 cannot swallow it. It is allowed only where nothing else can have happened meanwhile: in a turn, or in the
-first step of a run. trio empties a task's `custom_sleep_data` whenever it wakes the task, which is how the
-first step is recognised (`_is_first_step`).
+first step of a run. The first step is recognised (`_is_first_step`) by the task's `custom_sleep_data`, which
+trio clears whenever it wakes the task.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def check_stash(slot: Slot) -> None:
-    """Raise RuntimeError unless a message is in hand that may be put aside."""
+    """Raise RuntimeError unless the message that is being handled may be put aside."""
     run = CURRENT.get()
     if slot.turns.slot is slot:
         current = slot.turns.current
@@ -44,7 +44,7 @@ def check_stash(slot: Slot) -> None:
 
 @enable_ki_protection
 def unstash(slot: Slot) -> int:
-    """Bring back the messages that were put aside, first and in order; return their number."""
+    """Put the stashed messages back at the front of the queue, in order; return their number."""
     extra = slot.extra
     if extra is None or extra.stash is None or not extra.stash.items:
         return 0
@@ -65,7 +65,7 @@ def unstash(slot: Slot) -> int:
 
 @enable_ki_protection
 def behaviour_changed(slot: Slot) -> None:
-    """End the timer of the last behaviour, and bring back the messages that were postponed in it."""
+    """Cancel the timer of the previous behaviour, and requeue the messages that it postponed."""
     stash = slot.ensure_stash()
     _end_state_timeout(slot)
     if slot.turns.slot is slot:
@@ -78,7 +78,7 @@ def behaviour_changed(slot: Slot) -> None:
 
 
 def state_timeout(slot: Slot, seconds: float, fn: Callable[[], None]) -> Timer:
-    """Run a turn `seconds` from now if the behaviour is still the same, in place of any earlier such turn."""
+    """Run a turn after `seconds` if the behaviour is still the same; this replaces any earlier such turn."""
     stash = slot.ensure_stash()
     _end_state_timeout(slot)
 
@@ -100,5 +100,5 @@ def _end_state_timeout(slot: Slot) -> None:
 
 
 def _is_first_step(run: Run | OwnTask) -> bool:
-    """Return whether the current code is the run's, and nothing else has run since it began."""
+    """Return whether the current task is the run's and is still in the first step of the run."""
     return current_task().custom_sleep_data is run  # trio empties it whenever the task is woken

@@ -1,12 +1,12 @@
-"""The links of a task's block with an agent, and the exit signals that linked lives send each other.
+"""The links between a task's block and an agent, and the exit signals that linked sides send each other.
 
-As in OTP, a link joins two lives: two agents' incarnations (`_links.py`), or an incarnation and a task's
-block (`TaskLink`). When one of them has ended and unwound, an exit signal with its reason goes to the other.
-Any reason but `normal` ends the other life too, at once and with the same reason; an agent whose class has
+As in OTP, a link joins two sides: two agents' incarnations (`_links.py`), or an incarnation and a task's
+block (`TaskLink`). When one side has ended and unwound, an exit signal with its reason goes to the other
+side. Any reason but `normal` ends that side too, at once and with the same reason. An agent whose class has
 `trap_exits=True` gets a turn of `on_exit` instead, for `normal` as well.
 
-Signals are delivered one after another, from one queue of the node: a chain of linked agents may be of any
-length without needing a deep stack.
+Signals are delivered one after another, from one queue of the node, so a chain of linked agents of any length
+needs no deep stack.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LinkPeer(Protocol):
         ...
 
     def exit_signal(self, down: Down) -> None:
-        """Note that the other end is no more. Never blocks, runs no user code, never raises."""
+        """Handle the end of the other side. Never blocks, runs no user code, never raises."""
         ...
 
 
@@ -57,7 +57,7 @@ class LinkedSlot(Protocol):
 
 
 def carry_signals(rt: Runtime) -> None:
-    """Deliver the exit signals on their way, and the further ones that these cause."""
+    """Deliver the pending exit signals, and the further ones that these cause."""
     if rt.signalling:
         return
     rt.signalling = True
@@ -108,7 +108,7 @@ class TaskLink:
             carry_signals(slot.rt)
 
     def _ending(self) -> Down | None:
-        """Return the end of an agent that has died but still unwinds, else None; the signal will come."""
+        """Return the end of an agent that has died but still unwinds, before its signal comes; else None."""
         slot, extra = self._slot, self._slot.extra
         if not self._tied or slot.state != ENDING or extra is None or extra.reason is None:
             return None
@@ -124,7 +124,7 @@ def _name_of_task() -> str:
 
 
 def _died(down: Down, error: BaseException | None) -> BaseException:
-    """Make the error that leaves a block whose agent has died, with the body's error if it tells more."""
+    """Make the error for a block whose agent has died, together with the block's own error if it differs."""
     died = LinkedAgentDied(down.agent, down.incarnation, down.reason)
     other = None if error is None else _without(error, lambda leaf: _is_same_news(leaf, down))
     if other is None:

@@ -58,7 +58,7 @@ class TracedSlot(Slot):
         seconds: float | None = None,
         attempt: Attempt | None = None,
     ) -> Any:
-        """Do as `Slot.ask`, but through the mailbox where the message has a trace."""
+        """Ask as `Slot.ask` does, but through the mailbox if the message is recorded or has a trace."""
         if not self.records and handed_mark(self.rt) is None:
             return await super().ask(key, args, kwargs, seconds)
         op = self.operation(key)
@@ -68,7 +68,7 @@ class TracedSlot(Slot):
 
     @enable_ki_protection
     def tell_nowait(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """As `Slot.tell_nowait`."""
+        """Send a one-way message as `Slot.tell_nowait` does, and keep its trace."""
         if not self.records and handed_mark(self.rt) is None:
             super().tell_nowait(key, args, kwargs)
             return
@@ -76,7 +76,7 @@ class TracedSlot(Slot):
         self.post_or_block(op, self.bound(op, args, kwargs), self.sender())
 
     def seat(self, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
-        """As `Slot.seat`."""
+        """Accept a one-way message as `Slot.seat` does, and keep its trace."""
         if not self.records and handed_mark(self.rt) is None:
             super().seat(op, args, sender)
         else:
@@ -84,7 +84,7 @@ class TracedSlot(Slot):
 
     @enable_ki_protection
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """As `Slot.send_from`."""
+        """Send a one-way message from a turn as `Slot.send_from` does, and keep its trace."""
         op = self.table.get(key)
         if op is None or (not self.records and handed_mark(self.rt) is None):
             super().send_from(sender, key, args, kwargs)
@@ -108,13 +108,13 @@ class TracedSlot(Slot):
             self.rt.schedule(self)
 
     def own(self, op: Operation, args: tuple[Any, ...]) -> SelfMessage:
-        """As `Slot.own`, in the trace of the current code."""
+        """Make the queue's item as `Slot.own` does, and add the trace of the current code."""
         made = super().own(op, args)
         made.trace = handed_mark(self.rt)
         return made
 
     def post(self, envelope: Envelope) -> None:
-        """As `Slot.post`, with a trace and perhaps a record."""
+        """Post an envelope as `Slot.post` does, with its trace, and with a record if this slot records."""
         self._mark(envelope)
         try:
             super().post(envelope)
@@ -126,7 +126,7 @@ class TracedSlot(Slot):
             raise
 
     def _mark(self, envelope: Envelope) -> None:
-        """Set the trace of a message, unless it came with one, and record it with its number."""
+        """Set the trace of a message unless it has one already; if this slot records, record the message."""
         rt, mark = self.rt, envelope.trace
         if not self.records:
             if mark is None:
@@ -153,7 +153,7 @@ class TracedSlot(Slot):
             rt.instrument.record("sent", self.path, fields)
 
     def note_event(self, name: str, data: Any) -> None:
-        """Do as `Slot.note_event`, with the trace of the message for which the event is emitted."""
+        """Record an event as `Slot.note_event` does, with the trace of the message that caused it."""
         mark = current_mark(self.rt) if self.records else None
         if mark is None or not mark[1]:
             super().note_event(name, data)
@@ -170,7 +170,7 @@ class PropagatingSlot(TracedSlot):
 
 
 class RecordedSlot(TracedSlot):
-    """A traced slot of a node that records from its start: it keeps its path, as every record has it."""
+    """A traced slot of a node that records from its start; it stores its path, which each record contains."""
 
     __slots__ = ("path",)
 
@@ -184,7 +184,7 @@ class RecordedSlot(TracedSlot):
 
 
 def tap(slot: Slot) -> bool:
-    """Have a slot report its messages from now on; return False for a slot that always does."""
+    """Make a slot report its messages from now on; return False for a slot that always does."""
     if isinstance(slot, RecordedSlot):
         return False
     slot.__class__ = TracedSlot

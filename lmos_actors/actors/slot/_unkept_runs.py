@@ -1,8 +1,8 @@
 """The warning for runs that stay open while none of their changes are kept.
 
-A durable class that is `serial` and keeps snapshots has its state kept at the end of each run. A crash during
-a long run takes back all that the run has changed, which its author may not expect. So a warning names the
-first such run of an action that is open for longer than `LONG`. Other classes need no timer for this.
+A durable class that is `serial` and keeps snapshots saves its state at the end of each run. A crash during a
+long run undoes all changes of that run, which the author of the class may not expect. So a warning names the
+first run of each such action that stays open for longer than `LONG`. Other classes need no timer for this.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONG: Final = 1.0
 
 
 def watch_run(run: Run) -> Timer | None:
-    """Warn of a run that is still open after `LONG`; return None if another run of its action was named.
+    """Set a timer that warns of a run still open after `LONG`; None if its action was named before.
 
     The timer ends with the incarnation. Cancel it when the run ends.
     """

@@ -1,7 +1,7 @@
 """Arrays, dicts and objects, made of compiled parts.
 
-A container that cannot change, and whose items all passed as they are, passes as it is; any other is made
-anew. Tuples, sets and objects are also taken in the form that they have in decoded JSON.
+A container that cannot change passes unchanged if all its items do; any other container is made anew. Tuples,
+sets and objects are also accepted in their decoded JSON form.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _named_tuple(tree: types.NamedTupleType, compiled: Compile) -> Part:
 
 
 def _positions(cls: Any, parts: list[Part], required: int) -> Part:
-    """Compile a tuple, or a NamedTuple whose last fields may be left to their defaults."""
+    """Compile a tuple, or a NamedTuple whose last fields may be omitted if they have defaults."""
     takes = [part.take for part in parts]
     length = str(required) if required == len(takes) else f"{required} to {len(takes)}"
 
@@ -150,7 +150,7 @@ def _map(tree: types.DictType, compiled: Compile) -> Part:
 
 
 def _key(tree: types.Type, compiled: Compile) -> AnyTake:
-    """Return the taker of keys: numbers may be given as their decimal text, as in JSON."""
+    """Return the function that checks the keys of a dict; numbers may be decimal text, as in JSON."""
     if is_any(tree):
         return SCALARS[types.StrType].take
     part = compiled(tree)
@@ -167,7 +167,7 @@ def _key(tree: types.Type, compiled: Compile) -> AnyTake:
 
 @attrs.frozen
 class Field:
-    """A field of an object: its name here and in JSON, and whether it may be absent; see also `Part`."""
+    """A field of an object: its Python name, its JSON name, and whether it may be absent; see also `Part`."""
 
     name: str
     wire: str
@@ -185,7 +185,7 @@ def _take_unless_unset(take: AnyTake) -> AnyTake:
 
 
 def _hiding(part: Part, secrecy: int) -> Part:
-    """Return the part of a field; if the field is secret, refusals do not mention the value."""
+    """Return the compiled type of a field; if the field is secret, refusals do not mention the value."""
     return part if secrecy < WHOLE else attrs.evolve(part, take=guarded(part.take))
 
 
@@ -220,7 +220,7 @@ def _typed_dict(tree: types.TypedDictType, compiled: Compile) -> Part:
 
 
 def _members(fields: list[Field]) -> Callable[[dict[Any, Any], str], dict[str, Any]]:
-    """Return a function that reads fields from a JSON object, and returns them by their names here."""
+    """Return a function that reads fields from a JSON object, and returns them by their Python names."""
 
     def take(value: dict[Any, Any], path: str) -> dict[str, Any]:
         taken: dict[str, Any] = {}
@@ -239,7 +239,7 @@ def _members(fields: list[Field]) -> Callable[[dict[Any, Any], str], dict[str, A
 
 
 def _object(tree: types.StructType | types.DataclassType, compiled: Compile) -> Part:
-    """Compile a struct, dataclass or attrs class, taken as an instance of just that class or as JSON."""
+    """Compile a struct, dataclass or attrs class; it accepts an instance of exactly that class, or JSON."""
     hidden = secret_members(tree.cls)
     fields = _fields(tree, compiled, hidden)
     cls: Any = get_origin(tree.cls) or tree.cls

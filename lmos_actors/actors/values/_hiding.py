@@ -71,7 +71,7 @@ def conceal_unchecked(value: Any, secrecy: Secrecy) -> Any:
 
 
 def conceal_all(args: tuple[Any, ...], secrecies: tuple[Secrecy, ...] | None) -> tuple[Any, ...]:
-    """Return a message's arguments in the form that may be shown; `secrecies` None: nothing is secret."""
+    """Return a message's arguments in the form that may be shown; without `secrecies`, nothing is secret."""
     if secrecies is None:
         return args
     return tuple(conceal(value, secrecy) for value, secrecy in zip(args, secrecies, strict=False))
@@ -86,14 +86,14 @@ def holds_secrets(value: Any) -> bool:
 
 
 class Secrets:
-    """The secrets found in some values, and texts without them.
+    """The secrets found in some values, and a method that removes them from texts.
 
-    The work is bounded: past the bound, `clean` shows nothing. Even where types declare no secrets, a value
-    may contain records with secrets, anywhere. These are looked for level by level, the records that have
-    secrets before others, and no value takes more than half of the looks that are left, so that a huge one
-    hides nothing in those after it. Where not all could be looked at, `clean` shows nothing as soon as a
-    record with a secret has come up in any of the values: there may be more of them. Otherwise texts are
-    shown, as most agents that keep very much have no such records.
+    The work is bounded: past the bound, `clean` shows nothing. A value may contain records with secrets
+    anywhere, even if its type declares no secrets. The search for these goes level by level, and takes
+    records that have secrets first. No value may use more than half of the looks that are left, so that a
+    huge value does not prevent the search of later ones. If the search was incomplete, `clean` shows nothing
+    once any of the values contained a record with a secret, as there may be more of them. Otherwise texts are
+    shown, as most agents with very much data have no such records.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class Secrets:
 
     @property
     def margin(self) -> int:
-        """How many characters after the last one shown must be searched too."""
+        """The number of characters after the last one shown that must be searched too."""
         return max(map(len, self._forms), default=0)
 
     def look(self, value: Any, secrecy: Secrecy = OPEN) -> None:
@@ -160,7 +160,7 @@ class Secrets:
                 seen[id(item)] = item  # kept, so that no other one gets its id meanwhile
 
     def _inside(self, value: Any) -> list[Any]:
-        """Return the parts of a value, except its secrets, which are kept here."""
+        """Return the parts of a value except its secrets, which are added to this object."""
         members = members_of(value)
         if members is None:
             most = self._scans - self._scans // 2
@@ -227,7 +227,7 @@ class Secrets:
             self._forms[form[:LONGEST]] = None
 
     def clean(self, text: str, limit: int) -> str:
-        """Return at most `limit` characters of a text, with `***` in the place of every secret in it."""
+        """Return at most `limit` characters of a text, with `***` in place of every secret."""
         if self.too_many:
             return HIDDEN
         text = str.__str__(text)
@@ -268,9 +268,9 @@ def field_of(value: Any, name: str) -> Any:
 
 
 def _items(value: Any, most: int | None = None) -> list[Any]:
-    """Return the items of a container of the usual kinds, or of another whose `repr` shows its items.
+    """Return the items of a container of a usual kind, or of another object whose `repr` shows its items.
 
-    For derived classes only code of their base is called. `most` bounds the number of items.
+    For a derived class, only code of its base class is called. The result has at most `most` items.
     """
     if isinstance(value, MappingProxyType):
         value = dict(value)  # pyright: ignore

@@ -75,7 +75,7 @@ def inside(bad: InvalidInput | RecursionError, path: str, step: str) -> InvalidI
 
 
 def shown(value: object) -> str:
-    """Return text that represents a foreign value in a message: short, ASCII, and sure not to fail."""
+    """Return a short ASCII text that represents a foreign value in a message. Never raises."""
     if type(value) is str:
         return ascii(value[:64])
     if type(value) is int and -(10**64) < value < 10**64:
@@ -89,7 +89,7 @@ def member(key: object) -> str:
 
 
 def convert(value: object, tp: Any, path: str) -> Any:
-    """Convert, or only check, a value by msgspec; msgspec's refusals become ours."""
+    """Convert or check a value with msgspec; its validation errors become InvalidInput."""
     try:
         return msgspec.convert(value, tp, str_keys=True)
     except msgspec.ValidationError as exc:
@@ -101,9 +101,9 @@ def convert(value: object, tp: Any, path: str) -> Any:
 
 
 def refuse_foreign(error: BaseException, path: str) -> None:
-    """Raise InvalidInput for an error that a value's own class raised and that is no `Exception`.
+    """Raise InvalidInput for an error of a value's own class that is neither an `Exception` nor an interrupt.
 
-    So such a value ends no more than the request that it came with.
+    So such a value ends only the request that it came with.
     """
     if not isinstance(error, Exception) and not is_interrupt(error):
         raise InvalidInput(f"{type(error).__name__}: {text_of(error)}", path) from error
@@ -202,7 +202,7 @@ def _always(value: Any) -> bool:
 
 
 def _placed(value: Any) -> bool:
-    """Return whether a time loses nothing as text; a zone with rules would arrive as an offset."""
+    """Return whether a time can be written as text without loss; a zone with rules would become an offset."""
     return value.fold == 0 and (value.tzinfo is None or value.tzinfo is dt.UTC)
 
 
@@ -330,7 +330,7 @@ PLAIN: dict[type, AnyTake] = {native: part.take for part in SCALARS.values() for
 
 
 def plain_data(room: int) -> Part:
-    """Compile any JSON value, in at most `room` containers inside one another; always copied."""
+    """Compile the type of any JSON value with at most `room` container levels; values are always copied."""
 
     def take(value: object, path: str = "$", /) -> Any:
         return _take_plain(value, path, room)

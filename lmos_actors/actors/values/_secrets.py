@@ -1,9 +1,9 @@
 """Values marked secret: where they may be, their stand-ins, and how they are found in texts.
 
-`Secret[T]` is `T` to code that computes with it. Code that shows a value to people (a crash report, a dead
-letter, a record for the instrument, a refusal) asks here first. Two ways lead to a secret: its declared
-type, compiled to a `Secrecy` once per class, and the class of a value, as the fields of a record class may
-be secret wherever such a value turns up.
+The type `Secret[T]` is `T` to code that computes with it. Code that shows a value to people (a crash report,
+a dead letter, a record for the instrument, a refusal) uses this module first. A secret is found in two ways:
+by its declared type, which is compiled to a `Secrecy` once per class, and by the class of a value, as the
+fields of a record class may be secret wherever such a value occurs.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Secret: TypeAlias = Annotated[T, _Mark()]
 
 
 def secrecy_of(hint: Any) -> int:
-    """Return how much is secret in a value of that type."""
+    """Return how much of a value of this type is secret."""
     return _secrecy(hint, ())
 
 
@@ -119,7 +119,7 @@ def secret_members(cls: Any) -> dict[str, int]:
 
 @attrs.frozen
 class Member:
-    """A field of a record class: its name here and in JSON, and how secret it is."""
+    """A field of a record class: its Python name, its JSON name, and how much of it is secret."""
 
     name: str
     wire: str
@@ -139,7 +139,7 @@ def record_of(cls: Any) -> tuple[Member, ...] | None:
 
 @lru_cache(maxsize=1024)
 def _known_record(cls: Any) -> tuple[Member, ...] | None:
-    """Return the fields of a record class. Raises _NotReadYet, which no cache keeps."""
+    """Return the fields of a record class. Raises _NotReadYet, so that an incomplete result is not cached."""
     names = _names(cls)
     if names is None:
         return None
@@ -193,7 +193,7 @@ def is_agent_class(thing: object) -> bool:
 def hidden_fields(cls: type, types: Mapping[str, Any], reserved: frozenset[str]) -> dict[str, int]:
     """Return which fields of an agent class are secret, and how much of each, by the types of its fields.
 
-    Names in `reserved` are no fields.
+    Names in `reserved` are left out.
     """
     found = {name: secrecy_of(hint) for name, hint in types.items()}
     found |= {field.name: WHOLE for field in attrs.fields(cls) if field.repr is False}
@@ -217,7 +217,7 @@ def guarded(take: Callable[..., Any], refusal: str = "Not of its declared type, 
 
 
 class Discreet:
-    """A turn whose one argument is secret, as a follower of a secret event has."""
+    """A turn whose only argument is secret, such as the turn of a follower of a secret event."""
 
     def __init__(self, fn: Callable[[Any], None], secrecy: int) -> None:
         self.fn = fn

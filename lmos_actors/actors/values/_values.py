@@ -49,9 +49,9 @@ class Shape(Generic[T]):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The TD data schema, made at the first use; shared, so copy it before changing it.
+        """The TD data schema, made on first use and shared; copy it before changing it.
 
-        Secrets are marked; defaults that are secret, or hold secrets, are left out.
+        Secrets are marked. Defaults that are secret, or contain secrets, are left out.
         """
         if self._schema is None:
             schema = schema_of(self.type, hide_default=_hides_default, is_secret=_is_secret)
@@ -97,7 +97,7 @@ def check_property_type(tp: Any, where: str) -> None:
 
 
 def _compile(tree: types.Type, room: int) -> Part:
-    """Compile a type that may have `room` containers inside one another."""
+    """Compile a type that may have at most `room` levels of containers."""
     if isinstance(tree, types.Metadata):
         return _compile(tree.type, room)
     if is_any(tree):
@@ -113,7 +113,7 @@ def _compile(tree: types.Type, room: int) -> Part:
 
 
 def _sized(tree: types.Type, part: Part) -> Part:
-    """Add to a container's check the lengths that `Meta` sets."""
+    """Add the length limits that `Meta` sets to the check of a container."""
     least, most = getattr(tree, "min_length", None), getattr(tree, "max_length", None)
     if least is None and most is None:
         return part

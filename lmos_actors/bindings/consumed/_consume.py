@@ -34,7 +34,7 @@ ThingLink: TypeAlias = "RemoteLink | HttpLink"
 
 
 class ContractWarning(UserWarning):
-    """A difference between an agent's description and the class of its ref, by which calls would break."""
+    """A difference between an agent's description and the class of its ref that would break calls."""
 
 
 # ---- the ways in
@@ -43,10 +43,10 @@ class ContractWarning(UserWarning):
 def remote_ref(
     peers: Peers, cls: type[A], url: str, thing: str | None = None, *, headers: Headers = ()
 ) -> Ref[A]:
-    """Return a ref to the thing with that id at a `ws` or `wss` address; it connects in the background.
+    """Return a ref to a thing, by its id, at a `ws` or `wss` address; it connects in the background.
 
-    `thing` may be left out for an address like `ws://host/agents/NAME`. Never waits. Raises ConfigError for
-    any other address.
+    The id `thing` may be left out for an address like `ws://host/agents/NAME`. Never waits. Raises
+    ConfigError for any other address.
     """
     _check_class(cls)
     reached = _linked(peers, socket_target(url, thing), headers)
@@ -54,7 +54,7 @@ def remote_ref(
 
 
 def remote_thing(peers: Peers, url: str, thing: str | None = None, *, headers: Headers = ()) -> ConsumedThing:
-    """Return a far thing to be used by names, without a class; all else is as for `remote_ref`."""
+    """Return a far thing to be used by names, without a class; otherwise like `remote_ref`."""
     return _thing(_linked(peers, socket_target(url, thing), headers))
 
 
@@ -70,8 +70,9 @@ async def consume(
 ) -> Ref[A]:
     """Return a ref to a far agent once the first connection is established; see `consume_thing`.
 
-    `Agent` means any class: the ref then knows only names, and tools are made from the agent's description.
-    Warns (`ContractWarning`) where that description differs from the class so that calls would break.
+    With the class `Agent`, any agent is accepted: the ref then has only names, and tools are made from the
+    agent's description. Warns (`ContractWarning`) if that description differs from the class so that calls
+    would break.
     """
     _check_class(cls)
     reached = await _connected(peers, source, thing, headers, habits, local)
@@ -96,14 +97,15 @@ async def consume_thing(
 ) -> ConsumedThing:
     """Return a far agent, used by the names of its affordances, once the first connection is established.
 
-    A connection that breaks later is made again in the background.
+    If the connection breaks later, a new one is made in the background.
 
-    `source` is the `http` or `https` URL of its description, or of a server's root, where the description is
-    looked for; the path of a file with the description; or a `ws` or `wss` address, without a description.
-    `thing` selects one of several things by its id, title or name. `headers` are sent with every request to
-    the server of `source`, and with the WebSocket handshake at the address in its description; never after a
-    redirect to another server. `habits` names the habits of the peer, if its handshake does not show them.
-    `local`: the description of another host, and redirects on the way to it, may lead to this machine.
+    The argument `source` is one of these: the `http` or `https` URL of its description; the URL of a server's
+    root, where the description is looked for; the path of a file with the description; or a `ws` or `wss`
+    address, without a description. `thing` selects one of several things by its id, title or name. `headers`
+    are sent with every request to the server of `source`, and with the WebSocket handshake at the address in
+    its description, but never after a redirect to another server. `habits` names the habits of the peer, if
+    its handshake does not show them. With `local`, the description of another host, and redirects on the way
+    to it, may lead to this machine.
 
     Operations that have no form for LMOS, but one for HTTP, are carried out over HTTP.
 
@@ -144,7 +146,10 @@ class ReachedThing:
         return DescribedInterface(description, path, binary=self.ways is not None)
 
     def known_as(self, cls: type[Agent], declared: Description | None) -> RemoteInterface:
-        """Return the interface by a class and the `declared` description; for the class `Agent`, by names."""
+        """Return the interface of the thing for a class and the `declared` description.
+
+        For the class `Agent`, the interface comes from the thing's own description.
+        """
         if cls is Agent:
             return self.described(self.target.description)
         return ClassInterface(cls.__contract__, declared)
@@ -199,8 +204,8 @@ def _web_ways(target: Target, source: str, headers: Headers) -> tuple[HttpOperat
 def headers_for(target: Target, source: str, headers: Headers) -> Headers:
     """Return the headers for a connection.
 
-    They go to the server that the caller named, and to the address in that server's own description; not to
-    an address that only a third host has named. Raises ConfigError where they would leave TLS.
+    They go to the server that the caller named, and to the address in that server's own description, but not
+    to an address that only a third host has named. Raises ConfigError if they would leave TLS.
     """
     if target.source_url is None or target.url is None or not headers:
         return headers
@@ -229,9 +234,9 @@ def _linked(peers: Peers, target: Target, headers: Headers) -> ReachedThing:
 def thing_described(
     peers: Peers, description: Description, source_url: str, *, is_named: bool
 ) -> ReachedThing:
-    """Return a thing by a description that another host has served; connects in the background.
+    """Return the thing that another host's description describes; it connects in the background.
 
-    `is_named`: that host belongs to the node's own deployment. Never waits. Raises ConfigError for a
+    With `is_named`, that host belongs to the node's own deployment. Never waits. Raises ConfigError for a
     description without a usable address.
     """
     form = next(sockets_of(description, source_url), None)

@@ -23,18 +23,19 @@ def found_link(
 ) -> ThingLink:
     """Return the link to a thing as an agent of a class; it connects in the background, until `release`.
 
-    It sends no headers of a caller, only the node's credentials for the address. `is_named`: the directory
-    belongs to the node's own deployment. Raises ConfigError for a description without a usable address.
+    It sends no headers of a caller, only the node's credentials for the address. With `is_named`, the
+    directory belongs to the node's own deployment. Raises ConfigError for a description without a usable
+    address.
     """
     thing = thing_described(peers, description, source_url, is_named=is_named)
     return thing.link(thing.known_as(cls, None))
 
 
 def thing_of(ref: Ref[Any]) -> ConsumedThing | None:
-    """Return the agent elsewhere to which a ref to any `Agent` leads, as a thing used by its description.
+    """Return the far agent that a ref to any `Agent` leads to, as a thing used by its description.
 
-    None for a ref with a class, and while no agent has been found. Once that agent has gone, another agent
-    may be found, as with the ref. Never waits.
+    Return None for a ref with a class, and while no agent has been found. Once that agent is gone, the thing
+    may lead to another agent, as the ref does. Never waits.
     """
     link = chosen_link(ref._link)  # pyright: ignore[reportPrivateUsage] # the internals of a ref
     settled = getattr(link, "settled", None)

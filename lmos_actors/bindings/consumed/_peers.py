@@ -93,7 +93,7 @@ class Peers:
         self._web: WebPool | None = None
 
     def peer(self, url: str, headers: Headers = (), habits: Habits = "auto") -> Peer:
-        """Return the peer at a WebSocket address, connected or not. Raises ConfigError for any other."""
+        """Return the peer at a WebSocket address, connected or not. Raises ConfigError for any other URL."""
         key = (endpoint_of(url).url, headers, habits)
         peer = self._kept(key, lambda: Peer(self, *key))
         assert isinstance(peer, Peer)
@@ -180,7 +180,7 @@ class Peers:
         return bool(self.headers_for(url)) or self.key_for(url) is not None
 
     def key_for(self, url: str) -> SecretBytes | None:
-        """Return the API key for a URL, None without one. Raises ConfigError if it cannot be read."""
+        """Return the API key for a URL; None if there is none. Raises ConfigError if it cannot be read."""
         known = self.credentials
         return None if known is None else known.key_for(url, trio.current_time())
 

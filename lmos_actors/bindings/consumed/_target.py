@@ -57,8 +57,9 @@ async def fetch(
 ) -> tuple[bytes, str]:
     """Fetch the JSON at a URL; return its text, and the URL that redirects have led to.
 
-    `headers` are for the server of `url` alone. `headers_for` returns the headers of each hop, given its URL
-    and what is left of `headers` there. `local`: a redirect may lead from another host to this machine.
+    The `headers` are for the server of `url` alone. For each hop, `headers_for` returns the headers, given
+    its URL and those of `headers` that still apply there. With `local`, a redirect may lead from another host
+    to this machine.
 
     Raises ConnectFailed if there is no server, or its answer is too late, too long, not found, or not JSON.
     """
@@ -75,7 +76,7 @@ def alone(_: str, headers: Headers) -> Headers:
 
 @attrs.frozen
 class Target:
-    """Where a thing is reached: the address of a WebSocket, the thing's id there, and its description if any.
+    """The way to a thing: a WebSocket address, the id of the thing there, and its description, if any.
 
     If the description has no form for LMOS, there is no WebSocket address: the thing is reached over HTTP.
     """
@@ -102,9 +103,9 @@ def socket_target(url: str, thing: str | None) -> Target:
 async def find_target(
     peers: Peers, source: str, thing: str | None, headers: Headers, *, local: bool = False
 ) -> Target:
-    """Return the target that a source leads to. Raises what `consume_thing` does.
+    """Return the target that a source leads to. Raises the same errors as `consume_thing`.
 
-    `local`: the description of another host may lead to this machine.
+    With `local`, the description of another host may lead to this machine.
     """
     if source.startswith(SOCKETS):
         return socket_target(source, thing)
@@ -202,7 +203,7 @@ def target_of(text: bytes, url: str | None, place: str, thing: str | None) -> Ta
 
 
 def _links_of(description: Description) -> str:
-    """Return, for an error, the links of a description to other things, such as a node's agents."""
+    """Return text for an error: the links of a description to other things, such as a node's agents."""
     links = [link.href for link in description.links or () if link.rel == "item"]
     more = ", ..." if links[20:] else ""
     return f"; it links to {', '.join(links[:20])}{more}" if links else ""

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 class ConsumedThing:
     """A far agent, used by the names of its affordances; values are plain data, as JSON has it.
 
-    It has the verbs of a `Ref`, which raise the same exceptions. With a description, a name that is not in it
-    raises NotFound at once; values are checked only by the agent. Two of them are equal if they lead to the
-    same thing.
+    It has the same verbs as a `Ref`, and they raise the same exceptions. With a description, a name that is
+    not in it raises NotFound at once; values are checked only by the agent. Two such things are equal if they
+    lead to the same agent.
     """
 
     __slots__ = ("_described", "_far", "_ref")
@@ -105,7 +105,7 @@ class ConsumedThing:
     ) -> Coroutine[Any, Any, Any]:
         """Invoke an action and return its output, None if it has none; `input` is one value.
 
-        `streams` are the sources of its input streams, by the names that the description gives them.
+        The dict `streams` has the sources of the action's input streams, by their names in the description.
         """
         if streams:
             return self._result(self.begin(name, input, streams=streams))
@@ -120,7 +120,7 @@ class ConsumedThing:
     ) -> AbstractAsyncContextManager[Call[Any, Any]]:
         """Invoke an action and return its call: `async with thing.begin("forecast", {...}) as call`.
 
-        `streams` as for `invoke`.
+        The argument `streams` is the same as for `invoke`.
         """
         sources = _named(streams)
         return AfterKept(self._entered("begin")).open(Invocation(name, _given(input), sources, self._seconds))
@@ -130,7 +130,7 @@ class ConsumedThing:
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         """Invoke an action with many outputs: `async with thing.stream("count", {...}) as items`.
 
-        `streams` as for `invoke`.
+        The argument `streams` is the same as for `invoke`.
         """
         link = AfterKept(self._entered("stream"))
         return link.open(Invocation(name, _given(input), _named(streams), self._seconds, stream=True))
@@ -156,7 +156,7 @@ class ConsumedThing:
     def subscribe(
         self, name: str, *, gaps: bool = False, size: int = 64
     ) -> AbstractAsyncContextManager[Feed[Any]]:
-        """Return a feed of every event of that name from now on."""
+        """Return a feed of every event with this name from now on."""
         key = f"+{event_key(name)}"
         link = self._entered("subscribe")
         return entered_within(link, link.listen(key, conflate=False, gaps=gaps, size=size), self._seconds)
@@ -164,14 +164,14 @@ class ConsumedThing:
     def subscribe_all(
         self, *, gaps: bool = False, size: int = 64
     ) -> AbstractAsyncContextManager[Feed[Occurrence]]:
-        """Return a feed of every event, with its name; with `gaps`, a `Gap` too where some may be missing."""
+        """Return a feed of all events, each with its name; `gaps` adds a `Gap` where some may be missing."""
         link = self._entered("subscribe_all")
         return entered_within(link, link.listen("+!", conflate=False, gaps=gaps, size=size), self._seconds)
 
     def monitor(self, *, gaps: bool = False) -> AbstractAsyncContextManager[Feed[Down]]:
         """Return a feed with a `Down` for every incarnation that ends from now on, if the agent reports it.
 
-        With `gaps`, a `Gap` too where the connection was lost, and some may be missing.
+        With `gaps`, the feed also has a `Gap` where the connection was lost and some may be missing.
         """
         link = self._entered("monitor")
         watch: AbstractAsyncContextManager[Feed[Down]] = found_link(link).watch(gaps=gaps)
@@ -186,10 +186,11 @@ class ConsumedThing:
     def with_variables(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> ConsumedThing:
         """Return a view whose requests have values for the variables of their URLs (`uriVariables`).
 
-        `await thing.with_variables(unit="celsius").read("temperature")`; for all verbs alike. A value is a
-        text, a number or a boolean. Variables of an action may be given in its input as well. Requests raise
-        InvalidInput for a name that is not in their URL. Raises NotAllowed for a thing that is not used over
-        HTTP by its description, and for a view of `retrying`: call `retrying` after this.
+        An example is `await thing.with_variables(unit="celsius").read("temperature")`; the view has all
+        verbs. A value is a text, a number or a boolean. Variables of an action may also be given in its
+        input. Requests raise InvalidInput for a name that is not in their URL. Raises NotAllowed for a thing
+        that is not used over HTTP by its description, and for a view made by `retrying`: call `retrying`
+        after this method.
         """
         with_variables = getattr(self._link, "with_variables", None)
         if with_variables is None:
@@ -204,7 +205,7 @@ class ConsumedThing:
     def retrying(
         self, *, attempts: int | None = 10, seconds: float | None = 45.0, key: str | None = None
     ) -> ConsumedThing:
-        """Return a view that asks again where that is safe; see `Ref.retrying`."""
+        """Return a view that repeats requests where that is safe; see `Ref.retrying`."""
         ref = self._ref.retrying(attempts=attempts, seconds=seconds, key=key)
         return ConsumedThing(self._far, ref, self._described)
 

@@ -1,1 +1,1 @@
-"""The exposed side of a node: names, descriptions, their visibility, and values on their way out."""
+"""The exposed side of a node: names, descriptions, their visibility, and values to be sent."""

@@ -41,7 +41,7 @@ _PLAIN: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"
 
 
 def certificate_in(shown: ClientCertificate | None) -> Certificate | None:
-    """Return a certificate in the form that the guard takes; None without one."""
+    """Return a certificate in the form that the guard takes; None if there is none."""
     return None if shown is None else Certificate(shown.subject, shown.names, shown.fingerprint)
 
 
@@ -77,7 +77,7 @@ def is_of_other_page(headers: Headers) -> bool:
 
 
 def principal_of(admission: Admission | None) -> str | None:
-    """Return the principal of an admission, None without one."""
+    """Return the principal of an admission; None if it has none."""
     who = None if admission is None else admission.principal
     return None if who is None else who.name
 
@@ -101,7 +101,7 @@ def asks_nothing(guard: Guard) -> bool:
 def guarded(app: App, guard: Guard, apart: Collection[str] = ()) -> App:
     """Return the application behind a guard, for the `http` scopes of the front door.
 
-    Requests for the paths `apart` are passed on as they are: their routes have a guard of their own.
+    Requests for the paths in `apart` are passed on unchecked, because their routes have another guard.
     """
     return _Guarded(app, guard, frozenset((*PROBES, *apart)))
 
@@ -154,7 +154,7 @@ class _Guarded:
             await self._app(scope, receive, _watched(send, found, guard, guard.cors(presented)))
 
     def _is_public(self, scope: Scope) -> bool:
-        """Return whether a request is for descriptions alone, and these are public."""
+        """Return whether a request only reads descriptions, and descriptions are public."""
         if not self._guard.security.public_descriptions or scope["method"] not in ("GET", "HEAD"):
             return False
         path = scope["raw_path"]
@@ -165,9 +165,9 @@ _LOOKED_AT: Final = (b"origin", b"authorization", b"sec-fetch-site")
 
 
 def _host_alone(scope: Scope) -> bytes | None:
-    """Return the host name in a request.
+    """Return the host name of a request, if that alone can decide the admission.
 
-    None if a page has sent it, if it shows credentials, or if it has two Host headers.
+    Return None if a web page sent the request, or it shows credentials or has two Host headers.
     """
     found: bytes | None = None
     for name, value in scope["headers"]:

@@ -113,7 +113,7 @@ def _written(names: Sequence[str]) -> str | tuple[str, ...]:
 
 
 class _Opened:
-    """Marks the forms of an agent whose operations are all open to anyone."""
+    """A helper that marks the forms of an agent whose operations are all open to anyone."""
 
     def __init__(self, security: Security, agent: str) -> None:
         usual = security.demands()

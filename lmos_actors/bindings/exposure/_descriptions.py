@@ -136,7 +136,8 @@ class Descriptions:
     def at(self, host: str | None, *, secure: bool) -> Descriptions:
         """Return the descriptions for a client that asked at `host`, the value of its Host header.
 
-        Their forms lead to the address that the client used: it can reach it, and has credentials for it.
+        Their forms lead to the address that the client used, because the client can reach this address and
+        has credentials for it.
         """
         asked = f"{'wss' if secure else 'ws'}://{host}"
         # some clients, and proxies, leave the port out
@@ -165,8 +166,7 @@ class Descriptions:
         return (each for each in self.catalogue if sees(each.name))
 
     def own(self, sees: Sees = anything) -> TaggedText:
-        """Return the description of the node itself, linking to the first 1,000 things that the client may
-        see."""
+        """Return the node's own description, with links to the first 1,000 things that the client may see."""
         base = http_of(self.bases[0])
         listed = Form(href=f"{base}/", op=("readproperty",), content_type=JSON)
         things = PropertyAffordance(

@@ -28,7 +28,7 @@ LONGEST: Final = 2048  # characters of a thing's id
 def public_name(path: str) -> str:
     """Return the public name of the agent or pool at a path of the tree.
 
-    No name in a path has a dot, so each public name stands for one path.
+    No name in a path contains a dot, so each public name stands for exactly one path.
     """
     return path.replace("/", ".")
 
@@ -39,7 +39,7 @@ def path_named(name: str) -> str:
 
 
 def name_in_path(path: str) -> str | None:
-    """Return the public name that the path of a URL ends in, None where it is no agent's address."""
+    """Return the public name at the end of a URL's path; None if it is not the address of an agent."""
     _, found, name = path.rpartition(AGENTS)
     return unquote(name) if found and name and "/" not in name else None
 
@@ -66,8 +66,8 @@ class Exposed:
 class Exposure:
     """The part of a node's tree that can be reached from outside: all agents but private ones, and pools.
 
-    `bases` are the addresses at which the node is reached, such as `http://127.0.0.1:8080`. A thing without
-    an id of its own is known by its address at the first of them.
+    The list `bases` has the addresses at which the node is reached, such as `http://127.0.0.1:8080`. A thing
+    that declares no id is identified by its address at the first of them.
     """
 
     def __init__(self, root: Supervisor, bases: Iterable[str] = ()) -> None:
@@ -115,7 +115,7 @@ class Exposure:
         return f"{base}{AGENTS}{quote(name, safe='')}"
 
     def pool_of(self, name: str) -> str | None:
-        """Return the public name of the pool that an agent of that name is in or would be in, else None."""
+        """Return the public name of the pool to which an agent name belongs; None if there is no pool."""
         above = name.rpartition(".")[0]
         link = self.at(above) if above else None
         return None if link is None or isinstance(link, Slot) else public_name(link.path)
@@ -123,7 +123,7 @@ class Exposure:
     # ---- by a consumer's name for it
 
     def thing_at(self, target: str) -> str | None:
-        """Return the id of the thing for messages that name none, on a socket at an agent's address.
+        """Return the id of the thing that a message without an id means, on a socket at an agent's address.
 
         If no such thing exists now, the name is returned, so that the answers show that it does not exist.
         """
@@ -134,9 +134,10 @@ class Exposure:
         return name if exposed is None else exposed.thing_id
 
     def find(self, thing_id: str) -> Slot | PoolLink | None:
-        """Return what a consumer names by an id, an address that ends in `/agents/NAME`, a name, or a path.
+        """Return the agent or pool that a consumer names by an id, an address, a name, or a path.
 
-        This takes constant time: a thing that was found is remembered until it is gone for good.
+        An address ends in `/agents/NAME`. A lookup takes constant time, because a thing that was found is
+        remembered until it has been removed.
         """
         found = self._found.get(thing_id)
         if found is not None and not found.gone:
@@ -151,8 +152,8 @@ class Exposure:
     def _keep(self, thing_id: str, found: Slot | PoolLink) -> None:
         """Remember the agent or pool that was found for an id.
 
-        Agents come and go, each under its own name, and nobody asks again for those that are gone. So all are
-        checked again whenever as many have been added as the last check had left.
+        Agents appear and disappear under ever new names, and removed ones are not looked up again. So all
+        entries are checked whenever as many have been added as the last check had left.
         """
         self._room -= 1
         if self._room < 0:
@@ -163,7 +164,7 @@ class Exposure:
             del self._found[next(iter(self._found))]
 
     def at(self, name: str) -> Slot | PoolLink | None:
-        """Return the agent or pool with that public name or path, None if there is none."""
+        """Return the agent or pool with a public name or path; None if there is none."""
         found = self._tree.at(path_named(name))
         return None if found is None or is_private(found) else found
 

@@ -69,7 +69,7 @@ def came(
 
 
 def ended(far: Far, error: BaseException | None) -> None:
-    """Report the answer of a request: the error, or a value if that is None. Only the first call counts."""
+    """Report the answer of a request: `error`, or a value if `error` is None. Only the first call counts."""
     if far.watch is not None:
         far.watch.ended(error)
 
@@ -83,7 +83,7 @@ def left(far: Far) -> None:
 def refused(rt: Runtime, way: str, verb: str, error: BaseException) -> None:
     """Report a request that never reached a mailbox.
 
-    `verb` is as in `Operation.verb`, and empty where it is not known.
+    The parameter `verb` is the same as `Operation.verb`, and empty if the verb is not known.
     """
     if rt.edge is not None:
         rt.edge.refused(way, verb, error)

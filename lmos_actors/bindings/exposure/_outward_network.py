@@ -35,8 +35,10 @@ class OutwardNetwork:
         self._distrusted: dict[str, None] = {}
 
     def distrust(self, urls: Iterable[str], *, but: str = "") -> None:
-        """Require that connections to the hosts of URLs, except `but`, leave this machine: another host named
-        them."""
+        """Require that connections to the hosts of URLs, except `but`, leave this machine.
+
+        This is for URLs that another host has named.
+        """
         self._distrusted.update(dict.fromkeys(host for host in _hosts_of(urls) if host != but))
 
     def allow(self, urls: Iterable[str]) -> None:

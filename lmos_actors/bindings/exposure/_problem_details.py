@@ -1,7 +1,7 @@
 """Problem details over HTTP (RFC 9457): LMOS errors as JSON members, and declared failures read from them.
 
 The server writes them and the client reads them. The data of a declared failure is among the members
-themselves, so that clients that know nothing of LMOS find it where problem details have it.
+themselves, so that clients without LMOS find it in the usual place of problem details.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def problem_data(problem: Problem, occurrence: str | None) -> dict[str, Any]:
 def _with_failure(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the problem of a declared failure with its code and its data as members.
 
-    The exact output stays in `about` only where `failure_output` does not return it from these members.
+    The exact output stays in `about` only if `failure_output` cannot rebuild it from these members.
     """
     about = cast("dict[str, Any]", fields["about"])
     output: Any = about["output"]
@@ -79,7 +79,7 @@ def failure_output(fields: Mapping[str, Any]) -> Any:
 
 
 def _same_json(one: Any, other: Any) -> bool:
-    """Return whether two values are the same JSON but for the order of members; 1 is not true, nor 1.0."""
+    """Return whether two values are equal as JSON, in any order of members; 1, 1.0 and true all differ."""
     try:
         return msgspec.json.encode(one, order="deterministic") == msgspec.json.encode(
             other, order="deterministic"

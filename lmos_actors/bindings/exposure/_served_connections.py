@@ -1,4 +1,4 @@
-"""The connections of one service of a node: how many it takes, and when the last one has ended.
+"""The connections of one service of a node: their limit, and the wait until the last one has ended.
 
 Bounds, "full", the drain and the wait for the end are here, once for all services that take connections:
 LMOS, Omnia's protocol, a relay, the pages of nodes and of runs. Each service decides what a drain does to a
@@ -23,9 +23,9 @@ LEAVING: Final = Refuse(503, "the node is shutting down")
 
 
 class ServedConnections(Generic[C]):
-    """The connections of a service, the oldest first: at most `most`, None for any number.
+    """The connections of a service, the oldest first; at most `most` of them, or any number for None.
 
-    With `shared`, one principal has half of them at most. `full` is the reason for refusing one more.
+    With `shared`, one principal has at most half of them. `full` is the reason for refusing one more.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ServedConnections(Generic[C]):
         return iter(tuple(self._open))
 
     def refusal(self, principal: str | None = None) -> Refuse | None:
-        """Return why one more connection of a principal is refused; None if it is taken."""
+        """Return why one more connection of a principal is refused; None if it is accepted."""
         if self.draining:
             return LEAVING
         return self._full if self.is_full(principal) else None
@@ -63,7 +63,7 @@ class ServedConnections(Generic[C]):
 
     @contextmanager
     def served(self, connection: C, principal: str | None = None) -> Generator[C]:
-        """Count a connection for a block."""
+        """Count a connection as open inside this block."""
         self._open[connection] = principal
         if self._none_left.is_set():
             self._none_left = trio.Event()

@@ -1,15 +1,15 @@
 """Values for several listeners over connections: encoded once, and charged once while they wait.
 
-An event for many readers is encoded once, and its JSON is there once, however many readers it waits for. So
-it is charged once: to the account of one of its readers, and when that one has taken or dropped it, to the
-account of the next one. The sum is what is really held. Every reader is also charged for its own place in
-the queue.
+An event for many readers is encoded once, and its JSON is in memory once, however many readers it waits for.
+So it is charged once: to the account of one of its readers, and when that reader has taken or dropped it, to
+the account of the next one. The sum of the charges is the memory that is really held. Every reader is also
+charged for its own place in the queue.
 
-A reader whose account is evicted loses what waits for it and gets a gap in its place, as with a full backlog;
-its connection stays. That alone frees no event that also waits for other readers: one after another would be
-evicted, each after a search through all accounts. So readers that share events with it and hold at least half
-as much drop their backlogs too: they are as slow. Readers that have just received an event, and will take it
-in their next step, hold less and lose nothing.
+A reader whose account is evicted loses the values that wait for it and gets a gap in their place, as with a
+full backlog; its connection stays. That alone frees no event that also waits for other readers: one reader
+after another would be evicted, each after a search through all accounts. So readers that share events with it
+and hold at least half as much drop their backlogs too, because they are as slow. Readers that have just
+received an event, and will take it in their next step, hold less and lose nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SharedValue:
         return self._json
 
     def size(self) -> int:
-        """Return the length of its JSON in bytes, 0 for a value without a JSON form."""
+        """Return the length of the value's JSON in bytes; 0 if it has no JSON form."""
         try:
             return len(self.json())
         except Exception:
@@ -69,7 +69,7 @@ class SharedValue:
 
 
 class SharedValues:
-    """The `SharedValue` of a value pushed to several listeners in one step; keeps the last one.
+    """The shared forms of values that are pushed to several listeners in one step; keeps the last one.
 
     Values that wait for slow listeners are charged to `budget`.
     """
@@ -82,7 +82,7 @@ class SharedValues:
         self._last = SharedValue(None)
 
     def of(self, value: Any) -> SharedValue:
-        """Return the shared form of a value that does not change any more."""
+        """Return the shared form of a value that will not change."""
         if self._value is not value:
             self._value, self._last = value, SharedValue(value)
         return self._last
@@ -93,11 +93,11 @@ class SharedValues:
 
 
 class ReaderMemory:
-    """The memory of what waits for one reader: a stream of server-sent events, or all subscriptions of a
-    connection.
+    """The memory of the values that wait for one reader.
 
-    It is the `holder` of the reader's backlogs; `drop` makes all of these drop everything. Call `close` when
-    the reader has gone.
+    A reader is a stream of server-sent events, or all subscriptions of a connection. This object is the
+    `holder` of the reader's backlogs; `drop` makes all of these drop everything. Call `close` when the reader
+    has gone.
     """
 
     __slots__ = ("_account", "_lost", "drop", "held")
@@ -111,7 +111,7 @@ class ReaderMemory:
         """Bytes that wait for the reader, shared or not."""
 
     def hold(self, value: Any) -> None:
-        """Count a value that waits for this reader from now on."""
+        """Count a value that begins to wait for this reader."""
         event = _shared(value)
         if event is None:
             self._account.add(PLACE)
@@ -129,7 +129,7 @@ class ReaderMemory:
             self._account.add(PLACE)
 
     def release(self, value: Any) -> None:
-        """Count a value as no longer waiting for this reader; the next one pays for it."""
+        """Count a value as no longer waiting for this reader, and charge the next reader if this one paid."""
         event = _shared(value)
         if event is None or event.holders is None:
             self._account.add(-PLACE)
@@ -150,18 +150,18 @@ class ReaderMemory:
             _pass_on(event)
 
     def close(self) -> None:
-        """Drop everything; nothing waits for this reader any more."""
+        """Drop all values that wait for this reader, and close its account."""
         self.drop()
         self.drop = bool  # no reference cycle through its owner
         self._account.close()
 
     def adopt(self, event: SharedValue) -> None:
-        """Pay from now on for an event that another reader paid for so far."""
+        """Take over the charge for an event from another reader."""
         event.payer = self
         self._account.add(event.size())
 
     def _give_way(self) -> None:
-        """Replace all values that wait by a gap, for this reader and for readers that are as slow."""
+        """Replace all waiting values with a gap, for this reader and for other readers that are as slow."""
         most, lost = self.held, dict[SharedValue, None]()
         self._lost = lost
         self.drop()
@@ -180,7 +180,10 @@ class ReaderMemory:
 
 
 def _shared(value: Any) -> SharedValue | None:
-    """Return the shared value in what waits: alone, with its event's name, or in a pair with its trace."""
+    """Return the shared value in a queue item; None if there is none.
+
+    The item is the value itself, an event with its name, or a pair of one of these and a trace.
+    """
     found: Any = cast("tuple[Any, Any]", value)[0] if isinstance(value, tuple) else value
     if type(found) is Occurrence:
         found = found.data

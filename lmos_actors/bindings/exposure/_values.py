@@ -1,4 +1,4 @@
-"""Values on their way out, as plain data with exactly one JSON form."""
+"""Values to be sent, as plain data with exactly one JSON form."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ PLAIN: Final = frozenset({str, int, float, bool, type(None), bytes, datetime, da
 
 
 def plain(value: Any) -> Any:
-    """Return a value for a message: sets sorted, records as objects; bytes stay bytes, base64 in JSON.
+    """Return a value as plain data for a message: sets are sorted, and records become objects.
 
-    Raises TypeError, ValueError or OverflowError for a value without a JSON form.
+    Bytes stay bytes, and are base64 in JSON. Raises TypeError, ValueError or OverflowError for a value
+    without a JSON form.
     """
     if type(value) in PLAIN:
         return value

@@ -1,9 +1,10 @@
 """Actions over HTTP: invoked and waited for, or left to run, queried and cancelled (WoT Profile, HTTP Basic).
 
-An invocation is answered by its output, or by the path of its run if that goes on. A client that waits and
-disconnects cancels the run; one that has received the path does not wait, so its run goes on. An action that
-has many items is answered by a stream of events, or of JSON lines, one for each item; one that takes a stream
-is answered once it is done, whatever the client prefers, as its body cannot go on behind an answer.
+An invocation is answered with its output, or with the path of its run if the run goes on. A client that waits
+and disconnects cancels the run; a client that has received the path does not wait, so its run goes on. An
+action that has many items is answered by a stream of events, or of JSON lines, one for each item. An action
+that takes a stream is answered once it is done, whatever the client prefers, because its body cannot continue
+after an answer.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def _post(
     op: Operation,
     data: Any,
 ) -> None:
-    """Post the request: valid input in few steps; for other input raise an error that names the mistake."""
+    """Post the request. Valid input takes few steps; other input raises an error that names the mistake."""
     remaining = request.remaining()
     ask.key = _key(tracker, request, link)
     if isinstance(link, Slot):
@@ -147,7 +148,7 @@ def _post(
 
 
 def _key(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool) -> RequestKey | None:
-    """Return the idempotency key in a request, None without one. Raises InvalidInput, NotAllowed."""
+    """Return the idempotency key in a request; None if there is none. Raises InvalidInput, NotAllowed."""
     key = request.key()
     if key is None:
         return None
@@ -157,7 +158,7 @@ def _key(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool) -
 
 
 def _bound(op: Operation, data: Any) -> tuple[Any, ...] | None:
-    """Return the arguments of an input, None if it is invalid. In JSON Schema, 4.0 is an integer too."""
+    """Return the arguments of an input; None if it is invalid. As in JSON Schema, 4.0 is an integer too."""
     if op.whole and data is MISSING:
         return None
     given = None if data is MISSING else data
@@ -187,9 +188,9 @@ def _result(op: Operation, result: Any) -> Response:
 async def _send_items(
     tracker: HttpRequestTracker, request: HttpRequest, ask: AgentRequest, kind: str
 ) -> None:
-    """Send the items of a run as they come, then how it has ended.
+    """Send the items of a run as they arrive, and then the outcome of the run.
 
-    Raises the error that comes in place of a first item; a later one is sent as the end. If the task is
+    Raises an error that comes before any item; a later error is sent as the end of the stream. If the task is
     cancelled, or the client leaves, the request is withdrawn.
     """
     questions = _Questions(ask, tells=ASKS in request.preferences())
@@ -325,7 +326,7 @@ def _place(tracker: HttpRequestTracker, agent: str, action: str) -> str:
 
 
 def _run(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool | None) -> KeptRun:
-    """Return the run at a path; if the path contains the run's id, even when the agent is gone."""
+    """Return the run at a path; a path with the run's id is valid even when the agent is gone."""
     agent, action = public_name(request.parts[0] if link is None else link.path), request.parts[2]
     if link is None or len(request.parts) == 4:
         return tracker.runs.find(request.owner, agent, action, request.parts[3])
@@ -350,7 +351,7 @@ async def query(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOr
 
 
 async def cancel(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool | None) -> Response:
-    """Cancel a run; one that has ended stays as it is."""
+    """Cancel a run; a run that has ended is not changed."""
     _run(tracker, request, link).ask.cancel("cancelled over HTTP")
     return no_content()
 

@@ -1,7 +1,7 @@
 """One HTTP request as an agent sees it: an envelope in its mailbox, and the task that waits for the answer.
 
-HTTP has one task a request, parked here, while LMOS answers in the step of the turn: an HTTP answer is
-written by an ASGI application, which awaits.
+An HTTP answer is written by an ASGI application, which awaits. So each HTTP request has a task, which is
+parked here. LMOS needs no such task, because it answers in the step of the turn.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class RequestTracker(Protocol):
         ...
 
     def shown(self, error: Exception) -> Exception:
-        """Return an error as it goes over the network; see `ServerContext.shown`."""
+        """Return an error in the form that is sent over the network; see `ServerContext.shown`."""
         ...
 
 
 class AgentRequest:
-    """A request: the `Asker` of the actors, and also what its envelope holds as `asked`.
+    """A request to an agent; its envelope has this object as both its `asker` and its `asked`.
 
     It never waits for a seat: a full mailbox is answered at once. Once done, it has a `value` or an `error`.
     """
@@ -127,7 +127,7 @@ class AgentRequest:
     def _send_to_one(
         self, pool: PoolLink, requested: RequestedOperation, remaining: float | None, before: Far | None
     ) -> None:
-        """Post to a member of a pool; `before` is the envelope that another member had and has not begun."""
+        """Post to a member of a pool; `before` is the envelope, if any, that another member has not begun."""
         key, args, kwargs = requested
         slot = pool.choose(key, args, kwargs)
         _check_time(slot, remaining)
@@ -146,12 +146,12 @@ class AgentRequest:
         kwargs: Mapping[str, Any],
         remaining: float | None,
     ) -> None:
-        """Post an operation to an agent. Raises as `send`."""
+        """Post an operation to an agent. Raises the same errors as `send`."""
         _check_time(slot, remaining)
         self._post(Far(slot, op, slot.bound(op, args, kwargs), self, self), remaining)
 
     def send_good(self, link: Slot, op: Operation, args: tuple[Any, ...], remaining: float | None) -> None:
-        """Post an operation whose arguments have been checked. Raises as `send`."""
+        """Post an operation whose arguments have been checked. Raises the same errors as `send`."""
         _check_time(link, remaining)
         self._post(Far(link, op, args, self, self), remaining)
 
@@ -188,8 +188,10 @@ class AgentRequest:
         return True
 
     async def result(self) -> Any:
-        """Wait for the answer and return it, once: the request, which lives as long as its client reads, does
-        not keep the value. If cancelled, withdraw the request: see `left`.
+        """Wait for the answer and return it. Call this only once.
+
+        The request lives as long as its client reads, and so does not keep the value. If cancelled, withdraw
+        the request: see `left`.
         """
         try:
             while not self.done:
@@ -219,7 +221,7 @@ class AgentRequest:
     # ---- withdrawing
 
     def left(self) -> None:
-        """Withdraw the request: the client is gone. An action with `on_disconnect="finish"` goes on."""
+        """Withdraw the request, as its client is gone. An action with `on_disconnect="finish"` goes on."""
         far, self.items = self._far, None
         if far is not None and far.op.on_disconnect != "finish":
             far.is_cut_off = True  # or the client left of its own will: HTTP does not say
@@ -228,7 +230,7 @@ class AgentRequest:
             far.go_on()
 
     def cancel(self, reason: str | None) -> None:
-        """Fail the request with ActionCancelled, unless it is done: the result is not needed."""
+        """Fail an unfinished request with ActionCancelled, because its result is not needed."""
         far = self._far
         if far is not None and self._withdraw(far):
             self.failed(far, ActionCancelled(reason))
@@ -288,7 +290,7 @@ class AgentRequest:
             self.on_begun()
 
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
-        """Keep, for queries, the question to a person that the run waits for; None if it waits no longer."""
+        """Store the question to a person that the run waits for, for queries; None if there is none."""
         self.question = question
         if self.on_question is not None:
             self.on_question()

@@ -10,8 +10,8 @@
     /agents/NAME/events                     all: subscribe
     /agents/NAME/events/E                   subscribe
 
-A request becomes an envelope in the agent's mailbox, as one that comes over LMOS does; a client that leaves
-before it is answered takes it back. These paths are looked up in one table and not matched by routes of
+A request becomes an envelope in the agent's mailbox, like a request over LMOS. A client that disconnects
+before the answer withdraws its request. These paths are looked up in one table and not matched by routes of
 Starlette: those take the decoded path, in which a "%2F" within a name has become a slash, and try one pattern
 after another.
 """
@@ -137,9 +137,9 @@ class AgentsOverHttp:
         return await found[0](self._tracker, request, link)
 
     def _agent_for(self, request: HttpRequest, permit: Verb) -> AgentOrPool | None:
-        """Return the agent of the path, None if it is gone and one of its runs is asked for.
+        """Return the agent of the path; None if it is gone and the request is for one of its runs.
 
-        Raises NotFound, and whatever the client's admission does; the permission is checked first, so that a
+        Raises NotFound, and the errors of the client's admission. The permission is checked first, so that a
         client without it cannot find out which agents exist.
         """
         name, admission = request.parts[0], request.admission

@@ -1,4 +1,4 @@
-"""The ASGI application of a node: its agents, and pages and descriptions of them."""
+"""The ASGI application of a node: its agents, with their pages and descriptions."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def http_app(
 ) -> App:
     """Return the application that serves a node's agents and their descriptions over HTTP.
 
-    Below `/agents/NAME` are the descriptions and the forms of single agents; `/` has all descriptions,
-    `/.well-known/wot` has the only agent's or else the node's own; `/NAME` leads to `/agents/NAME`. The
-    routes `extra` go before the routes of the pages. `guard` decides which clients are let in, before all
-    else; None lets all in. The paths `apart` belong to routes with a guard of their own. `options` has the
-    limits of runs and listeners.
+    Below `/agents/NAME` are the descriptions and the forms of single agents. All descriptions are at `/`; the
+    description of the only agent, or else of the node, is at `/.well-known/wot`; and `/NAME` leads to
+    `/agents/NAME`. The routes `extra` go before the routes of the pages. `guard` decides which clients are
+    let in, before anything else is done; None lets all in. The paths `apart` belong to routes that have
+    another guard. `options` has the limits of runs and listeners.
     """
     agents = AgentsOverHttp(descriptions, server, options or HttpOptions())
     pages = _pages_of(descriptions, extra)
@@ -194,7 +194,7 @@ def _described(
 
 
 def accepted(request: Request, offered: Sequence[str]) -> str:
-    """Return the media type that `Accept` prefers, the first where it accepts none.
+    """Return the media type that `Accept` prefers, or the first offered one if it accepts none.
 
     A description in another type is more useful than 406, which RFC 9110, 12.4.1 leaves to the server.
     """
@@ -209,8 +209,10 @@ async def _as_problem(_: Request, error: Exception) -> Response:
 
 
 def _sees(request: Request) -> Sees:
-    """Return the test of what the client may see; the request counts against the client's rate. Raises
-    Unauthorized, RateLimited."""
+    """Return the test of what the client may see; the request counts against the client's rate.
+
+    Raises Unauthorized, RateLimited.
+    """
     admission: Admission | None = getattr(request.state, "admission", None)
     if admission is not None:
         admission.charge(trio.current_time())

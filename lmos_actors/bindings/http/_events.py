@@ -1,7 +1,7 @@
-"""Observations and events over HTTP: as server-sent events, or by long polls, one value a request.
+"""Observations and events over HTTP: as server-sent events, or by long polls, one value per request.
 
-`Accept` decides which. A stream sends an empty comment after 15 seconds of silence, reports what a client has
-missed as an event named `lmosx:gap`, and ends with `lmosx:end`, after which there is nothing to reconnect
+The header `Accept` decides which. A stream sends an empty comment after 15 seconds of silence, reports missed
+values as an event named `lmosx:gap`, and ends with `lmosx:end`, after which there is nothing to reconnect
 for. Events of a single affordance have no name, as `onmessage` of browsers receives only nameless ones; in a
 stream of several, each has the name of its affordance.
 """
@@ -102,7 +102,7 @@ def properties_of(link: AgentOrPool) -> Mapping[str, Property[Any]]:
 
 
 async def subscribe(tracker: HttpRequestTracker, request: HttpRequest, link: AgentOrPool) -> Response | None:
-    """Send an event: once, by a long poll, or as often as it happens."""
+    """Send the occurrences of an event: the next one by a long poll, or all of them as a stream."""
     name = request.parts[2]
     place = event_key(name)
     operation_named(link, "event", f"+{place}", name)
@@ -185,14 +185,14 @@ class EventStream:
         self._count = 0
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
-        """Yield events as they come, joining waiting ones to one piece, until the feed ends."""
+        """Yield events as they arrive, until the feed ends; waiting events are joined into one piece."""
         again = self._request.header(b"last-event-id") is not None
         yield self._frame(Gap(RECONNECTED)) if again else b": listening\n\n"
         while (events := await self._next()) is not None:
             yield events
 
     async def _next(self) -> bytes | None:
-        """Wait for the next events, or for the time of a heartbeat; None at the end."""
+        """Return the next events, or a heartbeat after a period of silence; None at the end of the feed."""
         feed, found = self._listening.feed, list[Any]()
         with trio.move_on_after(self._tracker.options.heartbeat_seconds):
             try:
@@ -204,7 +204,7 @@ class EventStream:
         return self._together(found[0]) if found else b":\n\n"
 
     def _together(self, value: Any) -> bytes:
-        """Return a value as an event, followed by the events of values that wait already."""
+        """Return a value as an event, followed by the events of values that are waiting already."""
         feed, frames = self._listening.feed, [self._frame(value)]
         size = len(frames[0])
         try:
@@ -241,7 +241,7 @@ def is_valid(request: HttpRequest) -> bool:
 
 
 def framed(name: str, data: bytes, number: int | None = None) -> bytes:
-    """Return one event; its data is JSON on one line."""
+    """Return one server-sent event; `data` is JSON on one line."""
     if not name.isprintable():
         name = quote(name)  # a line break would end the field
     said = b"data: %s\n\n" % data

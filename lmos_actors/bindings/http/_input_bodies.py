@@ -1,13 +1,13 @@
 """Input streams over HTTP: the body of a request, read while its run goes on.
 
-A body has items as JSON lines, or, for an input stream of bytes, octets whose pieces are the items; the rest
+A body has items as JSON lines, or, for an input stream of bytes, octets whose pieces are the items. The rest
 of the action's input is in the query and in the header `LMOS-Input`. Nothing of the body is read before the
-run has begun, and from then on only as much as there is room for: 16 items and 256 KiB of their text, and a
-piece or two in the front door. So a slow handler holds its client back, by the flow control of TCP.
+run has begun. From then on only as much is read as there is room for: 16 items and 256 KiB of their text, and
+a piece or two in the front door. So a slow handler slows its client down, by the flow control of TCP.
 
-What cannot be an item breaks the stream off, as a near caller's item of a wrong type does: the handler gets
-`SourceFailed`, which names the line, and nothing more is read. What remains of a body once its run has ended
-is not read either; the front door closes the connection.
+Data that is no valid item breaks the stream off, like a near caller's item of a wrong type: the handler gets
+`SourceFailed`, which names the line, and nothing more is read. The rest of a body whose run has ended is not
+read either; the front door closes the connection.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Exchange(Protocol):
 
 
 def input_beside(request: HttpRequest) -> Any:
-    """Return the input that is in the header; MISSING without one. Raises InvalidInput."""
+    """Return the input in the header `LMOS-Input`; MISSING if there is none. Raises InvalidInput."""
     text = request.header(INPUT)
     if text is None:
         return MISSING
@@ -72,10 +72,10 @@ def input_beside(request: HttpRequest) -> Any:
 
 
 class InputBody:
-    """The body of one request, on its way into the input stream `items`; a line has `longest` bytes at most.
+    """The body of one request, which is read into the input stream `items`.
 
-    Raises NotAllowed if the action takes several streams, HttpError 415 for a media type that such a body
-    cannot have.
+    A line has at most `longest` bytes. Raises NotAllowed if the action takes several streams, HttpError 415
+    for a media type that such a body cannot have.
     """
 
     def __init__(self, timers: Timers, request: HttpRequest, op: Operation, longest: int) -> None:
@@ -116,7 +116,7 @@ class InputBody:
     # ---- its run
 
     def begin(self) -> None:
-        """Take note that the run has begun: now the body is read."""
+        """Note that the run has begun, so that the body is read from now on."""
         self._begun = True
         wake_all(self._timers, self._waiting)
 
@@ -129,7 +129,8 @@ class InputBody:
     async def beside(self, answer: Callable[[], Awaitable[T]]) -> T:
         """Read the body until the answer is made; return the answer.
 
-        Raises what `answer` raises, Unauthorized once the credentials are no longer good, ClientDisconnect.
+        Raises the errors of `answer`, Unauthorized once the credentials are no longer valid, and
+        ClientDisconnect.
         """
         made: list[T] = []
         failure: Exception | None = None
@@ -195,7 +196,7 @@ class InputBody:
             self._exchange.keep(self._lines.waiting + self._held)
 
     def _items_of(self, data: bytes, *, more: bool) -> Iterator[tuple[Any, int]]:
-        """Yield the items that some more bytes complete, each with its size. Raises InvalidInput."""
+        """Yield the items that the new bytes complete, each with its size. Raises InvalidInput."""
         if self._is_octets:
             for start in range(0, len(data), PIECE):
                 piece = data[start : start + PIECE]
@@ -231,7 +232,7 @@ class InputBody:
         return found
 
     def _taken_item(self, value: Any) -> Any:
-        """Return the item, converted to its type. In JSON Schema, 4.0 is an integer too."""
+        """Return the item, converted to its type. As in JSON Schema, 4.0 is an integer too."""
         take, path = self.parameter.shape.take, self._path()
         try:
             return take(value, path)

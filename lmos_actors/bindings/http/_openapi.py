@@ -205,13 +205,13 @@ def _paths_of(agent: str, described: JsonObject) -> Iterator[tuple[str, JsonObje
 
 
 class _OperationWriter:
-    """Writes the OpenAPI operations of one agent."""
+    """A writer of the OpenAPI operations of one agent."""
 
     def __init__(self, agent: str) -> None:
         self._agent = agent
 
     def operation(self, verb: str, name: str, summary: str, responses: JsonObject, **more: Any) -> JsonObject:
-        """Return one operation in the form of OpenAPI, with the problems that it may be answered with."""
+        """Return one operation in OpenAPI form, including the problems that may be its answer."""
         wrong: JsonObject = dict.fromkeys(_ALWAYS, _PROBLEM_REF)
         if "requestBody" in more:
             wrong |= dict.fromkeys(_BRINGING, _PROBLEM_REF)
@@ -368,7 +368,7 @@ def _streamed_body(affordance: JsonObject, inputs: JsonObject) -> JsonObject:
 
 
 def _in_query(schema: JsonObject) -> JsonObject:
-    """Return how a member of an input is written in the query: as JSON, unless it is simple."""
+    """Return the OpenAPI form of an input member in the query: arrays and objects are written as JSON."""
     return {"content": _content(schema)} if schema.get("type") in ("array", "object") else {"schema": schema}
 
 

@@ -11,15 +11,16 @@ from lmos_actors._core import check_limits
 class HttpOptions:
     """Limits of a node over HTTP, in bytes and seconds; limits of connections are in `DoorOptions`.
 
-    Answering: a run that is queried later is kept for `run_seconds` after its end. At most `runs` are kept,
-    `runs_each` of one client; the oldest ended run gives way to a new one, and if none has ended the client
-    is refused. An output has at most `output_bytes`, all together `outputs_bytes`. A listener without an
-    event gets a sign of life after `heartbeat_seconds`, as proxies close silent connections. A line of a
-    stream into an action has at most `line_bytes`.
+    As a server: a run that is queried later is kept for `run_seconds` after its end. At most `runs` are kept,
+    and at most `runs_each` of one client; the oldest ended run gives way to a new one, and if none has ended
+    the client is refused. An output has at most `output_bytes`, all outputs together have at most
+    `outputs_bytes`. A listener without an event gets a heartbeat after `heartbeat_seconds`, as proxies close
+    silent connections. A line of a stream into an action has at most `line_bytes`.
 
-    Asking, at one server: `requests` are open at a time, and more wait in line; `listening` answers are
-    streams or long polls, and more are refused. `idle` connections are kept, each for `idle_seconds`. A
-    connection takes at most `connect_seconds`, the body of an answer `answer_seconds` and `answer_bytes`.
+    As a client, for each server: `requests` are open at a time, and more wait in line; `listening` answers
+    are streams or long polls, and more are refused. `idle` connections are kept, each for `idle_seconds`.
+    Connecting takes at most `connect_seconds`; the body of an answer takes at most `answer_seconds` and has
+    at most `answer_bytes`.
 
     Raises ConfigError for a number that is not above 0.
     """

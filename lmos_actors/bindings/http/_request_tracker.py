@@ -1,7 +1,7 @@
 """Open requests and listeners over HTTP: counted, kept, and ended when the node drains.
 
-Listeners never hold an agent back: each has a feed, which keeps the latest reading alone, or drops its
-oldest event, with a gap in its place. What waits in feeds is charged to the budget of all peers, see
+Listeners never hold an agent back: each has a feed, which keeps only the latest reading, or drops its oldest
+event, with a gap in its place. Values that wait in feeds are charged to the budget of all peers, see
 `_shared_values.py`. The front door closes a connection whose client does not read.
 """
 
@@ -39,9 +39,9 @@ _NO_NAMES: Final[dict[str, Any]] = {}
 
 
 class FeedSink:
-    """A sink that feeds one listener: a value that several receive is encoded once.
+    """A sink that feeds one listener; a value for several listeners is encoded once.
 
-    If several properties are observed, each value is passed on with its property's name; the events of an
+    If several properties are observed, each value is passed on with its property's name. The events of an
     agent have their names already.
     """
 
@@ -64,16 +64,16 @@ class FeedSink:
             self._feed.push(self._sharing.of(value))
 
     def gap(self, reason: str, missed: int | None) -> None:
-        """Put a gap into the feed: values are missing."""
+        """Put a gap into the feed, because values are missing."""
         self._feed.gap(reason, missed)
 
     def close(self) -> None:
-        """Close the feed: there will be no more."""
+        """Close the feed, as there will be no more values."""
         self._feed.close()
 
 
 class Listening:
-    """One listener: its feed and the sinks that fill the feed. Call `leave` in any case."""
+    """One listener: its feed and the sinks that fill the feed. Always call `leave` at the end."""
 
     def __init__(self, rt: Runtime, sinks: SinkTable, sharing: SharedValues, *, conflate: bool) -> None:
         self._memory = sharing.reader(self._drop)
@@ -93,7 +93,7 @@ class Listening:
         self._sinks.add(key, self.sink(key))
 
     def leave(self) -> None:
-        """Put nothing more into the feed."""
+        """Stop putting values into the feed."""
         for key, sink in self._joined.items():
             self._sinks.remove(key, sink)
         self._memory.close()
@@ -137,9 +137,9 @@ class HttpRequestTracker:
         return request.ask
 
     def outcome(self, request: HttpRequest, link: AgentOrPool, key: str, *args: Any) -> Awaitable[Any]:
-        """Post an operation and return its value as an awaitable, which the caller awaits at once.
+        """Post an operation and return an awaitable of its value; the caller must await this at once.
 
-        Raises what `AgentRequest.send` does, AgentError.
+        Raises the same errors as `AgentRequest.send`, and AgentError.
         """
         ask = self.ask(request)
         ask.send(link, (key, args, _NO_NAMES), request.remaining())
@@ -147,7 +147,7 @@ class HttpRequestTracker:
 
     @contextmanager
     def listening(self, link: AgentOrPool, *, conflate: bool = False) -> Generator[Listening]:
-        """Yield a new listener at an agent, which has not joined yet; at the end of the block it leaves."""
+        """Yield a new listener at an agent, which gets nothing until it joins; it leaves after the block."""
         made = Listening(self.rt, link.sinks(), self.context.sharing, conflate=conflate)
         self._listening[made] = None
         try:
@@ -169,7 +169,7 @@ class HttpRequestTracker:
             self._quiet.set()
 
     def shown(self, error: Exception) -> Exception:
-        """Return an error as it goes over the network; see `ServerContext.shown`."""
+        """Return an error in the form that is sent over the network; see `ServerContext.shown`."""
         return self.context.shown(error)
 
     def on_drain(self) -> None:
@@ -179,7 +179,7 @@ class HttpRequestTracker:
                 listening.end()
 
     async def wait_done(self) -> None:
-        """Wait until nothing is open."""
+        """Wait until no request is open."""
         self._quiet = trio.Event()
         self.settled()
         await self._quiet.wait()

@@ -86,11 +86,11 @@ class HttpRequest(Request):
         return found[0] if len(found) == 1 else None
 
     async def whole_body(self) -> bytes:
-        """Return the body. Raises ClientDisconnect if the rest of it will not come.
+        """Return the body. Raises ClientDisconnect if the client leaves before its end.
 
-        Unlike `body` it keeps nothing: a request may wait long for its agent, with its input decoded by then.
-        Nor is it read from `stream`, an async generator: most bodies are one message, and trio keeps track of
-        every generator.
+        Unlike `body` it keeps nothing, because a request may wait long for its agent, after its input has
+        been decoded. It does not read from the async generator `stream` either, because most bodies are one
+        message, and trio keeps track of every generator.
         """
         parts: list[bytes] = []
         while True:
@@ -106,7 +106,7 @@ class HttpRequest(Request):
     ) -> None:
         """Answer with a stream, of server-sent events or another media type: all `frames`, then the `last`.
 
-        Raises what `frames` raises.
+        Raises the errors of `frames`.
 
         A StreamingResponse of Starlette would leave a generator that is not exhausted to the garbage
         collector, and with it a listener to its agent. It also sends the last part as if there were more,
@@ -121,7 +121,10 @@ class HttpRequest(Request):
         await self._send({"type": "http.response.body", "body": last()})
 
     def remaining(self) -> float | None:
-        """Return the seconds until the consumer gives up, None without that header. Raises InvalidInput."""
+        """Return the seconds until the consumer gives up; None without the header `LMOS-Remaining`.
+
+        Raises InvalidInput.
+        """
         if b"lmos-remaining" not in self.header_names:
             return None
         text = self.header(b"lmos-remaining")
@@ -201,7 +204,7 @@ def check_encoding(headers: Headers) -> None:
 def media_type(headers: Headers) -> str | None:
     """Return the media type of a body, without parameters; None without such a header.
 
-    "" stands for a repeated header, or for text that is not in UTF-8.
+    Return "" for a repeated header, or for a charset other than UTF-8.
     """
     kinds = headers.getlist("content-type")
     if len(kinds) != 1:

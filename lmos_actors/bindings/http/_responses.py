@@ -1,7 +1,7 @@
 """Responses of the HTTP binding: Starlette's, with the headers that go with values and with problems.
 
-Bodies are encoded before a response is made, by the encoder of LMOS messages: numbers and dates leave as they
-do over LMOS, and a value that JSON cannot hold is refused while the status can still show it.
+Bodies are encoded before a response is made, by the encoder of LMOS messages. So numbers and dates look the
+same as over LMOS, and a value that JSON cannot hold is refused while the status can still report it.
 """
 
 from __future__ import annotations

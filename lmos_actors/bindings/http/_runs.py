@@ -49,7 +49,7 @@ class KeptRun:
 
     @property
     def progress(self) -> bytes | None:
-        """The progress of the run as JSON, None without any."""
+        """The progress of the run as JSON; None if there is none."""
         if self.ask.progress is None:
             return None
         try:
@@ -82,10 +82,10 @@ class KeptRun:
 
 
 class Runs:
-    """The runs that are kept, within `options`. `failed` takes exceptions that are bugs; `shown` returns a
-    question as clients see it.
+    """The runs that are kept, within the limits of `options`.
 
-    The inputs of runs that have not ended are charged to `budget`.
+    The function `failed` receives exceptions that are bugs; `shown` returns a question in the form for
+    clients. The inputs of runs that have not ended are charged to `budget`.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Runs:
     def keep(
         self, owner: str, agent: str, action: str, place: str, ask: AgentRequest, weight: int = 0
     ) -> KeptRun:
-        """Keep a run; the run's id is added to `place`. `weight`: bytes that its input takes."""
+        """Keep a run, and add its id to `place`; its input takes `weight` bytes."""
         run_id = ask.message_id
         account = self._budget.open(lambda: self._give_way(ask))
         place = f"{place}/{run_id}"

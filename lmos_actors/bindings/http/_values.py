@@ -51,7 +51,7 @@ def _plainly(error: Exception) -> str:
 def with_integers(value: Any) -> Any:
     """Return a value with integers in place of whole numbers that were written like 4.0.
 
-    JSON Schema makes no difference between them.
+    JSON Schema does not distinguish between them.
     """
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
@@ -64,7 +64,7 @@ def with_integers(value: Any) -> Any:
 
 
 def fitting(value: Any, check: Callable[[Any], object]) -> Any:
-    """Return a value, or what `with_integers` makes of it where only that fits. Raises nothing."""
+    """Return a value, or its form by `with_integers` if only that form passes `check`. Raises nothing."""
     try:
         check(value)
     except InvalidInput:
@@ -78,8 +78,10 @@ def fitting(value: Any, check: Callable[[Any], object]) -> Any:
 
 
 def written_value(value: Any) -> bytes:
-    """Return a value as JSON. Raises LocalProtocolError, or what `plain` raises, if JSON cannot hold
-    it."""
+    """Return a value as JSON.
+
+    Raises LocalProtocolError, or the error of `plain`, if JSON cannot hold the value.
+    """
     return written(value if type(value) in PLAIN else plain(value))
 
 
@@ -124,7 +126,7 @@ def _unquoted(text: str) -> str:
 def with_parameters(op: Operation, data: Any, query: bytes) -> Any:
     """Return the input of an action with the query parameters that are members of it (`uriVariables`).
 
-    Parameters of other names are ignored. Raises InvalidInput for a member that the body has too.
+    Parameters of other names are ignored. Raises InvalidInput for a member that is also in the body.
     """
     given = parameters_of(query)
     shapes = {} if op.whole else {p.wire_name: p.shape.schema for p in op.params if not p.is_stream}

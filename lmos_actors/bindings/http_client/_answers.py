@@ -116,7 +116,7 @@ def _asked(op: Asked | None, thing_id: str) -> Any:
 
 
 def _problem(answer: WebAnswer) -> dict[str, Any] | None:
-    """Return the problem details of an answer, None without readable ones."""
+    """Return the problem details of an answer; None if there are none that can be read."""
     if not is_json(answer.head.kind) or not answer.body:
         return None
     try:

@@ -58,7 +58,7 @@ def _encoded(value: str) -> bytes:
 
 
 def taken(answer: WebAnswer, expected: str | None) -> Any:
-    """Return the value of an answer; UNSET where it has none. Raises BadAnswer.
+    """Return the value of an answer; UNSET if there is none. Raises BadAnswer.
 
     Without a media type, `expected` is assumed. Text is returned as text, all else as bytes.
     """

@@ -46,7 +46,7 @@ _PHRASES: Final = {each.value: each.phrase for each in HTTPStatus}
 async def fetched(
     network: Network, url: str, tls: ssl.SSLContext | None, headers: Headers, headers_for: Any, local: bool
 ) -> tuple[bytes, str, bool]:
-    """Do what `fetch` does; return also whether this machine has answered, under any of its names."""
+    """Fetch as `fetch` does, and also return whether this machine answered, under any of its names."""
     with trio.move_on_after(SECONDS):
         try:
             return await _fetched(network, url, tls, headers, headers_for, local)
@@ -89,7 +89,7 @@ async def _fetched(
 
 
 def _plain(endpoint: Endpoint) -> str:
-    """Return an HTTP URL in its canonical form, such as without the default port."""
+    """Return an HTTP URL in its canonical form, for example without the default port."""
     return f"{'https' if endpoint.secure else 'http'}://{endpoint.authority}{endpoint.target}"
 
 

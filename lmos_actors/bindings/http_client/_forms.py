@@ -48,7 +48,7 @@ _METHODS: Final = {"cancelaction": "DELETE"}
 
 
 class HttpOperation(NamedTuple):
-    """A form of a description, with that operation of the form by which a verb is carried out."""
+    """A form of a description, with the one of its operations that carries out a verb."""
 
     form: Form
     op: str
@@ -105,7 +105,7 @@ class HttpOperation(NamedTuple):
 
 
 def in_url(name: str, value: Any) -> str | float | bool:
-    """Return the value of a variable as a URL holds it. Raises InvalidInput for an object."""
+    """Return the value of a variable in the form used in URLs. Raises InvalidInput for an object."""
     if isinstance(value, list | tuple) and all(isinstance(each, str | int | float) for each in value):  # pyright: ignore[reportUnknownVariableType]
         return ",".join(str(each) for each in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if not isinstance(value, str | int | float):
@@ -114,7 +114,7 @@ def in_url(name: str, value: Any) -> str | float | bool:
 
 
 def _is_optional(href: str, name: str) -> bool:
-    """Return whether a URL may leave out a variable: one in its query or its fragment."""
+    """Return whether a URL may omit a variable, because it is in the query or the fragment."""
     for part in href.split("{")[1:]:
         sign, names = part[:1], part.partition("}")[0].lstrip("+#./;?&").split(",")
         if name in [each.partition(":")[0].rstrip("*") for each in names]:
@@ -132,7 +132,10 @@ def has_address(href: str) -> bool:
 
 
 class HttpOperations:
-    """The operations of a thing over HTTP; `url` is where its description was fetched, None if it was not."""
+    """The operations of a thing over HTTP.
+
+    The argument `url` is the URL from which the description was fetched, None if it was not fetched.
+    """
 
     def __init__(self, description: Description, url: str | None) -> None:
         base = description.base
@@ -142,7 +145,7 @@ class HttpOperations:
     # ---- one by one
 
     def way(self, verb: str, name: str) -> HttpOperation | None:
-        """Return the operation for a verb over HTTP, None where no form offers it."""
+        """Return the operation for a verb over HTTP; None if no form offers it."""
         key = (verb, name)
         if key not in self._found:
             self._found[key] = self._look(verb, name)
@@ -182,13 +185,13 @@ class HttpOperations:
         return (described.events or {}).get(name) if verb == "subscribe" else None
 
     def can_query(self, name: str) -> bool:
-        """Return whether a form lets the runs of an action be queried, or cancelled."""
+        """Return whether a form can query or cancel the runs of an action."""
         owner = (self.description.actions or {}).get(name)
         forms = () if owner is None else effective_forms(self.description, owner)
         return any(choose(forms, op, ASKED) is not None for op in ("queryaction", "cancelaction"))
 
     def needed(self, verb: str, name: str, path: str) -> HttpOperation:
-        """Return the operation as `way` does. Raises NotAllowed if there is none."""
+        """Return the same operation as `way`. Raises NotAllowed if there is none."""
         found = self.way(verb, name)
         if found is None:
             what = verb if name == "*" else f"{verb} {name!r}"
@@ -218,14 +221,14 @@ class HttpOperations:
     def sockets(self) -> tuple[str, ...]:
         """The names under which forms offer LMOS over a WebSocket, best first; see `choose`.
 
-        A WebSocket without a subprotocol counts as LMOS for agents, and where nothing else is offered.
+        A WebSocket without a subprotocol counts as LMOS for agents, and for things that offer nothing else.
         """
         described = self.description
         is_other = not (described.is_agent or described.is_tool) and self.place() is not None
         return (SUBPROTOCOL,) if is_other else (SUBPROTOCOL, "wss", "ws")
 
     def place(self) -> str | None:
-        """Return the URL of the first form for HTTP, None where there is none."""
+        """Return the URL of the first form for HTTP; None if there is none."""
         found = (way for verb, name in self._verbs() if (way := self.way(verb, name)) is not None)
         return next((way.form.href.partition("{")[0] for way in found), None)
 

@@ -15,10 +15,10 @@ T = TypeVar("T")
 async def with_grace(
     ask: Callable[[], Awaitable[T]], patience: Callable[[], float], late: Callable[[T], object]
 ) -> T:
-    """Return the answer of `ask()`. If cancelled before it is there, wait `patience()` more seconds for it.
+    """Return the answer of `ask()`; if cancelled before it arrives, wait `patience()` more seconds for it.
 
-    An answer that comes in that time is passed to `late`. Raises what `ask` raises, but only Cancelled if
-    cancelled.
+    An answer that comes in that time is passed to `late`. Raises the errors of `ask`; if cancelled, it raises
+    only Cancelled.
     """
     answers: list[T] = []
     failures: list[Exception] = []

@@ -1,17 +1,17 @@
-"""One request of a ref as HTTP: the request that is sent, what the answer means, and runs that go on after
-it.
+"""One request of a ref over HTTP: the message that is sent, the meaning of its answer, and its run.
 
-`HttpInvocation` is made before it is sent, so that an impossible request is refused at the caller's line.
-Several properties may take several requests (`_requests` chooses), if the thing offers no form for all of
-them.
+An `HttpInvocation` is made before it is sent, so that an impossible request is refused at the caller's line.
+A request for several properties may take several messages (`_requests` chooses), if the thing offers no form
+for all of them.
 
-Runs: an action may answer 201 or 202 with the URL of its run. It is then polled, with growing pauses, until
-it ends. A caller that is cancelled ends the run: by DELETE (`abandon_run`) once its URL is known. Before that
+An action may answer 201 or 202 with the URL of its run. The run is then polled, with growing pauses, until it
+ends. A caller that is cancelled ends the run: by DELETE (`abandon_run`) once its URL is known. Before that
 the request is not broken off at once: it has `GOODBYE` seconds to return the URL (`with_grace`), or the run
 would go on with no caller to stop it.
 
 Errors distinguish "no byte was sent" (ConnectFailed: AgentUnavailable, may be retried) from "unknown"
-(Unanswered: OutcomeUnknown). General HTTP libraries do not, hence a client of its own.
+(Unanswered: OutcomeUnknown). General HTTP libraries do not distinguish these, so this package has an HTTP
+client.
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ class HttpInvocation:
         return attrs.evolve(request, headers=(*request.headers, _ASKS))
 
     async def _begun(self, request: WebRequest) -> WebAnswer:
-        """Start a run and wait for its URL. If cancelled before, end the run as soon as the URL is known."""
+        """Start a run and wait for its URL. If cancelled before that, end the run once the URL is known."""
         request = attrs.evolve(request, headers=(*request.headers, (b"Prefer", b"respond-async")))
         ending = self.server.is_ending
         return await with_grace(
@@ -491,7 +491,7 @@ class HttpInvocation:
 
 
 def _beside(payload: Any) -> bytes | None:
-    """Return the input beside a stream, as JSON in ASCII; None if there is none. Raises InvalidInput."""
+    """Return the input that goes with a stream, as JSON in ASCII; None without one. Raises InvalidInput."""
     if payload is UNSET or not payload:
         return None
     text = json.dumps(from_json(written(payload, None)), separators=(",", ":")).encode("ascii")
@@ -504,7 +504,7 @@ def _beside(payload: Any) -> bytes | None:
 
 
 async def next_bytes(stream: HttpStream, reader: EventReader) -> bytes:
-    """Wait for more of a stream of events. Raises Unanswered after too long a silence, BadAnswer."""
+    """Wait for more bytes of a stream of events. Raises Unanswered after a long silence, BadAnswer."""
     if not reader.beats:
         return await stream.receive()
     with trio.move_on_after(SILENCE):

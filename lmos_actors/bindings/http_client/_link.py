@@ -84,7 +84,7 @@ class HttpLink(ForwardingLink):
 
     @property
     def sockets(self) -> tuple[RemotePeer, ...]:
-        """The connections that must be open before a request: only LMOS needs them, HTTP can always ask."""
+        """The connections that must be open before a request: those for LMOS, as HTTP needs none."""
         return () if self._socket is None else self._socket.sockets
 
     @property
@@ -95,7 +95,7 @@ class HttpLink(ForwardingLink):
         return self._socket.identity
 
     def operation(self, key: str) -> Operation:
-        """Return the operation of that key. Raises NotFound, NotAllowed."""
+        """Return the operation with a key. Raises NotFound, NotAllowed."""
         return self._web.operation(key)
 
     def repeatable(self, key: str) -> bool:
@@ -110,7 +110,10 @@ class HttpLink(ForwardingLink):
 
     @asynccontextmanager
     async def watch(self, *, gaps: bool = False) -> AsyncGenerator[Feed[Any]]:
-        """Monitor until the block is left. Raises NotAllowed over HTTP alone, which reports no exits."""
+        """Monitor the agent until the block is left.
+
+        Raises NotAllowed over HTTP alone, which reports no exits.
+        """
         if self._socket is None:
             raise self._no_ends()
         async with self._socket.watch(gaps=gaps) as feed:
@@ -136,7 +139,7 @@ class HttpLink(ForwardingLink):
     # ---- availability
 
     def link(self) -> Any:
-        """Raise NotAllowed: exit signals do not travel."""
+        """Raise NotAllowed, because exit signals are not sent to other nodes."""
         return self._web.link()
 
     def release(self) -> None:
@@ -169,9 +172,9 @@ def web_link(
 ) -> Callable[[str, RemoteInterface, RemoteLink | None], HttpLink]:
     """Return a function that makes a link from a thing's id, its interface and its LMOS link.
 
-    `given` are headers for the server of the URL `meant`, and for no other; `is_named`: code of this node has
-    named it, not only a directory. Each link holds its peer until `release`. Raises ConfigError for a
-    description without forms for HTTP, or with a form that has no usable address.
+    The headers `given` are for the server of the URL `meant`, and for no other. With `is_named`, code of this
+    node has named that server, not only a directory. Each link holds its peer until `release`. Raises
+    ConfigError for a description without forms for HTTP, or with a form that has no usable address.
     """
     origins = ways.origins()
     if not origins:

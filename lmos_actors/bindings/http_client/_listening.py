@@ -85,7 +85,7 @@ class HttpSubscription:
         self._what = target_of_listening(listening)
 
     async def run(self) -> None:
-        """Listen until cancelled, or until the listening is refused, for good or only for now."""
+        """Listen until cancelled, or until the listening is refused, permanently or temporarily."""
         listening = self._listening
         while True:
             begun = trio.current_time()
@@ -101,7 +101,7 @@ class HttpSubscription:
             await trio.sleep(max(self._backoff.next(), min(self._reader.retry or 0.0, LONGEST_WAIT)))
 
     async def _listen_once(self) -> Exception | None:
-        """Listen on one connection. Return the error by which it was lost, None after a final answer."""
+        """Listen on one connection. Return the error that ended the connection; None after a final answer."""
         listening, path = self._listening, self._far.path
         try:
             if self._way.form.subprotocol == "longpoll":
@@ -165,7 +165,7 @@ class HttpSubscription:
         return from_json(data) if data else None
 
     def _end(self, problem: Any) -> Exception:
-        """Return the error for the last event: the problem in it, or NotFound: the agent is gone."""
+        """Return the error for the last event: the reported problem, or NotFound for a removed agent."""
         if isinstance(problem, dict):
             return error_from(cast("dict[str, Any]", problem), None, self._what, self._far.thing_id)
         return NotFound("agent", self._far.path)
@@ -191,7 +191,7 @@ class HttpSubscription:
                 await trio.sleep(QUICK)
 
     async def _poll(self, sent: Callable[[], None] | None) -> bool:
-        """Poll once: call `sent` when it is sent, wait for the answer, and return whether it has news."""
+        """Send one poll, call `sent` when it is sent, and return whether the answer brings a new value."""
         headers = ((b"If-None-Match", self._tag.encode("latin-1")),) if self._tag else ()
         request = self._request(self._accepted, headers)
         with trio.move_on_after(POLL):
@@ -258,7 +258,7 @@ class HttpSubscription:
 
 
 def _taken(answer: WebAnswer, way: HttpOperation) -> Any:
-    """Return the value of an answer, None where it has none. Raises BadAnswer."""
+    """Return the value of an answer; None if there is none. Raises BadAnswer."""
     value = taken(answer, way.form.content_type)
     return None if value is UNSET else value
 
@@ -269,7 +269,7 @@ def passing(error: Exception) -> bool:
 
 
 def as_listening_error(error: Exception, path: str) -> Exception:
-    """Return a passing error as AgentUnavailable, which listeners survive; any other as it is."""
+    """Return a temporary error as AgentUnavailable, which listeners survive; any other error unchanged."""
     if isinstance(error, AgentUnavailable | MailboxFull) or not passing(error):
         return error
     why = error.why if isinstance(error, OutcomeUnknown) else str(error)

@@ -74,7 +74,7 @@ class PeerRegistry(PeerEnvironment, Protocol):
         ...
 
     def key_for(self, url: str) -> SecretBytes | None:
-        """Return the API key of the node for a URL, None without one."""
+        """Return the API key of the node for a URL; None if there is none."""
         ...
 
     def hold(self, peer: RemotePeer) -> None:
@@ -88,8 +88,10 @@ def _no_tasks() -> list[trio.lowlevel.Task]:
 
 @attrs.define(eq=False)
 class CarriedRequest:
-    """A request on its way: the scope of its task and, for a run, its URL. Its invocation reports
-    to it (`InvocationObserver`)."""
+    """A request that is being carried out: the scope of its task and, for a run, its URL.
+
+    Its invocation reports to it (`InvocationObserver`).
+    """
 
     request: PendingRequest
     invocation: HttpInvocation
@@ -233,7 +235,7 @@ class WebPeer:
         return self.named or bool(self.headers) or self._node.heeds(self.url)
 
     def thing(self, thing_id: str, variables: Variables = ()) -> RemoteThing:
-        """Return the thing of that id, the same for the same id and the same variables of URLs."""
+        """Return the thing with an id; the same id and URL variables give the same object."""
         found = self.things.get((thing_id, variables))
         if found is None:
             found = RemoteThing(self, thing_id, variables=variables)
@@ -290,7 +292,7 @@ class WebPeer:
                 listening.close()
 
     def stop(self) -> None:
-        """End: the last ref has been released."""
+        """Stop this peer, because its last ref has been released."""
         self._released = True
         self._scope.cancel("no ref uses this peer")
 
@@ -301,8 +303,9 @@ class WebPeer:
     # ---- requests
 
     def post(self, request: PendingRequest) -> None:
-        """Start a task that sends a request. Raises AgentUnavailable at the end of the node, InvalidInput,
-        NotAllowed.
+        """Start a task that sends a request.
+
+        Raises AgentUnavailable at the end of the node, InvalidInput, NotAllowed.
         """
         self._check_there(request.far)
         invocation = HttpInvocation(self._server, request)  # it may raise: so before it stands in line
@@ -366,7 +369,7 @@ class WebPeer:
 
     @property
     def tell_credit(self) -> tuple[lmos.Credit, lmos.Credit] | None:
-        """Return None: over HTTP each one-way message is a request of its own, without credit."""
+        """Return None: over HTTP each one-way message is a separate request, without credit."""
         return None
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
@@ -378,7 +381,7 @@ class WebPeer:
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Answer that nothing is known: HTTP cannot ask what a request waits for."""
+        """Report that nothing is known, because HTTP cannot ask what a request waits for."""
         then({})
 
     async def query(self, request: PendingRequest) -> lmos.RunStatus | None:
@@ -403,7 +406,7 @@ class WebPeer:
         return None
 
     def taken(self, request: PendingRequest) -> None:
-        """Note that the consumer has taken an item of a run: another may be read."""
+        """Note that the consumer has taken an item of a run, so that another may be read."""
         carried = self._carried.get(request)
         if carried is not None:
             carried.taken()
@@ -424,7 +427,7 @@ class WebPeer:
     # ---- one way
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
-        """Send a one-way message; return False where too many wait already. Raises as `post` does."""
+        """Send a one-way message; return False if too many wait already. Raises the same errors as `post`."""
         far = sent.far
         self._check_there(far)
         request = PendingTell(far, "invoke", name, payload, None, trace, sent=sent)

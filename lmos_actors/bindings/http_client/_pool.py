@@ -79,8 +79,9 @@ class _Place:
 class WebPool:
     """The connections over HTTP of one node.
 
-    `start_soon` starts the task that closes idle connections, in a stage that ends after the agents;
-    `headers_for` returns the credentials for a URL, together with the given headers; it is asked each time.
+    The function `start_soon` starts the task that closes idle connections, in a stage that ends after the
+    agents. `headers_for` returns the credentials for a URL, together with the given headers; it is called for
+    each request.
     """
 
     def __init__(
@@ -106,8 +107,8 @@ class WebPool:
     async def exchange(self, request: WebRequest, own: Own) -> WebAnswer:
         """Send a request, and return its answer with the whole body; `own` returns more headers for a URL.
 
-        Raises ConnectFailed if nothing was sent; Unanswered, BadAnswer, Unsendable. If cancelled, the
-        connection is closed.
+        Raises ConnectFailed if nothing was sent; otherwise Unanswered, BadAnswer or Unsendable. If cancelled,
+        the connection is closed.
         """
         route = _Route(self, request, own)
         while True:
@@ -168,9 +169,9 @@ class WebPool:
 
     @asynccontextmanager
     async def listening(self, request: WebRequest, own: Own) -> AsyncGenerator[tuple[Head, HttpStream]]:
-        """Send a request; return the head of the answer, and the stream that its body comes from.
+        """Send a request; return the head of the answer, and the stream from which its body is read.
 
-        Raises what `exchange` does, and TooManyListeners. Redirects are followed as by `exchange`.
+        Raises the same errors as `exchange`, and TooManyListeners. Redirects are followed as by `exchange`.
         """
         route = _Route(self, request, own)
         while True:
@@ -195,7 +196,7 @@ class WebPool:
     ) -> T:
         """Send a request whose body is a stream; meanwhile pass the answer to `take`, and return its result.
 
-        Raises what `listening` does, and what `take` does. No redirect is followed: the body cannot be sent
+        Raises the errors of `listening` and of `take`. No redirect is followed: the body cannot be sent
         again.
         """
         route = _Route(self, request, own)
@@ -234,7 +235,7 @@ class WebPool:
         return found
 
     async def _idle(self, place: _Place) -> HttpStream | None:
-        """Return an idle connection that is still open, None without one."""
+        """Return an idle connection that is still open; None if there is none."""
         now = trio.current_time()
         while place.idle:
             stream = place.idle.pop()
@@ -312,7 +313,7 @@ class _Route:
         return self._pool.headers_for(url, (*self._own(url), *self.request.private))
 
     def goes_on(self, head: Head) -> bool:
-        """Return whether an answer is a redirect; if so, its target is the current one from now on.
+        """Return whether an answer is a redirect; if so, make its target the current one.
 
         Raises BadAnswer for a redirect that is not followed.
         """
@@ -341,6 +342,6 @@ def check_encoding(head: Head) -> None:
 
 
 def origin_of(url: str) -> tuple[bool, str]:
-    """Return what all URLs of one server have in common: scheme and authority."""
+    """Return the scheme and authority of a URL, which all URLs of one server share."""
     endpoint = place_at(url)
     return endpoint.secure, endpoint.authority

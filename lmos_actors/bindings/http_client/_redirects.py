@@ -27,10 +27,11 @@ _WEB: Final = ("http://", "https://")
 
 
 def redirected(head: Head, *, safe: bool = True, local: bool = False) -> tuple[str, Endpoint] | None:
-    """Return the URL that an answer redirects to, None if it is no redirect.
+    """Return the URL that an answer redirects to; None if it is no redirect.
 
-    `safe`: the request only reads. `local`: a redirect may lead from another host to this machine. Raises
-    BadAnswer for one that leaves TLS, that leads to this machine without permission, or that has no address.
+    With `safe`, the request only reads. With `local`, a redirect may lead from another host to this machine.
+    Raises BadAnswer for a redirect that leaves TLS, leads to this machine without permission, or has no
+    address.
     """
     location = head.header(b"location")
     if not location or not (head.status in AGAIN or (safe and head.status in READ)):

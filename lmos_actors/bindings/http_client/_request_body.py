@@ -88,7 +88,7 @@ class RequestBody:
     # ---- the connection's side
 
     def begin(self) -> None:
-        """Take note that the server wants the body."""
+        """Note that the server wants the body."""
         if not self._begun:
             self._begun = True
             wake_all(self._timers, self._waiting)

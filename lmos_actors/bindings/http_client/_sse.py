@@ -47,7 +47,7 @@ class EventReader:
         self._id = last_id
 
     def feed(self, data: bytes) -> list[SentEvent]:
-        """Return the events that some more bytes complete. Raises BadAnswer if one is too long."""
+        """Return the events that the new bytes complete. Raises BadAnswer if one is too long."""
         text = self._decode(data)
         if not self._begun and text:
             self._begun, text = True, text.removeprefix("\ufeff")

@@ -1,10 +1,10 @@
 """One HTTP/1.1 connection of a client: one request after another over one stream, everything bounded.
 
-All that a node asks over HTTP goes through `HttpStream`: requests to things by the pool (`_pool.py`),
-descriptions (`_fetch.py`), and directories. It writes the bytes, so it alone knows the difference that
-matters to callers: if connecting fails, nothing has been sent and a request may be repeated; after
-`Unanswered` all or a part of it may have arrived, and its outcome is unknown. `BadAnswer` is an answer that
-breaks HTTP or a bound; then the outcome is unknown too.
+All requests of a node over HTTP go through `HttpStream`: requests to things by the pool (`_pool.py`),
+descriptions (`_fetch.py`), and directories. It writes the bytes, so only this class can make the distinction
+that matters to callers. If connecting fails, nothing has been sent and a request may be repeated. After
+`Unanswered` all or a part of the request may have arrived, and its outcome is unknown. `BadAnswer` means that
+the answer breaks HTTP or a bound; then the outcome is unknown too.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Unsendable(Exception):
 
 @attrs.frozen
 class WebRequest:
-    """A request to send: `headers` without credentials. `again`: sending it twice does no harm.
+    """A request to send; `headers` are without credentials, and `again` is set if it may be sent twice.
 
-    `private` are headers for the server of `url` alone, which no redirect takes elsewhere.
+    The headers `private` are for the server of `url` alone, and are not sent elsewhere after a redirect.
     """
 
     method: str
@@ -90,16 +90,16 @@ class Head:
     url: str
 
     def header(self, name: bytes) -> str:
-        """Return a header as text, the first of several, "" where there is none."""
+        """Return the first header of a name as text; "" if there is none."""
         return next((value.decode("latin-1").strip() for known, value in self.headers if known == name), "")
 
     def joined(self, name: bytes) -> str:
-        """Return all headers of a name joined to one list (RFC 9110, 5.3); "" where there is none."""
+        """Return all headers of a name joined to one list (RFC 9110, 5.3); "" if there is none."""
         return ", ".join(value.decode("latin-1") for known, value in self.headers if known == name)
 
     @property
     def kind(self) -> str:
-        """The media type, without parameters, in lower case; "" where none is given."""
+        """The media type, without parameters, in lower case; "" if none is given."""
         return self.header(b"content-type").partition(";")[0].strip().lower()
 
 
@@ -112,7 +112,7 @@ class WebAnswer:
 
 
 class HttpStream:
-    """A connection. `used`: it has carried a request; `idle_since`: when it became idle."""
+    """A connection; `used` is set once it has carried a request, `idle_since` is when it became idle."""
 
     __slots__ = (
         "_begun", "_early", "_headed", "_http", "_is_untried", "_spoilt", "_stream", "idle_since", "used",
@@ -137,8 +137,10 @@ class HttpStream:
 
     @property
     def is_reusable(self) -> bool:
-        """Whether the connection can carry one more request: the last answer came whole, and neither side
-        asked to close."""
+        """Whether the connection can carry one more request.
+
+        This requires that the last answer is complete, and that neither side asked to close.
+        """
         http = self._http
         return (
             not self._spoilt
@@ -148,7 +150,7 @@ class HttpStream:
         )
 
     def is_stale(self, now: float) -> bool:
-        """Return whether something came while the connection was idle: its end, or data nobody asked for."""
+        """Return whether the idle connection has received something: its end, or unrequested data."""
         inner = getattr(self._stream, "transport_stream", None)
         if inner is not None and not self.used:
             # a TLS 1.3 server sends session tickets without a request: for 1 s it counts as open
@@ -160,7 +162,7 @@ class HttpStream:
     async def ask(self, request: WebRequest, headers: Headers, sent: Callable[[], None] | None) -> Head:
         """Send a request, call `sent`, and wait for the head of its answer.
 
-        Raises Unsendable, Unanswered, BadAnswer; after any of them, or when cancelled, close it.
+        Raises Unsendable, Unanswered, BadAnswer. After any of these, or when cancelled, close the connection.
         """
         body = request.body
         length = () if body is None else ((b"Content-Length", b"%d" % len(body)),)
@@ -177,9 +179,9 @@ class HttpStream:
         return await self._answered(request.url, _do_nothing)
 
     async def _ask_at_length(self, url: str, data: bytes, sent: Callable[[], None] | None) -> Head:
-        """Send a large body, and look for the answer meanwhile: a server may answer what it does not read.
+        """Send a large body and wait for the answer meanwhile, as a server may answer before it has read all.
 
-        The request ends once it is refused, or its answer is complete: nobody needs the rest of the body.
+        Sending stops once the request is refused, or its answer is complete, because nobody needs the rest.
         """
         head: Head | None = None
         failure: Exception | None = None
@@ -205,7 +207,7 @@ class HttpStream:
         return head
 
     async def _ends_early(self, sending: trio.CancelScope) -> bool:
-        """Keep what comes of an answer while its request is sent; return whether it ends before that."""
+        """Buffer the answer that arrives while its request is sent; return whether it ends meanwhile."""
         early: deque[Any] = deque()
         ends, size = False, 0
         with sending:
@@ -229,7 +231,7 @@ class HttpStream:
         self._spoilt = False
 
     async def begin(self, request: WebRequest, headers: Headers) -> None:
-        """Send the head of a request whose body is a stream, and wait for nothing. Raises Unsendable."""
+        """Send the head of a request whose body is a stream; wait for no answer. Raises Unsendable."""
         data = self._encode_head(request, headers, _STREAMED)
         self.used = self._spoilt = True
         try:
@@ -325,13 +327,16 @@ class HttpStream:
         self._http.receive_data(data)
 
     async def aclose(self) -> None:
-        """Close it at once: never waits, and cannot be cancelled, as the caller may hold an answer."""
+        """Close the connection at once.
+
+        Never waits, and cannot be cancelled, as the caller may hold an answer.
+        """
         with trio.CancelScope(shield=True):
             await trio.aclose_forcefully(self._stream)
 
 
 def _do_nothing() -> None:
-    """Do nothing at a 100 (Continue) that was not asked for."""
+    """Ignore a 100 (Continue) that was not requested."""
 
 
 def _head(event: h11.Response, url: str) -> Head:

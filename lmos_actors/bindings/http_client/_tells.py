@@ -52,7 +52,7 @@ class OutgoingTells:
         return True
 
     def may_tell(self, thing_id: str) -> bool:
-        """Return True: over HTTP no message needs credit."""
+        """Return True, because over HTTP no message needs credit."""
         return True
 
     async def run(self) -> None:
@@ -70,7 +70,7 @@ class OutgoingTells:
         self._runs = False
 
     def end(self, error: Callable[[PendingRequest | SentTell], Exception]) -> None:
-        """Fail what has not been sent, at the end of the node."""
+        """Fail the messages that have not been sent, at the end of the node."""
         for request in self.line.end():
             request.fail(error(request))
         while self._seated:

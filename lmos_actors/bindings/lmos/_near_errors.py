@@ -61,7 +61,7 @@ def as_near_error(error: Exception, thing_id: str, path: str, seconds: float | N
 def no_connection(
     path: str, place: str, failure: ConnectFailed | None, retry_at: float | None
 ) -> AgentUnavailable:
-    """Return the error for a request without a connection; it tells when the next try to connect comes."""
+    """Return the error for a request without a connection, with the time of the next attempt to connect."""
     why = "" if failure is None else f": {failure.why}"
     wait = None if retry_at is None else max(0.0, round(retry_at - trio.current_time(), 6))
     error = AgentUnavailable(path, f"no connection to {place}{why}", retry_in=wait)

@@ -146,14 +146,14 @@ class Peer:
     # ---- identity
 
     def thing(self, thing_id: str) -> RemoteThing:
-        """Return the thing of that id, the same for the same id."""
+        """Return the thing with an id; the same id gives the same object."""
         found = self.things.get(thing_id)
         if found is None:
             found = self.things[thing_id] = RemoteThing(self, thing_id)
         return found
 
     def learn(self, offers: Sequence[str]) -> None:
-        """Take note of the peer's offers in a description; those in its handshake take precedence."""
+        """Store the peer's offers in a description; the offers in its handshake take precedence."""
         self._learnt = tuple(dict.fromkeys((*self._learnt, *offers)))
 
     def new_backoff(self) -> Backoff:
@@ -184,7 +184,7 @@ class Peer:
 
     @property
     def tell_credit(self) -> tuple[lmos.Credit, lmos.Credit] | None:
-        """The credit window for one-way messages, and the part that is spent; None without a connection."""
+        """The credit window for one-way messages, and its spent part; None without a connection."""
         return None if self.connection is None else self.connection.session.tell_credit
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
@@ -192,13 +192,13 @@ class Peer:
         return iter(()) if self.connection is None else self.connection.unsent()
 
     def post(self, request: PendingRequest) -> None:
-        """Send a request, or let it stand in line; see `RemotePeer`."""
+        """Send a request, or put it in line; see `RemotePeer`."""
         if self.connection is None:
             raise self.unavailable(request.far.path)
         self.connection.post(request)
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
-        """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
+        """Send a one-way message; return False without room or credit. Raises the same errors as `post`."""
         if self.connection is None:
             raise self.unavailable(sent.far.path)
         return self.connection.tell(sent, name, payload, trace)
@@ -208,7 +208,7 @@ class Peer:
         return self.connection is not None and self.connection.holds_up(far)
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Take a request out of the line, or cancel its run, without waiting: its caller is gone."""
+        """Take a request out of the line, or cancel its run without waiting, because its caller is gone."""
         if self.connection is not None:
             self.connection.withdraw(request)
 
@@ -234,7 +234,7 @@ class Peer:
         return None if self.connection is None else await self.connection.cancel(request, reason)
 
     def taken(self, request: PendingRequest) -> None:
-        """Note that the consumer has taken an item of a run: the agent may send more."""
+        """Note that the consumer has taken an item of a run, so that the agent may send more."""
         if self.connection is not None:
             self.connection.taken(request)
 
@@ -248,7 +248,7 @@ class Peer:
             self.connection.listen((listening,))
 
     def unlisten(self, listening: SharedListening) -> None:
-        """Stop listening: there is no listener here any more."""
+        """Stop listening, because the last listener here has left."""
         if self.connection is not None:
             self.connection.unlisten(listening)
 
@@ -276,7 +276,7 @@ class Peer:
             wake_all(self.rt.timers, self._waiting)
 
     def stop(self) -> None:
-        """End: the last ref has been released."""
+        """Stop this peer, because its last ref has been released."""
         self._released = True
         self._scope.cancel("no ref uses this connection")
 
@@ -340,7 +340,7 @@ class Peer:
         return no_connection(path, self.place, self.failure, self._retry_at)
 
     async def first(self) -> None:
-        """Try to connect now, and wait for the connection. Raises ConnectFailed once a try has failed."""
+        """Connect now, and wait for the connection. Raises ConnectFailed after a failed attempt."""
         await checkpoint_if_cancelled()
         failures = self._failures
         if self.connection is None and self._pause is not None:

@@ -28,5 +28,5 @@ class Backoff:
         return round(most * self._random.random(), 6)
 
     def reset(self) -> None:
-        """Begin anew: the last try was a success."""
+        """Begin a new series, because the last try was a success."""
         self._tries = 0

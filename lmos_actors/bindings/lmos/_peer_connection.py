@@ -1,21 +1,22 @@
-"""One LMOS connection on the side of the consumer: requests and listenings, from the line to their answers.
+"""One LMOS connection on the consumer's side: requests and listenings, from the line to their answers.
 
-A `PeerConnection` lives as long as its WebSocket: `Peer` makes one for each. What an old connection still
-delivers after the next one is made is dropped with it (`_is_over`).
+A `PeerConnection` lives as long as its WebSocket: `Peer` makes one for each. Messages that an old connection
+still delivers after the next one is made are dropped (`_is_over`).
 
-What this file keeps true: the session bounds the open requests and the messages to be sent; requests without
+What this file guarantees: the session bounds the open requests and the messages to be sent; requests without
 room or credit stand in line (`_request_line.py`), and `_send_queued` sends those that fit whenever a message
 has been answered or written.
 
-At the end of the connection `lose` ends every open request (AgentUnavailable where it is certain that nothing
-was begun, else OutcomeUnknown) and empties the line; the peer asks for listenings again on the next
+At the end of the connection `lose` ends every open request (AgentUnavailable if it is certain that nothing
+was begun, else OutcomeUnknown) and empties the line. The peer requests the listenings again on the next
 connection.
 
-Read `post` down to `_ask`, then `_send_queued`, then `_handlers`. Only questions about runs await here.
+To read this file, begin with `post` down to `_ask`, then `_send_queued`, then `_handlers`. Only questions
+about runs await here.
 
-Odd but meant: where nothing else is open, a request is written to the socket in its caller's step
-(`_is_alone`), which saves a pass of the event loop. The request is noted here before it is written, as its
-answer may come at once.
+One thing is unusual but intended: if nothing else is open, a request is written to the socket in its caller's
+step (`_is_alone`), which saves a pass of the event loop. The request is noted here before it is written, as
+its answer may come at once.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class PeerConnection:
         return len(self._open) + len(self._line)
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
-        """Return the messages in line, and sources that are held back; see `Outbox` of the actors."""
+        """Return the messages in line, and the sources that are held back; see `Outbox` of the actors."""
         yield from self._line.unsent()
         for request in self._open.values():
             if request.streams:
@@ -123,7 +124,7 @@ class PeerConnection:
     # ---- requests
 
     def post(self, request: PendingRequest) -> None:
-        """Send a request, or let it stand in line; see `RemotePeer`."""
+        """Send a request, or put it in line; see `RemotePeer`."""
         connection, line = self._connection, self._line
         # what `try_send` asks first: mostly nothing waits for credit
         send = self._put if request.sent is None and not line.by_thing else line.try_send
@@ -140,7 +141,7 @@ class PeerConnection:
             connection.flush()
 
     def put(self, request: PendingRequest) -> bool:
-        """Put a request into the outbox; False if there is no room. Raises what `post` does."""
+        """Put a request into the outbox; return False without room. Raises the same errors as `post`."""
         sent = request.sent
         if sent is None:
             return self._put(request)
@@ -207,7 +208,10 @@ class PeerConnection:
         return session.read_many(thing, request.names, **request.trace_context)
 
     def _reads_at_once(self, request: PendingRequest) -> bool:
-        """Return whether one message reads all properties: at our peers, and at kotlin-wot unless refused."""
+        """Return whether one message reads all properties.
+
+        This holds for peers of this package, and for kotlin-wot unless it has refused.
+        """
         return bool(self.offers) or (self.session.habits == "kotlin-wot" and not request.singly)
 
     def _messages(self, request: PendingRequest) -> int:
@@ -226,7 +230,7 @@ class PeerConnection:
         (account.charge if more > 0 else account.release)(abs(more))
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
-        """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
+        """Send a one-way message; return False without room or credit. Raises the same errors as `post`."""
         thing, line = sent.link.far.thing_id, self._line
         if line.queue or (line.by_thing and thing in line.by_thing):
             return False
@@ -244,7 +248,7 @@ class PeerConnection:
         return True
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Take a request out of the line, or cancel its run, without waiting: its caller is gone."""
+        """Take a request out of the line, or cancel its run without waiting, because its caller is gone."""
         pending, session = request.pending, self.session
         if self._line.leave(request):
             return
@@ -257,7 +261,7 @@ class PeerConnection:
         self._send_queued()
 
     def _send_queued(self) -> None:
-        """Send what there is room for: requests in line first, then subscriptions."""
+        """Send as much as there is room for: requests in line first, then subscriptions."""
         self._line.send()
         if self._unasked and not self._line.queue:
             self._ask_listenings()
@@ -314,20 +318,20 @@ class PeerConnection:
         return await question.wait(request, leave)
 
     def taken(self, request: PendingRequest) -> None:
-        """Return to the server the credit for an item of a run that its consumer has taken."""
+        """Return to the server the credit for an item of a run, as its consumer has taken the item."""
         if isinstance(request.pending, lmos.PendingRun):
             self.session.consumed(request.pending)
 
     # ---- listening
 
     def listen(self, listenings: Iterable[SharedListening]) -> None:
-        """Ask for the values of these listenings, now or when there is room."""
+        """Request the values of these listenings, now or when there is room."""
         for listening in listenings:
             self._unasked[listening] = None
         self._ask_listenings()
 
     def unlisten(self, listening: SharedListening) -> None:
-        """Stop listening: there is no listener here any more."""
+        """Stop listening, because the last listener here has left."""
         self._unasked.pop(listening, None)
         feed = listening.feed
         if feed is not None and self._feeds.pop(feed, None) is not None:
@@ -343,7 +347,7 @@ class PeerConnection:
                 self._feeds[listening.feed] = listening
 
     def _ask_listening(self, listening: SharedListening) -> bool:
-        """Send the subscription; False if the outbox has no room now."""
+        """Send the subscription; return False if the outbox has no room now."""
         if listening.name == EXITED and "exited" not in self.offers:
             listening.on_confirmed()  # nothing to ask for: the end of the connection stands for the exit
             return True
@@ -379,7 +383,7 @@ class PeerConnection:
 
     @enable_ki_protection
     def frames(self, room: int) -> list[bytes]:
-        """Return the messages to send, and fill the outbox with those that now have room."""
+        """Return the messages to send, and fill the outbox with further ones that now have room."""
         if self._is_over:
             return []
         outbox = self.session.outbox
@@ -480,9 +484,10 @@ class PeerConnection:
     # ---- the end of the connection
 
     def lose(self, unavailable: Callable[[str], AgentUnavailable], *, drained: bool) -> None:
-        """Fail all requests that are open, or stand in line: the connection is gone.
+        """Fail all requests that are open or stand in line, because the connection is gone.
 
-        `unavailable` makes the error for those in line. `drained`: the peer has answered all it had begun.
+        The function `unavailable` makes the error for those in line. With `drained`, the peer has answered
+        every request that it had begun.
         """
         self._is_over = True
         self._watch.end()

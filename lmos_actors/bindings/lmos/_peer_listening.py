@@ -1,10 +1,9 @@
-"""Listenings of one peer: one subscription on the wire for each property or event, shared by all listeners
-here.
+"""Listenings of one peer: each property or event has one subscription, shared by all listeners here.
 
-A listening survives a break of the connection and an agent that is down: its listeners receive a gap, and it
-is asked for again. It ends when the last listener leaves, or when the thing refuses it for good. A listener
-that has only just come (`entering`) is treated differently: it is a task waiting to learn whether the
-subscription is accepted, so it receives the refusal as an exception instead of a gap.
+A listening survives a break of the connection and a stop of the agent: its listeners receive a gap, and the
+subscription is requested again. It ends when the last listener leaves, or when the thing refuses it
+permanently. A listener that has only just joined (`entering`) is treated differently: it is a task waiting to
+learn whether the subscription is accepted, so it receives the refusal as an exception instead of a gap.
 
 Latecomers of a property receive the last value at once: the subscription on the wire exists already, and its
 thing would not send the value again for them.
@@ -91,8 +90,8 @@ class ListenedThing(Protocol):
 class FeedMemory:
     """The memory of values that wait for the receiver of one feed: a `BacklogHolder`.
 
-    It is charged to the budget of the node; when that is tight, the feed drops the waiting values, and
-    reports them as missed. The bytes of a value are known while it is pushed: `size`.
+    It is charged to the budget of the node. When the budget is tight, the feed drops the waiting values, and
+    reports them as missed. While a value is pushed, `size` is its size in bytes.
     """
 
     __slots__ = ("_account", "_sizes", "size")
@@ -103,7 +102,7 @@ class FeedMemory:
         self.size = 0
 
     def hold(self, value: Any) -> None:
-        """Count a value that waits from now on."""
+        """Count a value that begins to wait."""
         self._sizes.setdefault(id(value), []).append(self.size)
         self._account.add(self.size)
 
@@ -115,13 +114,15 @@ class FeedMemory:
             del self._sizes[id(value)]
 
     def close(self) -> None:
-        """Count nothing more: from now on the feed belongs to its receiver alone."""
+        """Stop counting, because the feed now belongs to its receiver alone."""
         self._account.close()
 
 
 class RemoteListener:
-    """A listener: values are converted for its sink. While `entering`, a task waits until the listening is
-    confirmed. `memory` is set for a feed."""
+    """A listener, which converts values for its sink.
+
+    While `entering`, a task waits until the listening is confirmed. Only a feed has a `memory`.
+    """
 
     __slots__ = ("convert", "entering", "memory", "refusal", "sink")
 
@@ -154,7 +155,7 @@ class RemoteListener:
             self.sink.close()
 
     def _fail(self, error: Exception) -> bool:
-        """End a feed with an error; False for another sink, which can only be closed."""
+        """End a feed with an error; return False for any other sink, which can only be closed."""
         sink: Any = self.sink
         if not isinstance(cast("object", sink), Feed):
             return False
@@ -163,8 +164,7 @@ class RemoteListener:
 
 
 class SharedListening:
-    """One property, one event or all events of a thing, shared by all listeners over one
-    connection."""
+    """One property, one event or all events of a thing, with all its listeners over one connection."""
 
     __slots__ = (
         "_again", "_backoff", "_going", "_last_size", "_waiting", "far", "feed", "is_confirmed", "kind",
@@ -193,7 +193,7 @@ class SharedListening:
         return {} if self._going is None else self._going.trace
 
     def ask(self, session: lmos.ConsumerSession) -> lmos.Feed:
-        """Ask a session for the values, and return their feed. Raise what the session raises."""
+        """Request the values in a session, and return their feed. Raises the errors of the session."""
         thing, trace = self.far.thing_id, self.trace
         if self.kind == "property":
             return session.observe(thing, self.name, **trace)
@@ -234,7 +234,7 @@ class SharedListening:
     # ---- the side of the connection
 
     def on_confirmed(self) -> None:
-        """Note that the listening is confirmed, or that the thing confirms nothing."""
+        """Note that the listening is confirmed, or that the thing sends no confirmations."""
         self.is_confirmed = True
         self._settle(None)
         self._backoff.reset()
@@ -262,7 +262,7 @@ class SharedListening:
                 tap.sink.gap(reason, missed)
 
     def on_connection_lost(self, error: Callable[[], Exception]) -> None:
-        """Take note of a lost connection: listeners stay for the next one, entering ones fail."""
+        """Handle a lost connection: listeners stay for the next connection, entering listeners fail."""
         lost = self.is_confirmed and self.name == EXITED
         self._settle(None if self._going is None else error())
         self.feed, self.is_confirmed, self.last = None, False, UNSET
@@ -279,7 +279,7 @@ class SharedListening:
             self._leave_thing()
 
     def on_refused(self, error: Exception) -> None:
-        """Take a refusal: a passing one is asked for again later, any other ends the listeners."""
+        """Handle a refusal: after a temporary one retry later, after any other end the listeners."""
         self._settle(error)
         passing = isinstance(error, AgentUnavailable | MailboxFull | RateLimited)
         stood = self.is_confirmed
@@ -330,7 +330,7 @@ class SharedListening:
 
 
 class RemoteCrash(LmosActorsError):
-    """The error that ended an agent of another process; its text is the exit reason's text there."""
+    """The error that ended an agent of another process; its text is the text of the exit reason there."""
 
     tells_class = True  # so that the text of an exit reason is the same near and far
 

@@ -1,25 +1,26 @@
-"""Requests to things of other nodes, the things, and what both need of a peer.
+"""Requests to things of other nodes, the things, and the interface of a peer that they need.
 
-A request is described once: `PendingRequest` holds what is asked for (verb, name, payload, trace, deadline)
-and its state (whether it still waits in line, which protocol message carries it, where its answer goes).
-A peer reads it and writes a protocol message; nothing else is made in between. These types refer to each
-other, a request to its thing, a thing to its peer, a peer to requests: so they are in one file. Two classes
-are peers, `Peer` over LMOS and `WebPeer` over HTTP; `RemotePeer` is what links need of either.
+A request is described once: `PendingRequest` holds what is requested (verb, name, payload, trace, deadline)
+and its state (whether it still waits in line, which protocol message carries it, where its answer goes). A
+peer reads it and writes a protocol message; nothing else is made in between. These types refer to each other,
+a request to its thing, a thing to its peer, a peer to requests: so they are in one file. Two classes are
+peers, `Peer` over LMOS and `WebPeer` over HTTP; `RemotePeer` is the part of either that links need.
 
-What is kept true: exactly one of `answer` and `fail` is called for a request, unless it is withdrawn before,
-and not after `ended` is set. A request is posted to a peer; while the peer has no room it stands in line;
-once its message is in the outbox it is open.
+What this file guarantees: exactly one of `answer` and `fail` is called for a request, unless it is withdrawn
+before that, and neither after `ended` is set. A request is posted to a peer; while the peer has no room it
+stands in line; once its message is in the outbox it is open.
 
 Nothing here blocks or awaits: answers arrive in the step of the connection's reader, which must go on
-reading. A waiting task is therefore parked by its caller and woken here (`_wake`), not by events or
-memory channels: an ask is the hot path, and needs one waiter, once. For the same reason requests are msgspec
+reading. A waiting task is therefore parked by its caller and woken here (`_wake`), not by events or memory
+channels: an ask is the hot path, and needs one waiter, once. For the same reason requests are msgspec
 structs, which are made without a call in Python.
 
-The classes differ in what waits: `PendingAsk` one task for a value; `PendingTell` a sender, but only while
-the message stands in line; `TurnTell` an agent in the middle of a turn, which cannot be parked and gets no
-further turn until the message is out; `RunQuestion` any number of tasks that query or cancel a run. Calls
-and streams are in `_remote_calls.py`. A one-way message that has left the line belongs to no request any
-more: what is left of it is a `SentTell`, enough to report it as a dead letter.
+The classes differ in the work that waits. A `PendingAsk` has one task that waits for a value. A `PendingTell`
+has a sender that waits, but only while the message stands in line. A `TurnTell` has an agent in the middle of
+a turn, which cannot be parked and gets no further turn until the message is out. A `RunQuestion` has any
+number of tasks that query or cancel a run. Calls and streams are in `_remote_calls.py`. A one-way message
+that has left the line no longer belongs to a request: it is only a `SentTell`, which is enough to report it
+as a dead letter.
 """
 
 from __future__ import annotations
@@ -121,17 +122,17 @@ class RemotePeer(Protocol):
 
     @property
     def failure(self) -> ConnectFailed | None:
-        """The reason for which the last attempt to connect failed, None if it did not."""
+        """The reason why the last attempt to connect failed; None if it did not fail."""
         ...
 
     @property
     def tried(self) -> bool:
-        """Whether a first attempt to connect has ended, well or not."""
+        """Whether a first attempt to connect has ended, successfully or not."""
         ...
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can be sent any more: the node has ended, or the last ref was released."""
+        """Whether nothing more can be sent, because the node has ended or the last ref was released."""
         ...
 
     @property
@@ -141,7 +142,7 @@ class RemotePeer(Protocol):
 
     @property
     def tell_credit(self) -> tuple[lmos.Credit, lmos.Credit] | None:
-        """The credit window for one-way messages, and the part that is spent; None if there is no window."""
+        """The credit window for one-way messages, and its spent part; None if there is no window."""
         ...
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
@@ -153,11 +154,11 @@ class RemotePeer(Protocol):
         ...
 
     def stop(self) -> None:
-        """End: the last ref has been released."""
+        """Stop this peer, because its last ref has been released."""
         ...
 
     def thing(self, thing_id: str) -> RemoteThing:
-        """Return the thing of that id, the same for the same id."""
+        """Return the thing with an id; the same id gives the same object."""
         ...
 
     def new_backoff(self) -> Backoff:
@@ -165,7 +166,7 @@ class RemotePeer(Protocol):
         ...
 
     async def first(self) -> None:
-        """Try to connect now, and wait for the connection. Raises ConnectFailed once a try has failed."""
+        """Connect now, and wait for the connection. Raises ConnectFailed after a failed attempt."""
         ...
 
     async def connected(self, path: str) -> None:
@@ -181,7 +182,7 @@ class RemotePeer(Protocol):
         ...
 
     def post(self, request: PendingRequest) -> None:
-        """Send a request, or let it stand in line for room.
+        """Send a request, or put it in line until there is room.
 
         Raises AgentUnavailable while there is no connection, InvalidInput for a payload that cannot be
         written or is too long, MailboxFull for a request of more messages than may ever be open.
@@ -189,7 +190,7 @@ class RemotePeer(Protocol):
         ...
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
-        """Send a one-way message; False where there is no room, or no credit. Raises as `post` does."""
+        """Send a one-way message; return False without room or credit. Raises the same errors as `post`."""
         ...
 
     def holds_up(self, far: RemoteThing) -> bool:
@@ -197,7 +198,7 @@ class RemotePeer(Protocol):
         ...
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Take a request out of the line, or cancel its run, without waiting: its caller is gone."""
+        """Take a request out of the line, or cancel its run without waiting, because its caller is gone."""
         ...
 
     def follow(
@@ -207,18 +208,18 @@ class RemotePeer(Protocol):
         ...
 
     async def query(self, request: PendingRequest) -> RunStatus | None:
-        """Query the status of a run; None where there is no run, or it has ended meanwhile.
+        """Query the status of a run; return None if there is no run, or it has ended meanwhile.
 
-        Raises MailboxFull: 16 queries of this run are open.
+        Raises MailboxFull if 16 queries of this run are open.
         """
         ...
 
     async def cancel(self, request: PendingRequest, reason: str | None) -> RunStatus | None:
-        """Cancel a request, and wait until its agent has confirmed; None if it has ended meanwhile."""
+        """Cancel a request, and wait until its agent confirms; return None if it has ended meanwhile."""
         ...
 
     def taken(self, request: PendingRequest) -> None:
-        """Note that the consumer has taken an item of a run: the agent may send more."""
+        """Note that the consumer has taken an item of a run, so that the agent may send more."""
         ...
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
@@ -226,24 +227,25 @@ class RemotePeer(Protocol):
         ...
 
     def listen(self, listening: SharedListening) -> None:
-        """Ask for the values of a listening, now or when that is possible. Raises NotAllowed."""
+        """Request the values of a listening, now or when that is possible. Raises NotAllowed."""
         ...
 
     def unlisten(self, listening: SharedListening) -> None:
-        """Stop listening: there is no listener here any more."""
+        """Stop listening, because the last listener here has left."""
         ...
 
 
 def path_of(thing_id: str) -> str:
-    """Return the path that an agent's errors name: its path in the tree if the id has it, else the id."""
+    """Return the path for an agent's errors: its path in the tree if the id contains one, else the id."""
     name = name_in_url(thing_id)
     return thing_id if name is None else path_named(name)
 
 
 class RemoteThing:
-    """One thing behind a peer: refs to it are equal, share what is listened to, and name it by one path.
+    """One thing behind a peer; all refs to it are equal, and share its listenings and its path.
 
-    `path` is the agent's, or is derived from the id; `variables` are values for URLs of requests over HTTP.
+    The `path` is the agent's path, or is derived from the id; `variables` are values for URLs of requests
+    over HTTP.
     """
 
     __slots__ = (
@@ -285,7 +287,7 @@ class RemoteThing:
         return True
 
     def cancel(self, request: PendingRequest, reason: str | None) -> None:
-        """End a request that has no run to be cancelled there, unless it has ended."""
+        """Withdraw and fail a request whose run cannot be cancelled at the peer, unless it has ended."""
         if self.withdraw(request):
             request.fail(ActionCancelled(reason))
 
@@ -340,7 +342,7 @@ class PendingRequest(msgspec.Struct, eq=False):
 
     @property
     def slot(self) -> RemoteThing:
-        """The thing; named `slot`, as deadlines and circles look for the slot of a near request."""
+        """The thing, under the name that deadlines and circles use for the slot of a near request."""
         return self.far
 
     @property
@@ -354,7 +356,7 @@ class PendingRequest(msgspec.Struct, eq=False):
         return self.far.peer.place
 
     def input_stream(self, name: str) -> Any:
-        """Return an input stream of the request, None before it was sent and once the stream has ended."""
+        """Return an input stream of the request; None before it is sent or after the stream has ended."""
         carried: Any = self.simulated or self.pending
         return None if self.ended or carried is None else carried.inputs.get(name)
 
@@ -371,7 +373,7 @@ class PendingRequest(msgspec.Struct, eq=False):
         return None
 
     def held_sender(self) -> Any:
-        """Return the slot of the agent that gets no further turn until this is sent, None without one."""
+        """Return the slot of the agent that gets no more turns until this is sent; None if there is none."""
         return None
 
     def waiting_tasks(self) -> Iterable[trio.lowlevel.Task]:
@@ -383,33 +385,33 @@ class PendingRequest(msgspec.Struct, eq=False):
         return ()
 
     def on_sent(self) -> None:
-        """Take note that a one-way message has left the line for the outbox."""
+        """Note that a one-way message has left the line for the outbox."""
 
     def answer(self, value: Any) -> None:
-        """Receive the value, as plain data; UNSET where the answer has none."""
+        """Receive the value, as plain data; UNSET if the answer has no value."""
 
     def fail(self, error: Exception) -> None:
-        """Receive the error that comes in place of a value."""
+        """Receive the error that is the answer instead of a value."""
 
     def on_status(self, status: str, progress: Any, waits: dict[str, Any] | None) -> None:
-        """Take another status of the run, new progress, or the question to a person that it waits for."""
+        """Receive a new status or progress of the run, or the question to a person that it waits for."""
         if waits is not None or self.question is not None:
             self.hear(waits)
 
     def hear(self, waits: dict[str, Any] | None) -> None:
-        """Take the question to a person that the run waits for; None: it waits no longer, or has ended."""
+        """Receive the question to a person that the run waits for; None once it no longer waits."""
         approvals = self.far.rt.approvals
         if approvals is not None:
             self.question = approvals.heard(self, self.question, waits, heeds=self.far.peer.heeds)
 
     def item(self, output: Any) -> None:
-        """Take an item of the run's output."""
+        """Receive an item of the run's output."""
 
     def on_room(self) -> None:
-        """Take note that an input stream of the run has room again."""
+        """Note that an input stream of the run has room again."""
 
     def on_stopped(self, name: str) -> None:
-        """Take note that the agent wants no more items of an input stream."""
+        """Note that the agent wants no more items of an input stream."""
 
 
 class PendingAsk(PendingRequest, eq=False):
@@ -427,7 +429,7 @@ class PendingAsk(PendingRequest, eq=False):
         return CUT_OFF if comes_back(CURRENT.get()) else None
 
     def abort(self, _: object) -> Abort:
-        """Let its caller's wait be cancelled; an answer in this step does not wake it a second time."""
+        """Allow the caller's wait to be cancelled, so that an answer in this step does not wake it again."""
         self.task = None
         return Abort.SUCCEEDED
 
@@ -482,7 +484,7 @@ class PendingTell(PendingRequest, eq=False):
         _wake(self)
 
     def fail(self, error: Exception) -> None:
-        """Raise in the sender while it is parked; afterwards there is no task to raise in: a dead letter."""
+        """Raise the error in the parked sender; if it is no longer parked, report a dead letter."""
         if self.ended:
             assert self.sent is not None
             self.sent.fail(error)
@@ -492,8 +494,10 @@ class PendingTell(PendingRequest, eq=False):
 
 
 class TurnTell(PendingRequest, eq=False):
-    """A one-way message sent within a `def` turn, which cannot wait: while it stands in line, its agent
-    gets no further turn."""
+    """A one-way message that was sent within a `def` turn, which cannot wait.
+
+    While the message stands in line, its agent gets no further turn.
+    """
 
     holds: Any = None
     """The slot that is held back; a slot that ends releases its messages by setting None."""
@@ -567,7 +571,7 @@ class WaitsQuestion(PendingRequest, eq=False, kw_only=True):
 
 
 def _wake(request: PendingAsk | PendingTell) -> None:
-    """Wake the task that is parked until something happens to a request, if one is."""
+    """Wake the task, if any, that is parked until something happens to a request."""
     task, request.task = request.task, None
     if task is not None:
         request.far.rt.timers.woke = True

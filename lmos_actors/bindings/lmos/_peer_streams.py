@@ -1,7 +1,7 @@
 """How a source's items reach an input stream of a request, over LMOS and over a simulated network.
 
-The request may still wait in line, or have ended with its connection: then there is no stream, and so no
-room. The session counts the credit and knows when the stream is over.
+The request may still wait in line, or have ended with its connection. Then there is no stream, and so no
+room. The session counts the credit and keeps track of the end of the stream.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class StreamTarget:
         self._end(None)
 
     def break_off(self, reason: str) -> None:
-        """Break the stream off, for a reason that the handler gets to see."""
+        """Break the stream off, with a reason that is passed to the handler."""
         self._end(reason)
 
     def _end(self, reason: str | None) -> None:

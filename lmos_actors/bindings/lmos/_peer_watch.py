@@ -1,15 +1,16 @@
-"""The watch over a peer that owes an answer: it is pinged, and given up where it hangs.
+"""The watch over a peer that owes an answer: it sends pings, and ends the connection if the peer hangs.
 
-A peer that hangs, because its host is gone or its process stopped, says nothing, and its connection stays
+A peer that hangs, because its host is gone or its process stopped, sends nothing, and its connection stays
 open. On an idle connection it may take a minute until that is noticed; a caller who waits for an answer
 should not wait that long. So while a request is unanswered the peer is pinged every `PING` seconds. Once
 nothing has come from it for `answer_seconds` (of `ConnectionOptions`), the connection is broken off, and the
-caller gets OutcomeUnknown. Whatever comes is a sign of life.
+caller gets OutcomeUnknown. Any data from the peer is a sign of life.
 
 Only time in which this process ran counts. A check that comes late shows that the event loop was held up, or
-the process stopped. What the peer has sent meanwhile may be unread, so that time is not counted.
+the process stopped. Data that the peer has sent meanwhile may be unread, so that time is not counted.
 
-Peers that are not ours are not watched: some of them answer nothing, not even a ping, while they work.
+Peers that do not run this package are not watched: some of them answer nothing, not even a ping, while they
+work.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ LATE: Final = 0.5
 class PeerWatch:
     """The watch over one connection; `owes` returns whether the peer owes an answer.
 
-    `is_on`: it already watches, or must never watch, so `begin` is not to be called.
+    While `is_on` is set, it watches already, or must never watch, so `begin` must not be called.
     """
 
     __slots__ = (
@@ -66,14 +67,14 @@ class PeerWatch:
         self._silence = self._pings_in = self._looked_at = 0.0
 
     def begin(self) -> None:
-        """Begin to watch, as a request has been sent. The watch ends once no answer is owed."""
+        """Begin to watch, because a request has been sent. The watch ends once no answer is owed."""
         self.is_on = True
         self._heard = self._connection.bytes_in
         self._silence, self._pings_in = 0.0, LOOK
         self._look_later()
 
     def end(self) -> None:
-        """End for good, with the connection."""
+        """Stop watching permanently, at the end of the connection."""
         self.is_on = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,12 +1,12 @@
 """Calls and streams on an agent of another node: requests whose answers are kept here until fetched.
 
-`begin` of a far ref makes them. The classes know nothing of the wire: the peer (`far.peer`) queries and
-cancels a run, over LMOS by messages (`_peer_connection.py`), over HTTP at the URL of the run. A call that
-has ended answers `query` and `cancel` itself.
+They are made by `begin` of a far ref. The classes do not depend on the protocol: the peer (`far.peer`)
+queries and cancels a run, over LMOS by messages (`_peer_connection.py`), over HTTP at the URL of the run. A
+call that has ended answers `query` and `cancel` itself.
 
-Cancelling a task in `result()` does not end the run; leaving the block of `begin` does (`leave`).
-`far.withdraw` returns False if the request has ended already, so a run ends once: by an answer, an error, its
-deadline or by `leave`.
+Cancelling a task in `result()` does not end the run; leaving the block of `begin` does (`leave`). If the
+request has ended already, `far.withdraw` returns False. So a run ends once: by an answer, an error, its
+deadline or `leave`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
     def carry(self, args: tuple[Any, ...]) -> CallSources:
         """Connect the sources among the arguments with the agent's input streams, and return them.
 
-        Raises RuntimeError for a source that another call iterates, NotAllowed where no streams can be sent.
+        Raises RuntimeError for a source that another call iterates, NotAllowed if no streams can be sent.
         """
         op = self.op
         sources = self.sources = CallSources(self.far.rt.timers, op, args, gate_of_caller())
@@ -159,7 +159,7 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
         wake_all(self.far.rt.timers, self._tasks)
 
     def begin_deadline(self) -> None:
-        """Fail with `DeadlineExceeded` at the deadline, if there is one, unless answered before."""
+        """Set a timer for the deadline, if any, which fails an unanswered run with `DeadlineExceeded`."""
         if self.deadline is not None and not self._done:
             self._timer = self.far.rt.timers.call_at(self.deadline, self._expire)
 
@@ -169,7 +169,7 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
             self.fail(DeadlineExceeded(self.far.path, self.seconds or 0.0, why=why))
 
     async def _by_deadline(self, asked: Callable[[], Awaitable[CallStatus]]) -> CallStatus:
-        """Return the answer to a question about the run; at the run's deadline, end both."""
+        """Return the status from `asked()`; if the run's deadline passes first, end the run instead."""
         if self.deadline is None or self._done:
             return await asked()
         with trio.move_on_at(self.deadline):
@@ -204,8 +204,8 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
     async def query(self) -> CallStatus:
         """Return the status of the invocation; ask the agent unless it is known here.
 
-        Raises MailboxFull: 16 queries of this call are open. OutcomeUnknown, AgentUnavailable: the connection
-        ended before the answer. NotAllowed: its server has no way to ask.
+        Raises MailboxFull if 16 queries of this call are open, OutcomeUnknown or AgentUnavailable if the
+        connection ended before the answer, NotAllowed if its server offers no query.
         """
         return await self._by_deadline(self._query)
 
@@ -219,8 +219,8 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
     async def cancel(self, reason: str | None = None) -> CallStatus:
         """Cancel the invocation if it is still open, and wait until the agent has confirmed.
 
-        Over HTTP its server is asked to end the run, if the URL of the run is known; else the connection is
-        closed, which is all that HTTP can express.
+        Over HTTP the server is asked to end the run, if the URL of the run is known. Otherwise the connection
+        is closed, as HTTP has no other means.
         """
         return await self._by_deadline(partial(self._cancel, reason))
 
@@ -231,12 +231,12 @@ class RemoteRun(PendingRequest, eq=False, kw_only=True):
 
     @enable_ki_protection
     def leave(self) -> None:
-        """End the run if it is open: the consumer is gone."""
+        """End the run if it is open, because the consumer is gone."""
         if not self._done and self.far.withdraw(self):
             self.fail(ActionCancelled("the consumer left"))
 
     def _status(self, standing: lmos.RunStatus | None = None) -> CallStatus:
-        """Return the status known here, else the peer's; one that only the peer knows means "in progress"."""
+        """Return the status known here, or else the peer's; an unknown status counts as "in progress"."""
         if self._done:
             return CallStatus("completed" if self._error is None else "failed", self.cancelled, self.reason)
         if standing is None:
@@ -272,7 +272,7 @@ class RemoteStream(RemoteRun, eq=False, kw_only=True):
             self.fail(MailboxFull(self.far.path, MOST))
 
     def answer(self, value: Any) -> None:
-        """Take a final value as the last item; from a peer that knows no streams it is the only one."""
+        """Add a final value as the last item; a peer without streams sends only this one."""
         if value is not UNSET and value is not None:
             self.outputs.add(value)
         self._finish()

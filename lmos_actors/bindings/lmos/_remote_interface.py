@@ -60,7 +60,7 @@ def _take(shape: Shape[Any] | None, raw: Any, path: str, name: str) -> Any:
 class ClassInterface:
     """The interface of an agent class: its types check and convert values, both ways, as for a near agent.
 
-    `description` is the agent's, if it is known.
+    The agent's `description`, if it is known, decides whether the agent keeps answers.
     """
 
     def __init__(self, contract: Contract, description: Description | None = None) -> None:
@@ -74,7 +74,7 @@ class ClassInterface:
         self._readable = tuple(readable)
 
     def operation(self, key: str, path: str) -> Operation:
-        """Return the operation of a key. Raises NotFound with the same text as a near agent."""
+        """Return the operation with a key. Raises NotFound with the same text as a near agent."""
         try:
             return self.table[key]
         except KeyError:
@@ -83,7 +83,7 @@ class ClassInterface:
     def payload(self, op: Operation, args: tuple[Any, ...]) -> tuple[Any, tuple[str, ...] | None]:
         """Return the payload as plain data, and the names of the properties to read.
 
-        Arguments that have their default are left out: the thing knows its defaults.
+        Arguments that are equal to their default are left out, because the thing has the same defaults.
         """
         if op.verb == "read all":
             return UNSET, self._readable
@@ -104,7 +104,7 @@ class ClassInterface:
         return payload if are_single else dict(payload), None
 
     def _writes(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Check the values here, unless the thing refuses them for another reason first."""
+        """Check and convert the values, unless the thing will refuse the request for another reason."""
         properties = self.contract.properties
         if any(name not in properties or properties[name].read_only for name in values):
             return {name: plain(value) for name, value in values.items()}
@@ -158,7 +158,7 @@ class ClassInterface:
         return bool(options.safe or options.idempotent) and not op.streams
 
     def keeps_answers(self, op: Operation) -> bool:
-        """Return whether the agent keeps answers: as the description says, else the class."""
+        """Return whether the agent keeps answers, by its description, or else by its class."""
         return self._keeps_answers and wrong_operation(op) is None
 
 
@@ -189,7 +189,7 @@ _WITH_BYTES: Final[Any] = _PlainOrBytes()
 class DescribedInterface:
     """The interface of a Thing Description, or of bare names without one: values are plain data.
 
-    `binary`: values may also be bytes, as HTTP can carry them.
+    With `binary`, values may also be bytes, which HTTP can carry.
     """
 
     table: Mapping[str, Operation] = {}
@@ -203,7 +203,7 @@ class DescribedInterface:
         self._params = (Parameter("the input", "input", shape, UNSET, keyword_only=False),)
 
     def operation(self, key: str, path: str) -> Operation:
-        """Return the operation of a key. Raises NotFound, NotAllowed.
+        """Return the operation with a key. Raises NotFound, NotAllowed.
 
         Without a description any name is accepted.
         """
@@ -243,7 +243,7 @@ class DescribedInterface:
         return UNSET, names or None
 
     def convert_answer(self, op: Operation, raw: Any, path: str) -> Any:
-        """Return an answer as it came."""
+        """Return an answer unchanged."""
         return None if raw is UNSET or op.verb.startswith("write") else raw
 
     def converter(self, key: str, path: str) -> Callable[[Any], Any]:
@@ -253,11 +253,11 @@ class DescribedInterface:
         return lambda raw: raw
 
     def convert_progress(self, op: Operation, raw: Any) -> Any:
-        """Return progress as it came."""
+        """Return progress unchanged."""
         return raw
 
     def is_repeatable(self, op: Operation) -> bool:
-        """Return whether a repeated request does no more than a single one, as the description says."""
+        """Return whether a repeated request does no more than a single one, according to the description."""
         if op.verb != "invoke":
             return True
         actions = (self.description and self.description.actions) or {}
@@ -265,7 +265,7 @@ class DescribedInterface:
         return action is not None and bool(action.safe or action.idempotent) and not op.streams
 
     def keeps_answers(self, op: Operation) -> bool:
-        """Return whether the agent keeps answers, as the description says."""
+        """Return whether the agent keeps answers, according to the description."""
         described = self.description
         return described is not None and described.answers is not None and wrong_operation(op) is None
 

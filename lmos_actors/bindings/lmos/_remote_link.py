@@ -1,16 +1,16 @@
 """The link to an agent of another node: the verbs of a ref, carried by a peer.
 
-A far ref behaves as a near one: arguments are bound and checked here, before anything is sent, so that a
-mistake raises at the caller's line; deadlines are swept here and the time left is sent along, so that both
-ends give up; cancellation withdraws the request. What only near agents have (links, counts of a mailbox)
-raises NotAllowed.
+A far ref behaves like a near one. Arguments are bound and checked here, before anything is sent, so that a
+mistake raises at the caller's line. Deadlines are swept here and the remaining time is sent along, so that
+both ends give up. Cancellation withdraws the request. Features that only near agents have (links, counts of a
+mailbox) raise NotAllowed.
 
-The link makes the one description of each request (see `_peer_requests.py`) and waits for its answer. It
-knows no wire: its peer may speak LMOS or HTTP.
+The link makes the one description of each request (see `_peer_requests.py`) and waits for its answer. It does
+not depend on the protocol: its peer may use LMOS or HTTP.
 
 Listening is shared: listeners here join the one subscription of the connection (`SharedListening`). Agents
-that follow a far agent have no task for it: their sinks are kept in `RemoteSinks`, which stands in for the
-sinks of a near agent's slot.
+that follow a far agent have no task for it: their sinks are kept in `RemoteSinks`, which replaces the sinks
+of a near agent's slot.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 
 
 class RemoteSinks:
-    """The listeners of one far agent, by what they listen to, like the `Sinks` of a near agent."""
+    """The listeners of one far agent, by key, like the `Sinks` of a near agent."""
 
     __slots__ = ("_tapped", "_taps")
 
@@ -99,7 +99,7 @@ class RemoteSinks:
                 self._taps[key, sink] = tap, listening
 
     def remove(self, key: str, sink: Sink) -> None:
-        """Remove a sink; it may be gone already."""
+        """Remove a sink, which may have been removed already."""
         found = self._taps.pop((key, sink), None)
         if found is not None:
             tap, listening = found
@@ -107,7 +107,7 @@ class RemoteSinks:
 
 
 class _Entrance:
-    """A sink that removes itself from where it is kept when it ends."""
+    """A sink that removes itself from its `RemoteSinks` when it ends."""
 
     __slots__ = ("_key", "_sink", "_sinks", "gap", "push")
 
@@ -119,7 +119,7 @@ class _Entrance:
         self._sink = sink
 
     def close(self) -> None:
-        """Remove the sink, which has ended for good, and close it."""
+        """Remove the sink from its `RemoteSinks`, and close it."""
         self._sinks.remove(self._key, self._sink)
         self._sink.close()
 
@@ -158,7 +158,7 @@ class RemoteLink:
 
     @property
     def address(self) -> dict[str, str]:
-        """The address by which a durable agent keeps the ref. Raises TypeError where it has none."""
+        """The address under which a durable agent keeps the ref. Raises TypeError if there is none."""
         peer = self.far.peer
         if not isinstance(peer, Peer):
             raise TypeError("which is for HTTP alone, and needs the description: make the field ephemeral")
@@ -168,12 +168,12 @@ class RemoteLink:
 
     @property
     def contract(self) -> Contract | None:
-        """The contract of the class of the ref; None without one."""
+        """The contract of the class of the ref; None if the ref has no class."""
         return self._interface.contract
 
     @property
     def description(self) -> Description | None:
-        """The description of an agent that is used without a class; None with one."""
+        """The description of an agent that is used without a class; None for a ref with a class."""
         return self._interface.description
 
     @property
@@ -187,7 +187,7 @@ class RemoteLink:
         return self.far.identity
 
     def operation(self, key: str) -> Operation:
-        """Return the operation of that key. Raises NotFound, NotAllowed."""
+        """Return the operation with a key. Raises NotFound, NotAllowed."""
         return self._interface.operation(key, self.far.path)
 
     def repeatable(self, key: str) -> bool:
@@ -202,7 +202,10 @@ class RemoteLink:
     def _bound(
         self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[Operation, tuple[Any, ...], Any, tuple[str, ...] | None]:
-        """Return the operation, its arguments, payload, and names to read. Raises as a near agent does."""
+        """Return the operation, its arguments, payload, and names to read.
+
+        Raises the same errors as a near agent.
+        """
         if threading.get_ident() != self.rt.thread:
             raise RuntimeError("a ref works in its node's thread, others use node.portal()")
         op = self.table.get(key)
@@ -212,7 +215,7 @@ class RemoteLink:
         return op, args, *self._interface.payload(op, args)
 
     def _instrumented(self, op: Operation) -> tuple[Going | None, TraceMembers]:
-        """Return the instrument of a request, None without one, and its trace. Call once for each request."""
+        """Return the instrument of a request, or None, and its trace. Call this once for each request."""
         if self.rt.edge is None:
             return None, self._outgoing(self.rt)
         going = self.rt.edge.goes(op, self.far.path, self.far.peer.way)
@@ -228,7 +231,7 @@ class RemoteLink:
         seconds: float | None,
         attempt: Attempt | None,
     ) -> tuple[Operation, PendingAsk]:
-        """Return the operation and its request, not sent yet. Raises as a near agent does."""
+        """Return the operation and its request, which is not sent yet. Raises the errors of a near agent."""
         if attempt is not None and attempt.message_id is None:
             attempt.message_id = self.rt.entropy.new_id()
         op, args, payload, names = self._bound(key, args, kwargs)
@@ -290,7 +293,7 @@ class RemoteLink:
 
     @enable_ki_protection
     async def tell(self, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Send a one-way message: wait for room in the outbox and for credit, but for no answer."""
+        """Send a one-way message; wait for room in the outbox and for credit, but not for an answer."""
         rt, turns = self.rt, self.turns
         op, args, payload, _ = self._bound(key, args, kwargs)
         op.check_one_way()
@@ -339,7 +342,7 @@ class RemoteLink:
             raise trio.WouldBlock
 
     def _put(self, sent: SentTell, payload: Any, going: Going | None, trace: TraceMembers) -> bool:
-        """Put a one-way message into the outbox; False where there is no room."""
+        """Put a one-way message into the outbox; return False if there is no room."""
         if going is None:
             return self.far.peer.tell(sent, sent.op.name, payload, trace)
         with going:
@@ -379,7 +382,7 @@ class RemoteLink:
     @asynccontextmanager
     @enable_ki_protection
     async def open(self, invocation: Invocation) -> AsyncGenerator[Any]:
-        """Invoke an action for a block: yield its call, or its stream of outputs, under credit."""
+        """Invoke an action, and yield its call, or its stream of outputs under credit, for a block."""
         call = self._call(invocation)
         sources = call.sources
         await self._send(call)
@@ -394,7 +397,7 @@ class RemoteLink:
             call.leave()
 
     def _call(self, invocation: Invocation) -> RemoteRun:
-        """Return a call or a stream, not sent yet. Raises as a near agent does."""
+        """Return a call or a stream that is not sent yet. Raises the errors of a near agent."""
         op, args, payload, names = self._bound(invocation.key, invocation.args, invocation.kwargs)
         seconds, timers = invocation.seconds, self.rt.timers
         kind = partial(RemoteStream, outputs=OutputQueue(timers)) if invocation.stream else RemoteCall
@@ -422,7 +425,7 @@ class RemoteLink:
         return call
 
     async def _send(self, call: RemoteRun) -> None:
-        """Send a call, unless its caller is cancelled; raises what `RemotePeer.post` does."""
+        """Send a call, unless its caller is cancelled. Raises the errors of `RemotePeer.post`."""
         try:
             await checkpoint_if_cancelled()
             self.far.peer.post(call)
@@ -468,7 +471,10 @@ class RemoteLink:
     @asynccontextmanager
     @enable_ki_protection
     async def watch(self, *, gaps: bool = False) -> AsyncGenerator[Feed[Any]]:
-        """Monitor until the block is left. The connection's end counts, if the agent reports no ends."""
+        """Monitor the agent until the block is left.
+
+        If the agent reports no ends, the end of the connection counts as one.
+        """
         feed: Feed[Any] = Feed(self.rt.timers, gaps=gaps)
         async with self._tapped(MONITORS, feed):
             yield feed
@@ -495,7 +501,7 @@ class RemoteLink:
     ) -> tuple[RemoteListener, SharedListening]:
         """Let a sink receive a property, event, all events, or ends; now, or once there is a connection.
 
-        `entering`: a task waits until the subscription is confirmed, and fails if it is refused.
+        While `entering`, a task waits until the subscription is confirmed, and fails if it is refused.
         """
         far = self.far
         kind, name, convert = self._heard(key)
@@ -535,15 +541,15 @@ class RemoteLink:
     # ---- only for near agents
 
     def link(self) -> NoReturn:
-        """Raise NotAllowed: exit signals do not travel."""
+        """Raise NotAllowed, because exit signals are not sent to other nodes."""
         raise NotAllowed(f"{self.far.path!r} is an agent of another process: it cannot be linked, monitor it")
 
     def statistics(self) -> AgentStatistics:
-        """Raise NotAllowed: the counts belong to another process."""
+        """Raise NotAllowed, because the counts belong to another process."""
         raise self._no_counts()
 
     def mailbox_statistics(self) -> MailboxStatistics:
-        """Raise NotAllowed: the mailbox belongs to another process."""
+        """Raise NotAllowed, because the mailbox belongs to another process."""
         raise self._no_counts()
 
     def _no_counts(self) -> NotAllowed:
@@ -569,7 +575,7 @@ class RemoteLink:
     async def wait_running(self) -> None:
         """Wait for the connection, and, if the agent is known not to run, until it runs again.
 
-        Raises NotFound when it is gone for good, AgentUnavailable at the end of the node.
+        Raises NotFound if the agent has been removed, AgentUnavailable at the end of the node.
         """
         far, backoff = self.far, self.far.peer.new_backoff()
         await far.peer.connected(far.path)

@@ -1,12 +1,11 @@
 """The line of one connection: requests that wait for room, and one-way messages that wait for credit.
 
-Requests go out first come, first served: while one stands in `queue`, nothing overtakes it. One-way messages
-need credit from their receiver, too. One without credit waits in a line of its thing (`by_thing`), and all
-requests to that thing wait behind it: so a slow agent holds up no other agent of the peer.
+Requests go out first come, first served: no request overtakes one that stands in `queue`. One-way messages
+also need credit from their receiver. A message without credit waits in a line of its thing (`by_thing`), and
+all requests to that thing wait behind it: so a slow agent holds up no other agent of the peer.
 
 The line is the same over every carrier: an LMOS connection, a connection of a simulated network, and the
-one-way messages over HTTP or over a relay. The carrier alone knows how much room it has and what credit is
-left.
+one-way messages over HTTP or over a relay. Only the carrier decides how much room and credit are left.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class RequestCarrier(Protocol):
     """The sender of the requests of a line."""
 
     def put(self, request: PendingRequest) -> bool:
-        """Send a request; False if there is no room for it. Raises AgentError where it never can."""
+        """Send a request; return False if there is no room. Raises AgentError if it can never be sent."""
         ...
 
     def may_tell(self, thing_id: str) -> bool:
@@ -66,12 +65,12 @@ class RequestLine:
                 yield "credit", request
 
     def post(self, request: PendingRequest) -> None:
-        """Send a request, or let it stand in line. Raises what the carrier does."""
+        """Send a request, or put it in line. Raises the errors of the carrier."""
         if self.queue or not self.try_send(request):
             self.queue[request] = None
 
     def try_send(self, request: PendingRequest) -> bool:
-        """Send a request, or let it wait for credit; False if there is no room for it."""
+        """Send a request, or let it wait for credit; return False if there is no room for it."""
         thing = request.far.thing_id
         held = self.by_thing.get(thing) if self.by_thing else None
         if held is not None:
@@ -83,7 +82,7 @@ class RequestLine:
         return True
 
     def leave(self, request: PendingRequest) -> bool:
-        """Take a request out of the line; return whether it stood there. Those behind it may go on."""
+        """Take a request out of the line and let the next ones go on; return whether it stood in line."""
         is_first = next(iter(self.queue), None) is request
         # the values of the lines are None, so `self`: the request was not there
         if self.queue.pop(request, self) is None:
@@ -115,7 +114,7 @@ class RequestLine:
             self.send_credited()
 
     def send_credited(self) -> None:
-        """Send the messages that credit allows: one for each waiting thing in turn."""
+        """Send the messages that have credit: the waiting things take turns, with one message each."""
         self.stalled = False
         things = deque(self.by_thing)  # in turn: much credit of one does not starve others
         while things and self.by_thing:
@@ -137,7 +136,10 @@ class RequestLine:
                 del self.by_thing[thing]
 
     def end(self) -> tuple[PendingRequest, ...]:
-        """Empty the line, and return what stood in it: a sender that is let go may look at it at once."""
+        """Empty the line, and return its requests.
+
+        The line must be empty before a sender is released, because this sender may look at it at once.
+        """
         queue, self.queue = self.queue, OrderedDict()
         held, self.by_thing = self.by_thing, {}
         return (*queue, *(request for each in held.values() for request in each))

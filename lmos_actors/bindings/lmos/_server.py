@@ -1,7 +1,8 @@
-"""The LMOS server of a node: which WebSockets are opened, their connections, and the drain.
+"""The LMOS server of a node: the WebSockets that are accepted, their connections, and the drain.
 
-In a drain every connection is closed once nothing is open on it. What connections share while they are open
-is in `_server_context.py`; the memories of answers are here, as they belong to peers and outlive connections.
+In a drain every connection is closed once nothing is open on it. The state that connections share while they
+are open is in `_server_context.py`; the memories of answers are here, as they belong to peers and outlive
+connections.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ EXITED_OFFER: Final = "exited"
 
 @attrs.frozen
 class ServerStatistics:
-    """Counts of connections and of their open requests; `draining`: new ones are refused."""
+    """Counts of connections and of their open requests; while `draining`, new ones are refused."""
 
     connections: int
     open: int
@@ -63,7 +64,7 @@ class DrainingService(Protocol):
     """Another server of the node's agents, such as HTTP, that drains with this one."""
 
     def on_drain(self) -> None:
-        """Begin the drain, or its end: see `LmosServer`."""
+        """Begin the drain, or finish it without waiting for listeners; see `LmosServer`."""
         ...
 
     async def wait_done(self) -> None:
@@ -72,11 +73,11 @@ class DrainingService(Protocol):
 
 
 class LmosServer:
-    """Serves LMOS connections: routes upgrades to itself, and carries requests to the agents exposed.
+    """The server of LMOS connections, which accepts WebSockets and carries requests to exposed agents.
 
-    `guard` decides which peers are let in, and what they may do; without one every peer may do everything.
-    `on_failure` receives errors that belong to no request; it must not raise. `budget` is the memory that
-    peers may hold, over all connections and runs.
+    The `guard` decides which peers are let in, and what they may do; without one every peer may do
+    everything. `on_failure` receives errors that belong to no request; it must not raise. `budget` is the
+    memory that peers may hold, over all connections and runs.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class LmosServer:
     # ---- connections
 
     def accept(self, upgrade: Upgrade) -> Accept | Refuse:
-        """Return whether a WebSocket is opened at this path; 404 if something else is served there.
+        """Accept or refuse a WebSocket; a path at which none is served is refused with 404.
 
         The guard comes first: principal, host name and origin page are checked before the path.
         """
@@ -131,7 +132,7 @@ class LmosServer:
         return Accept(SUBPROTOCOL if offered else None, serve, self._headers)
 
     def _admitted(self, upgrade: Upgrade) -> Admission | Refusal | None:
-        """Return the guard's decision; None where all may do everything, so no request is checked."""
+        """Return the guard's decision; None if all peers may do everything, so that no request is checked."""
         if self._guard is None:
             return None
         admission = self._guard.admit(presented_in(upgrade), trio.current_time())
@@ -151,7 +152,7 @@ class LmosServer:
         return sees(admission)(public_name(path))
 
     def _thing_at(self, target: str, admission: Admission | None) -> str | None:
-        """Return the id of the thing for messages that name none; see `Exposure.thing_at`.
+        """Return the id of the thing that a message without an id means; see `Exposure.thing_at`.
 
         A thing that the peer may not see is treated like one that does not exist.
         """
@@ -162,7 +163,7 @@ class LmosServer:
 
     @enable_ki_protection
     async def serve(self, connection: Connection, admission: Admission | None = None) -> None:
-        """Serve one connection until it has ended. Raises only what `connection.run` does."""
+        """Serve one connection until it has ended. Raises only the errors of `connection.run`."""
         with self._memories.of(connection.headers, principal_of(admission)) as memory:
             thing = self._thing_at(connection.target, admission)
             served = ServerConnection(self.context, connection, memory, thing, admission)
@@ -175,7 +176,7 @@ class LmosServer:
     async def leave(self, seconds: float) -> None:
         """Refuse new connections, and drain the open ones one after another over `seconds`.
 
-        So their peers do not all connect elsewhere in one instant. Call `drain` afterwards.
+        This way their peers do not all connect elsewhere in one instant. Call `drain` afterwards.
         """
         self.context.leaving = True
         standing = tuple(self._served)
@@ -187,8 +188,9 @@ class LmosServer:
     def drain(self) -> None:
         """Take no new requests; close each connection with 1012 once nothing is open on it.
 
-        1012 after the last answer tells a client that unanswered requests were not begun. Listeners are
-        still told how agents stop: their connections stay until those agents are gone, or until `finish`.
+        The code 1012 after the last answer shows a client that unanswered requests were not begun. Listeners
+        still receive the ends of agents: their connections stay until those agents are gone, or until
+        `finish`.
         """
         self.context.draining = True
         for served in self._served:
@@ -207,7 +209,7 @@ class LmosServer:
             service.on_drain()
 
     def join(self, service: DrainingService) -> None:
-        """Add a service that drains with this one, and is waited for."""
+        """Add a service that drains with this one; `wait_done` also waits for it."""
         self._services.append(service)
 
     async def wait_done(self) -> None:

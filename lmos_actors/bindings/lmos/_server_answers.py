@@ -39,7 +39,7 @@ def _some(session: lmos.ThingSession, far: Far, values: dict[str, Any], at: _Clo
 
 
 def _written(session: lmos.ThingSession, far: Far, _: Any, at: _Clock) -> None:
-    """Answer a write with the value written: the protocol sends it back."""
+    """Answer a write with the written value, as the protocol requires."""
     _one(session, far, far.args[0], at)
 
 

@@ -1,18 +1,18 @@
-"""One LMOS connection on the side of the agents: requests become envelopes, answers go straight back.
+"""One LMOS connection on the agents' side: requests become envelopes, answers go straight back.
 
 Everything here runs in the step of another task: the connection's reader or writer, the dispatcher, or a run.
-So nothing waits and nothing raises: what goes wrong with one request ends that request, with an error to the
-peer, and a mistake of this program is also handed to `ServerContext.failed`.
+So nothing waits and nothing raises. A failure in one request ends that request, with an error to the peer,
+and a mistake of this program is also passed to `ServerContext.failed`.
 
 The path of a request: `text` -> the protocol session -> `_handle_demands` -> `_ask` (draining, access, does
 the agent exist) -> `_invoked`, a short path for the plain invocation with good input, or `_carry_out` for
 everything else -> `_post` into the agent's mailbox. Answers return through `answered` and `failed`, in the
 step of the turn that made them.
 
-Odd but meant: where nothing else is open, the turn runs inside `text` (`_is_alone`) and its answer is
-flushed in the same step, which saves a lone request the passes of the event loop in between. So is an item of
-a lone stream, in the step of its run. And access is checked before existence, so that a peer cannot find out
-what it may not see.
+Two things are unusual but intended. If nothing else is open, the turn runs inside `text` (`_is_alone`) and
+its answer is flushed in the same step, which saves a lone request the passes of the event loop in between. An
+item of a lone stream is also flushed in the step of its run. And access is checked before existence, so that
+a peer cannot discover what it may not see.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class ServerConnection:
         self._handle_demands(self.session.receive_binary(data))
 
     def is_behind(self) -> bool:
-        """Return whether so many requests wait for turns that further ones should wait at their sender."""
+        """Return whether too many requests wait for turns, so that senders should hold back further ones."""
         return bool(self._rt.ready) and self.session.open > self._context.options.max_open // 2
 
     def frames(self, room: int) -> list[bytes]:
@@ -229,13 +229,13 @@ class ServerConnection:
             self._broken(asked, error)
 
     def _refused(self, asked: lmos.IncomingRequest, error: Exception) -> None:
-        """Count a request that did not get into a mailbox, unless `_post` has counted it already."""
+        """Count a request that did not reach a mailbox, unless `_post` has counted it already."""
         if error is not self._counted:
             refused(self._rt, WAY, VERBS[asked.verb.word], error)
         self._counted = None
 
     def _check(self, admission: Admission, asked: lmos.IncomingRequest, link: AgentOrPool | None) -> None:
-        """Check that the peer may make a request, before anything else is done about the request.
+        """Check that the peer may make a request, before anything else is done with it.
 
         The result is the same for an agent that does not exist. Raises Unauthorized, Forbidden, RateLimited.
         """
@@ -249,7 +249,7 @@ class ServerConnection:
             raise
 
     def _await_expiry(self, admission: Admission) -> None:
-        """Set a timer for the expiry of the credentials: an idle connection must end then, too."""
+        """Set a timer for the expiry of the credentials, because an idle connection must end then, too."""
         if admission.until is None:
             return
         left = min(max(admission.until - self._rt.entropy.now().timestamp(), 0.0), LONGEST)
@@ -267,13 +267,13 @@ class ServerConnection:
         self._close_unauthorized()
 
     def _close_unauthorized(self) -> None:
-        """Close with 3000: the credentials have expired, and nothing more may be sent."""
+        """Close with 3000, because the credentials have expired and nothing more may be sent."""
         self._expelled = True
         self._listeners.close()
         self.connection.close(UNAUTHORIZED, "the credentials are no longer good")
 
     def _invoked(self, asked: lmos.IncomingRequest, link: AgentOrPool) -> bool:
-        """Post a plain invocation with good input, in few steps; False leaves the request to `_carry_out`."""
+        """Post in few steps a plain invocation with valid input; return False to leave it to `_carry_out`."""
         if asked.verb.word != "invoke" or isinstance(link, PoolLink):
             return False
         message = asked.message
@@ -370,7 +370,7 @@ class ServerConnection:
         return is_later
 
     def _post_tell(self, tell: OneWay) -> None:
-        """Put a one-way message into its agent's mailbox, or park it. Raises as `_post` does."""
+        """Put a one-way message into its agent's mailbox, or park it. Raises the same errors as `_post`."""
         message = tell.asked.message
         came(tell, WAY, message.traceparent, message.tracestate)
         try:
@@ -391,7 +391,7 @@ class ServerConnection:
         return self._tells
 
     def _tell_settled(self) -> None:
-        """Take note that a one-way message has begun: a draining connection may end now."""
+        """Note that a one-way message has begun, so that a draining connection can end."""
         if self.draining:
             self.check_end()
 
@@ -431,7 +431,7 @@ class ServerConnection:
         self._after_answer(shared=shared)
 
     def waits(self, far: Far) -> None:
-        """Report that the run waits."""
+        """Report that the run waits for its action's concurrency."""
         self._tell(far, self.session.pending)
 
     def began(self, far: Far) -> None:
@@ -447,7 +447,7 @@ class ServerConnection:
             stream.host.begin(self.session, stream)
 
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
-        """Report that the run waits for a person's answer; None: it no longer waits."""
+        """Report the question to a person that the run waits for; None means that it no longer waits."""
         shown = question and self._context.shown_question(question)
         self._tell(far, lambda asked: self.session.asks(asked, shown))
         self.check_end()
@@ -465,7 +465,7 @@ class ServerConnection:
                 self._context.failed(error)
 
     def has_room(self, far: Far) -> bool:
-        """Return whether an item may be sent now: by the peer's credit, and by what waits here."""
+        """Return whether an item may be sent now, by the peer's credit and the messages that wait here."""
         if self._over or not far.asked.open:
             return True
         if self.session.room(far.asked) and not self._listeners.is_congested():
@@ -537,7 +537,7 @@ class ServerConnection:
     # ---- the end
 
     def close(self, code: int, reason: str) -> None:
-        """End this connection from here; what waits to be sent is dropped."""
+        """Close this connection from this side, and drop all messages that wait to be sent."""
         self.end()
         self.connection.close(code, reason)
 
@@ -564,7 +564,7 @@ class ServerConnection:
         self._runs_without_room.clear()
 
     def check_end(self) -> None:
-        """End the connection if the peer is too slow, or if it drains and nothing is open any more."""
+        """End the connection if the peer is too slow, or if it drains and nothing is open."""
         if self._over or self._giving_up:
             return  # everything held is released at once
         held = self.session.held
@@ -581,7 +581,7 @@ class ServerConnection:
                 self.connection.close(RESTARTING, "the node is shutting down")
 
     def _charge(self, held: int) -> None:
-        """Charge the bytes that the session holds, in steps: of many open requests, few change the charge."""
+        """Charge the bytes that the session holds, in steps, so that few requests change the charge."""
         step = max(1024, held // 8)
         # the next step above the held bytes: else each further request would be charged anew
         charged = 0 if held < SMALL else (held // step + 1) * step
@@ -593,7 +593,7 @@ class ServerConnection:
             self.connection.account.release(-more)
 
     def overdrawn(self) -> None:
-        """End the connection soon: all peers together hold too much, and this one holds most."""
+        """End the connection soon, because all peers together hold too much, and this one holds most."""
         if not (self._over or self._giving_up):
             self._giving_up = self._is_spent = True
             self._rt.timers.call_at(trio.current_time(), self.end)  # as in `check_end`

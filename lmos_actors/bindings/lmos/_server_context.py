@@ -1,10 +1,11 @@
 """The context that all connections of one LMOS server share: exposure, limits, and unanswered requests.
 
-`open` outlives connections on purpose. A run may go on after its connection has ended, because its action
-says so, or because its peer may come back and ask for the answer (`goes_on`). So a request is found and
-withdrawn here, not in the connection that received it.
+The table `open` outlives connections on purpose. A run may go on after its connection has ended, because its
+action declares it, or because its peer may reconnect and ask for the answer (`goes_on`). So a request is
+found and withdrawn here, not in the connection that received it.
 
-The HTTP binding uses the same context: one seat table, one rule for what peers may read of errors, one drain.
+The HTTP binding uses the same context: one seat table, one rule for the parts of errors that peers may read,
+one drain.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class ServerContext:
     # ---- open requests
 
     def withdraw(self, asked: IncomingRequest, *, is_cut_off: bool = False) -> None:
-        """Take a request out of its agent's mailbox, or cancel its run: its caller is gone, or cut off."""
+        """Withdraw a request from its mailbox, or cancel its run, as its caller is gone or was cut off."""
         far = self.open.pop(asked, None)
         if far is not None:
             far.is_cut_off = is_cut_off
@@ -102,14 +103,14 @@ class ServerContext:
             left(far)
 
     def cut_off(self, asked: IncomingRequest) -> None:
-        """Take note that a caller was cut off: a request with a key goes on, as the caller will ask again."""
+        """Note that a caller was cut off; a request with a key goes on, as the caller will ask again."""
         if getattr(asked.message, "key", None) is None:
             self.withdraw(asked, is_cut_off=True)
         else:
             self._give_up_later(asked)
 
     def credited(self, run: object) -> None:
-        """Resume a run that waited for room: its peer takes more items."""
+        """Resume a run that waited for room, because its peer takes more items."""
         far = self.open.get(run) if isinstance(run, IncomingRequest) else None
         if far is not None:
             far.go_on()
@@ -131,8 +132,8 @@ class ServerContext:
     def goes_on(self, asked: IncomingRequest) -> bool:
         """Return whether a request goes on after its connection has ended.
 
-        An action may say so (`on_disconnect="finish"`). A request that the peer may send again goes on for as
-        long as its answer would be remembered.
+        An action may declare this (`on_disconnect="finish"`). A request that the peer may send again goes on
+        for as long as its answer would be remembered.
         """
         far = self.open.get(asked)
         if far is None or not isinstance(asked.message, InvokeAction):
@@ -150,7 +151,7 @@ class ServerContext:
         self.rt.timers.call_at(until, lambda: self._give_up(asked))
 
     def _give_up(self, asked: IncomingRequest) -> None:
-        """End a run whose peer has not come back."""
+        """End a run whose peer has not reconnected."""
         far = self.open.get(asked)
         is_away = asked.connection.over or not asked.open
         if far is not None and is_away and not asked.also:
@@ -158,14 +159,14 @@ class ServerContext:
             far.asker.failed(far, ActionCancelled("the consumer left"))
 
     def settled(self) -> None:
-        """Check other connections for their end: a shared answer has just gone out over several."""
+        """Check whether connections can end, after a shared answer has gone out over several of them."""
         if self.draining or self.leaving:
             self._on_settled()
 
     def post_keyed(self, far: Far, key: str, principal: str | None, headers: Headers, peer: Peer) -> None:
-        """Carry out a request unless one with the same key runs or has run. Raises as `KeyedRequests.post`.
+        """Carry out a request unless one with the same key runs or has run.
 
-        `headers` are the headers of its connection.
+        The headers of its connection are `headers`. Raises the same errors as `KeyedRequests.post`.
         """
         keyed_requests_of(far.slot).post_far(self.key_of(key, principal, headers), far, self.seats, peer)
 
@@ -188,16 +189,19 @@ class ServerContext:
         return later
 
     def known_names(self, admission: Admission | None = None, verb: Verb = "read") -> Iterator[str]:
-        """Return names to compare an unknown one with: those that the peer may use for this verb."""
+        """Return names to compare with an unknown name: those that the peer may use for this verb."""
         names = islice(self.exposure.names(), NAMES_COMPARED)
         return names if admission is None else (name for name in names if admission.allows(name, verb))
 
     def shown(self, error: E) -> E | AgentDied | WouldDeadlock:
-        """Return an error as it goes over the network: crashes without their text, unless that is allowed."""
+        """Return an error in the form for peers: crashes have no text, unless the options allow it."""
         return error if self.sends_crash_details else discreet(error)
 
     def shown_question(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Return a question to a person for peers: with its id and key only if `sends_crash_details`."""
+        """Return a question to a person in the form for peers.
+
+        It has its id and key only if `sends_crash_details` is set.
+        """
         return question if self.sends_crash_details else {**question, "id": "", "key": ""}
 
     def exited(self, down: Down) -> dict[str, Any]:

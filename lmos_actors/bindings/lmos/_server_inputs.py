@@ -2,7 +2,8 @@
 
 A consumer gets its first credit when the run begins, and more for each item that the handler takes, so the
 items that wait here are never more than the window. An item of a wrong type breaks the stream off, as a near
-caller's item does: the handler gets `SourceFailed`, and if it lets that through, the consumer gets the error.
+caller's item does. The handler then gets `SourceFailed`, and if it does not catch this, the consumer gets the
+error.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class ServerInput:
         self._count = 0
 
     def begin(self, session: lmos.ThingSession, stream: lmos.Incoming) -> None:
-        """Send the first credit: the run has begun."""
+        """Send the first credit, because the run has begun."""
         self.items.on_taken = partial(session.consumed, stream)
         session.ready(stream)
 

@@ -1,11 +1,11 @@
-"""Listeners of one connection: sinks at agents' slots, and their values that wait until the connection has
-room.
+"""Listeners of one connection: sinks at agents' slots, whose values wait until the connection has room.
 
 Listeners never hold an agent back. For a property, only the latest reading waits. For events, each listener
 keeps a bounded backlog; past the bound the oldest is dropped, and the peer receives a gap. Beyond `CROWDED`
 frames to send, readings and events wait at their listeners instead of in the outbox, and listeners send in
-turn, one each, so that a busy event cannot starve the others. What waits at listeners is charged to the
-budget of all peers, see `_shared_values.py`; what waits in the outbox is charged to the connection.
+turn, one each, so that a busy event cannot starve the others. Values that wait at listeners are charged to
+the budget of all peers, see `_shared_values.py`; messages that wait in the outbox are charged to the
+connection.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class Listener(ABC):
         self._waiting = Backlog(FEED_SIZE, listeners.memory)  # gaps, and values with their context
 
     def join(self) -> None:
-        """Receive the values that are pushed from now on."""
+        """Begin to receive the values that are pushed."""
         self._sinks.add(self._key, self)
 
     def leave(self) -> None:
-        """Receive nothing more."""
+        """Stop receiving values."""
         self._waiting.clear()
         self.listening = None
         self._sinks.remove(self._key, self)
@@ -80,7 +80,7 @@ class Listener(ABC):
         self._take(Gap(reason, missed), must_wait=self._must_wait())
 
     def close(self) -> None:
-        """Send what waits, and end the listener: nothing more will be pushed."""
+        """Send the waiting values, and end the listener, because nothing more will be pushed."""
         while self.send_waiting():
             pass
         if self.listening is not None:
@@ -105,7 +105,7 @@ class Listener(ABC):
         return bool(self._waiting) or self._listeners.is_congested()
 
     def _is_shared(self, *, must_wait: bool) -> bool:
-        """Return whether a value has to wait, or is for several listeners; either way it is encoded once."""
+        """Return whether a value is encoded once, because it has to wait or is for several listeners."""
         return must_wait or self._sinks.count(self._key) > 1
 
     def _take(self, news: Gap | tuple[Any, Any], *, must_wait: bool) -> None:
@@ -136,7 +136,7 @@ class Listener(ABC):
 
 
 class Observer(Listener):
-    """A listener to a property: it keeps the latest reading alone, with the time of the reading."""
+    """A listener to a property, which keeps only the latest reading, with the time of the reading."""
 
     __slots__ = ()
 
@@ -245,8 +245,8 @@ _KINDS: Final[Mapping[str, type[Listener]]] = {
 class Listeners:
     """All listeners of one connection, which send through its session.
 
-    `sent` is called when the session has been given a message or has had one taken back, `failed` with errors
-    of sending. `sharing` is the server's table of shared values.
+    The function `sent` is called after a message was put into the session or withdrawn from it, `failed` is
+    called with errors of sending. `sharing` is the server's table of shared values.
     """
 
     def __init__(
@@ -285,13 +285,13 @@ class Listeners:
         self._active[listening] = listener
 
     def leave(self, listening: lmos.Listening) -> None:
-        """End a listening: its consumer has left."""
+        """End a listening, because its consumer has left."""
         listener = self._active.pop(listening, None)
         if listener is not None:
             listener.leave()
 
     def close(self) -> None:
-        """End all listeners: the connection has ended."""
+        """End all listeners, because the connection has ended."""
         for listener in self._active.values():
             listener.leave()
         self._active.clear()
@@ -313,18 +313,18 @@ class Listeners:
     # ---- sending
 
     def is_congested(self) -> bool:
-        """Return whether much waits to be sent."""
+        """Return whether too many messages or bytes wait to be sent."""
         session = self._session
         return session.waiting >= CROWDED or session.waiting_bytes >= CROWDED_BYTES
 
     def post_last(self, listener: Listener) -> None:
-        """Let a listener send once there is room."""
+        """Put a listener at the end of the line of those that wait for room to send."""
         if self._backlog is None:
             self._backlog = deque()
         self._backlog.append(listener)
 
     def send_waiting(self) -> None:
-        """Send from listeners that wait for room, in turn, while there is some."""
+        """Send from the listeners that wait for room, in turn, while there is room."""
         backlog = self._backlog
         while backlog and not self.is_congested():
             listener = backlog.popleft()
@@ -336,7 +336,7 @@ class Listeners:
         self._send(listening, lambda: self._session.reading(listening, _encodable(value), at))
 
     def withdraw_reading(self, listening: lmos.Listening) -> None:
-        """Take back a reading from the outbox, where it would wait as this connection's own copy."""
+        """Withdraw a reading from the outbox, where it would wait as a copy for this connection alone."""
         self._session.withdraw_reading(listening)
         self._sent()
 
@@ -345,11 +345,11 @@ class Listeners:
         return self._rt.entropy.now()
 
     def shared(self, value: Any) -> SharedValue:
-        """Return a shared value: one that several listeners receive in this step is encoded once."""
+        """Return the shared form of a value, which several listeners in this step encode only once."""
         return self._sharing.of(value)
 
     def send_event(self, listening: lmos.Listening, event: str, data: Any, trace: TraceMembers) -> None:
-        """Send an event; data that several listeners receive are encoded once."""
+        """Send an event; data for several listeners is encoded once."""
 
         def send() -> None:
             self._session.event(listening, event, _encodable(data), self._rt.entropy.now(), **trace)
@@ -365,7 +365,7 @@ class Listeners:
         self._send(listening, lambda: self._session.gap(listening, gap.reason, gap.missed))
 
     def end_listener(self, listener: Listener) -> None:
-        """End a listener: its agent is gone for good."""
+        """End a listener, because its agent has been removed."""
         listening = listener.listening
         if listening is not None:
             self.leave(listening)

@@ -38,8 +38,9 @@ class _Kept:
 class AnswerMemories:
     """The memories of a server's peers. A peer without a secret name has one for each connection.
 
-    Of peers without a connection `remembered_peers` are kept; the least recently used is forgotten first.
-    `remembered_bytes` bounds their memories, and also all memories plus the runs that can be queried.
+    Among the peers without a connection, the memories of at most `remembered_peers` are kept; the least
+    recently used is forgotten first. `remembered_bytes` bounds their memories, and also all memories plus the
+    runs that can be queried.
     """
 
     __slots__ = ("_most", "_most_bytes", "_named", "_seconds", "_unused", "bound")
@@ -59,7 +60,7 @@ class AnswerMemories:
     def of(
         self, headers: Iterable[tuple[bytes, bytes]], principal: str | None = None
     ) -> Generator[AnswerMemory]:
-        """Return the memory of a connection with these headers, for as long as the connection lasts.
+        """Yield the memory of a connection with these headers, for as long as the connection lasts.
 
         Answers to one principal are not shared with another, whatever `LMOS-Peer` a client sends.
         """

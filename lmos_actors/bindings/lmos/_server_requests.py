@@ -46,13 +46,18 @@ _NO_NAMES: Final[dict[str, Any]] = {}
 
 
 def requested_operation(asked: lmos.IncomingRequest, link: AgentOrPool) -> RequestedOperation:
-    """Return the operation a request asks for. Raises NotFound, NotAllowed, InvalidInput,
-    AgentUnavailable."""
+    """Return the operation that a request asks for.
+
+    Raises NotFound, NotAllowed, InvalidInput, AgentUnavailable.
+    """
     return _WISHES[asked.verb.word](asked, link)
 
 
 def representative(link: AgentOrPool) -> Slot:
-    """Return an agent that has the operations of all members. Raises AgentUnavailable, NotFound."""
+    """Return the agent itself, or one member of a pool, as all members have the same operations.
+
+    Raises AgentUnavailable, NotFound.
+    """
     one = link if isinstance(link, Slot) else next(iter(link.members), None)
     if one is None and isinstance(link, PoolLink):
         raise link.no_member()
@@ -83,7 +88,7 @@ def check_keyed(asked: lmos.IncomingRequest, link: AgentOrPool) -> None:
 
 
 def operation_named(link: AgentOrPool, kind: str, key: str, name: str) -> Operation:
-    """Return the operation of that key and name. Raises NotFound, NotAllowed, AgentUnavailable."""
+    """Return the operation with a key and a name. Raises NotFound, NotAllowed, AgentUnavailable."""
     # most are for an agent that is there
     one = link if isinstance(link, Slot) and link.table else representative(link)
     op = one.table.get(key)

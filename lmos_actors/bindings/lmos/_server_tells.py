@@ -1,18 +1,18 @@
 """One-way messages received over one LMOS connection: each has a seat in a mailbox, or is parked for one.
 
-To an agent these messages are like those from a near sender. In a full mailbox whose policy is `wait` a
-message waits outside, not accepted yet. Only the first of a connection stands in the agent's line of parked
-senders; those behind it wait here, in a lane of their own, and the next one joins the line when the first has
-a seat. So connections and near senders have seats in turn, however much each of them sends, and the messages
-of one connection to one agent stay in order. The peer's credit bounds the lanes.
+To an agent these messages are like messages from a near sender. At a full mailbox whose policy is `wait` a
+message waits outside and is not accepted yet. Only the first one of a connection stands in the agent's line
+of parked senders. Those behind it wait here, in a separate lane, and the next one joins the line when the
+first has a seat. So connections and near senders get seats in turn, however much each of them sends, and the
+messages of one connection to one agent stay in order. The peer's credit bounds the lanes.
 
 A message that does not begin, or whose turn crashes, is answered with an error, and becomes a dead letter of
-its sender; nothing else is reported of one that has begun. When the connection ends, messages with a seat are
-carried out all the same, as a near sender's would be; parked ones become dead letters here. Large messages
-with a seat stay charged, or a peer that comes and goes could fill all mailboxes uncounted; if memory runs
-out, they become dead letters, too.
+its sender; for other messages nothing is reported once they have begun. When the connection ends, messages
+with a seat are carried out all the same, like those of a near sender; parked ones become dead letters here.
+Large messages with a seat stay charged, because otherwise a peer that connects again and again could fill all
+mailboxes uncounted. If memory runs out, they become dead letters, too.
 
-Nothing here waits, and nothing but `post` raises: see `_server_connection.py`.
+Nothing here waits, and only `post` raises: see `_server_connection.py`.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class _Lane:
 class IncomingTells:
     """The one-way messages of one connection; see `Teller` of the actors.
 
-    `fail` answers a message with an error; `settled` is called when one waits no more, and `check_end` when
-    the memory they hold together may be less.
+    The function `fail` answers a message with an error. `settled` is called when a message no longer waits,
+    and `check_end` when the memory that all messages hold may be less.
     """
 
     __slots__ = (
@@ -110,7 +110,7 @@ class IncomingTells:
         return sum(1 + len(lane.rest) for lane in self._lanes.values())
 
     def check_order(self, slot: Any) -> None:
-        """Raise MailboxFull if messages to an agent are parked: no request may overtake them."""
+        """Raise MailboxFull if messages to an agent are parked, because no request may overtake them."""
         if self._lanes and slot in self._lanes:
             slot.ensure_extra().refused += 1
             raise MailboxFull(slot.path, slot.mailbox.size)
@@ -140,7 +140,7 @@ class IncomingTells:
     # ---- what becomes of them
 
     def admitted(self, tell: OneWay) -> None:
-        """Take note that a message has its seat: the next one joins the line."""
+        """Note that a message has its seat, and let the next one join the line."""
         slot = tell.slot
         tell.stand_among_peers()
         lane = self._lanes.get(slot)
@@ -161,7 +161,7 @@ class IncomingTells:
         ended(far, None)
 
     def failed(self, far: Far, error: Exception) -> None:
-        """Report to the sender that a message did not begin, or failed other than as declared."""
+        """Report to the sender that a message did not begin, or failed with an undeclared error."""
         if isinstance(error, ActionFailed) or not far.asked.open:
             self.began(far)
             ended(far, error)
@@ -177,10 +177,13 @@ class IncomingTells:
                 self._lost(tell, error)
 
     def waits(self, far: Far) -> None:
-        """Do nothing: a message that waits for its action's concurrency has not begun."""
+        """Do nothing, because a message that waits for its action's concurrency has not begun."""
 
     def began(self, far: Far) -> None:
-        """Return credit, in half windows or after `PATIENCE`, as its run begins or its turn has ended."""
+        """Note that a message has begun or its turn has ended, and return its credit.
+
+        Credit is returned in half windows or after `PATIENCE`.
+        """
         asked = far.asked
         if not asked.open:
             return
@@ -191,21 +194,21 @@ class IncomingTells:
         self._settled()
 
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
-        """Do nothing: the sender waits for no answer, so it is not told that the run asks a person."""
+        """Do nothing, because the sender of a one-way message does not wait for an answer."""
 
     def reported(self, far: Far, value: Any) -> None:
-        """Drop progress: a one-way message has no receiver for it."""
+        """Drop progress, because a one-way message has no receiver for it."""
 
     def has_room(self, far: Far) -> bool:
-        """Return True: an item goes nowhere, so there is room for it."""
+        """Return True, because an item is dropped and so needs no room."""
         return True
 
     def send_item(self, far: Far, item: Any) -> bool:
-        """Refuse an item: a one-way message has no receiver for it."""
+        """Refuse an item, because a one-way message has no receiver for it."""
         return False
 
     def _lost(self, far: Far, error: Exception) -> None:
-        """Let another member of the pool take a message; if none does, report that it does not begin."""
+        """Let another member of the pool take a message; if none does, report that it did not begin."""
         self._waits_no_more(far)
         movable = self.stands and far.again is not None and isinstance(error, AgentUnavailable)
         if movable and far.again is not None and far.again():
@@ -228,7 +231,10 @@ class IncomingTells:
     # ---- the end
 
     def close(self, *, is_spent: bool) -> None:
-        """End with the connection; `is_spent`: it was closed to free memory, so large messages go, too."""
+        """Drop the parked messages at the end of the connection.
+
+        If the connection was closed to free memory (`is_spent`), drop the large messages with a seat, too.
+        """
         self.stands = False
         if self._timer is not None:
             self._timer.cancel()

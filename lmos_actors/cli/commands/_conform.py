@@ -1,4 +1,4 @@
-"""`conform`. The docstring is the help."""
+"""The command `conform`. Its docstring is its help text."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ once, the last one for all others."""
         )
 
     def made(self, options: type[MadeT], **own: Any) -> MadeT:
-        """Return options of the kit. Raises ConfigError for a level that this class of them does not have.
+        """Return the kit's options of a class. Raises ConfigError for a level that the class does not have.
 
         All other values are already checked.
         """
@@ -161,7 +161,7 @@ once, the last one for all others."""
             raise ConfigError("goes with the URL of a server, not with --serve", given)
 
     def words(self, *targets: str) -> list[str]:
-        """Return the words of a command that repeats this run; of headers, only the names are shown."""
+        """Return the words of a command that repeats this run, with the values of headers masked."""
         from lmos_actors.files import Duration, is_list
 
         words = ["lmos-actors", "conform", *targets]

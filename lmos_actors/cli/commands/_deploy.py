@@ -1,4 +1,7 @@
-"""`up`, `status`, `logs`, `restart`, `scale`, `drain`, `down` and `export`. The docstrings are the help."""
+"""The commands `up`, `status`, `logs`, `restart`, `scale`, `drain`, `down` and `export`.
+
+Their docstrings are their help texts.
+"""
 
 from __future__ import annotations
 

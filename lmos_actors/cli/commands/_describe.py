@@ -1,4 +1,4 @@
-"""`describe`. The docstring is the help."""
+"""The command `describe`. Its docstring is its help text."""
 
 from __future__ import annotations
 

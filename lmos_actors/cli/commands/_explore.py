@@ -1,4 +1,4 @@
-"""`explore`. The docstring is the help."""
+"""The command `explore`. Its docstring is its help text."""
 
 from __future__ import annotations
 

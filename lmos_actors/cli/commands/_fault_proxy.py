@@ -1,4 +1,4 @@
-"""`fault-proxy`. The docstring is the help."""
+"""The command `fault-proxy`. Its docstring is its help text."""
 
 from __future__ import annotations
 

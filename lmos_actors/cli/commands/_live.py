@@ -1,4 +1,4 @@
-"""The commands that look at a node while it works: over its live view. The docstrings are the help."""
+"""The commands that show a node at work, over its live view. Their docstrings are their help texts."""
 
 from __future__ import annotations
 

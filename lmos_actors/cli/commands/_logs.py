@@ -1,4 +1,4 @@
-"""`replay` and `diff`. The docstrings are the help."""
+"""The commands `replay` and `diff`. Their docstrings are their help texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`doctor` and `completion`. The docstrings are the help."""
+"""The commands `doctor` and `completion`. Their docstrings are their help texts."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def completion(shell: Literal["bash", "zsh", "fish"], /, *, install: Switch = Fa
 
 
 def _have_zsh_read(place: Path) -> None:
-    """Add the end of the script, and have zsh's startup file read it, unless it already does."""
+    """Append the end of the script, and have zsh's startup file source it, unless it already does."""
     with place.open("a", encoding="utf-8") as script:
         script.write(_ZSH_END)
     startup = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"

@@ -1,4 +1,4 @@
-"""`init`, `fmt` and `schema`. The docstrings are the help."""
+"""The commands `init`, `fmt` and `schema`. Their docstrings are their help texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`record`. The docstring is the help."""
+"""The command `record`. Its docstring is its help text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`relay` and its commands. The docstrings are the help."""
+"""The command `relay` and its subcommands. Their docstrings are their help texts."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ _DEFAULTS = HubFlags()
 
 
 def _weights_in(path: str) -> dict[str, int]:
-    """Return the weights in a file. Raises ConfigError."""
+    """Return the voting weights in a file, by agent. Raises ConfigError."""
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, ValueError) as error:
@@ -179,7 +179,7 @@ _OPTIONS = {
 
 
 def rate_of(text: str, option: str) -> tuple[int, float]:
-    """Return a rate: a number of messages, and the seconds that it is for. Raises ConfigError."""
+    """Parse a rate into a number of messages and a period in seconds. Raises ConfigError."""
     from lmos_actors.files import Duration
 
     found = RATE.fullmatch(text)

@@ -1,4 +1,4 @@
-"""The commands that talk to running agents, or look for them. The docstrings are the help."""
+"""The commands that talk to running agents, or search for them. Their docstrings are their help texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`run`, `sim` and `validate`. The docstrings are the help."""
+"""The commands `run`, `sim` and `validate`. Their docstrings are their help texts."""
 
 from __future__ import annotations
 

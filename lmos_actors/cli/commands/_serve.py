@@ -1,4 +1,4 @@
-"""`serve` and `directory serve`. The docstrings are the help."""
+"""The commands `serve`, `mcp` and `directory serve`. Their docstrings are their help texts."""
 
 from __future__ import annotations
 

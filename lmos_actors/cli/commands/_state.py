@@ -1,4 +1,4 @@
-"""`state` and its commands. The docstrings are the help."""
+"""The command `state` and its subcommands. Their docstrings are their help texts."""
 
 from __future__ import annotations
 

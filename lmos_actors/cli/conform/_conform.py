@@ -1,4 +1,4 @@
-"""Execution of `conform`: a server is judged case by case; the results are shown and written."""
+"""The execution of `conform`: judging a server case by case, and printing and writing the results."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ConformRequest:
 class Presented:
     """The headers for requests to a URL, from the command line and from the URL's credentials.
 
-    `hosts`: the only hosts that get the command line's headers, as a description may lead to others; None:
+    A description may lead to other hosts: only `hosts` get the command line's headers. If `hosts` is None,
     all hosts get them.
     """
 
@@ -105,7 +105,7 @@ class Presented:
     ) -> Presented:
         """Return the headers and credentials for requests to the named places. Raises ConfigError.
 
-        A file is trusted: the headers go wherever it leads.
+        If one of the places is a file, the headers are sent to every host that is reached.
         """
         known = bool(places) and all("://" in place for place in places)
         hosts = frozenset(endpoint_of(place).host for place in places) if known else None
@@ -132,7 +132,7 @@ def agents_of(path: str | None) -> dict[str, str]:
 
 
 def is_relay(url: str) -> bool:
-    """Return whether an address by itself shows that it is a relay's: `ws://HOST/arc`."""
+    """Return whether a URL alone shows that a relay is meant, as in `ws://HOST/arc`."""
     parts = urlsplit(url)
     return parts.scheme in ("ws", "wss") and parts.path == "/arc"
 
@@ -189,7 +189,7 @@ class ServerRun:
         self._seconds = 0.0
 
     async def run(self, network: Network) -> None:
-        """Judge until all cases are done, the time is over, or an interrupt comes. Errors are kept."""
+        """Judge until all cases are done, time is up, or a signal arrives. Errors are kept for `finish`."""
         began, request, printer = trio.current_time(), self._request, self._printer
         within = math.inf if request.within is None else request.within
         async with trio.open_nursery() as nursery:

@@ -41,12 +41,12 @@ _STYLES: Final = {"FAILED": "bold red", "tolerated": "yellow", "ok": "green"}
 
 
 def group_of(case: Requirement | Result) -> str:
-    """Return the group of a case: the part of its id before the point."""
+    """Return the group of a case: the part of its id before the first dot."""
     return case.id.partition(".")[0]
 
 
 class CardPrinter:
-    """Prints results of cases: each group when it is over. With JSON only the progress on a terminal."""
+    """The printer of case results, group by group; for JSON it only shows the progress on a terminal."""
 
     def __init__(self, cases: Sequence[Requirement], output: OutputOptions) -> None:
         self.results: list[Result] = []
@@ -94,7 +94,7 @@ class CardPrinter:
             self.print(group_lines(list(results), width=self._width, verbose=self._verbose))
 
     def end(self, card: Card, more: Iterable[str] = ()) -> None:
-        """Print the remaining cases, the totals, and more lines. Raises OSError."""
+        """Print the remaining cases, the totals, and the given further lines. Raises OSError."""
         self.close()
         self._print_groups()
         self.print([*end_lines(card), *more])
@@ -110,7 +110,7 @@ class CardPrinter:
                 self._screen.print(_painted(line))
 
     def close(self) -> None:
-        """Remove the live part. Lines printed later stay."""
+        """Remove the progress display. Lines printed later remain on the screen."""
         if self._screen is not None:
             self._screen.close()
 
@@ -125,7 +125,7 @@ def _painted(line: str) -> Any:
 
 
 def complain(text: str) -> None:
-    """Print a line to standard error: why there is no card, or only a part of one."""
+    """Print to standard error why there is no card, or only a part of one."""
     print(f"lmos-actors: {printable(text)}", file=sys.stderr, flush=True)
 
 
@@ -141,14 +141,14 @@ def print_card(card: Card, code: int) -> None:
 
 @attrs.define
 class CardFiles:
-    """The files that a card is written to: all are opened before the judging, and written at the end."""
+    """The files for a card: all are opened before the judging starts, and written at its end."""
 
     _force: bool
     _open: dict[str, Target] = attrs.field(factory=dict[str, Target])
 
     @classmethod
     def opened(cls, output: OutputOptions, inputs: Iterable[str]) -> CardFiles:
-        """Open the files that options name. Raises ConfigError if one cannot, or must not, be written."""
+        """Open the files that the options name. Raises ConfigError if one must not or cannot be written."""
         card_files = cls(output.force)
         try:
             for option, path in output.card_files.items():

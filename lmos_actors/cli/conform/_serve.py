@@ -139,7 +139,10 @@ class ClientsRun:
         self._interrupt = Interrupt()
 
     async def run(self, network: Network) -> Card:
-        """Serve until the end, and return the card. Raises groups of ConfigError and TransportError."""
+        """Serve until the clients have left or the run is stopped, and return the card.
+
+        Raises exception groups of ConfigError and TransportError.
+        """
         request, stop = self._order, trio.Event()
         async with trio.open_nursery() as nursery:
             await nursery.start(self._interrupt.watch, stop.set)
@@ -161,7 +164,7 @@ class ClientsRun:
         stop.set()
 
     def reason(self, code: int) -> str:
-        """Return why the run ended early, "" if it did not."""
+        """Return why the run ended early, or "" if it did not."""
         return self.REASONS.get(code, "")
 
     def code(self, card: Card) -> int:

@@ -1,7 +1,8 @@
-"""Output of `up`: the states of processes and their output, for people on a terminal, JSON lines elsewhere.
+"""Output of `up`: states of processes and their output, as text on a terminal, else as JSON lines.
 
-All is printed in a thread: a stopped terminal holds a process back as long as the follower of the logs is
-patient, but never the launcher. The launcher's own lines wait among the lines of the processes.
+Everything is printed in a thread, so a stopped terminal never blocks the launcher. It blocks a process only
+as long as the follower of the logs waits. The launcher's own lines are queued among the lines of the
+processes.
 """
 
 from __future__ import annotations
@@ -100,11 +101,11 @@ class Console:
         self._say(text, "note", what=text)
 
     def draining(self) -> None:
-        """Print that the end has begun."""
+        """Print that the launcher is draining its processes."""
         self._say("draining; again ends at once", "draining")
 
     def stopped(self) -> None:
-        """Print that all has ended in order."""
+        """Print that everything has stopped in order."""
         self._say("stopped", "stopped")
 
     def cut_short(self) -> None:
@@ -116,7 +117,7 @@ class Console:
         print(f"lmos-actors: {why}", file=sys.stderr, flush=True)
 
     def warned(self, what: str) -> None:
-        """Print what is lost, if that can be printed: the output's disk may be full, too."""
+        """Print what is lost. Errors of the output are ignored, since its disk may be full, too."""
         with suppress(OSError):
             print(f"lmos-actors: {what}", file=sys.stderr, flush=True)
 

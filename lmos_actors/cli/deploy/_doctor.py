@@ -66,7 +66,7 @@ def diagnose_deployment(file: str, settings: Mapping[str, str], *, json: bool) -
 
 
 def obstacles(loaded: DeploymentFile, file: str) -> list[Finding]:
-    """Return the obstacles to a start here: ports that are taken, and secrets that others can read."""
+    """Return the obstacles to a start here: ports in use, and secrets that other users can read."""
     looked = _Deployment(loaded, file)
     found = (each for name, group in loaded.deployment.groups.items() for each in looked.dangers(name, group))
     return [each for each in found if each.verdict != "ok"]
@@ -178,7 +178,7 @@ class _Deployment:
     # ---- one group
 
     def dangers(self, name: str, group: Group) -> Iterator[Finding]:
-        """Yield the taken ports of a group, and its secrets that others can read."""
+        """Yield findings on the ports of a group, and on its secrets that other users can read."""
         yield from _shortened(self._ports(name, group))
         secrets = secrets_of(self._loaded, group, self._file, self._folder(group, 1))
         yield from filter(None, (_readable(name, path) for path in secrets.files if path.is_file()))
@@ -240,7 +240,7 @@ class _Deployment:
                 yield Finding(name, "fail", saw, "end that process: a store has one at a time")
 
     def _writable(self, name: str, folder: Path) -> Finding:
-        """Return whether files can be made in a folder, which need not exist, and whether there is room."""
+        """Return a finding on a folder, which need not exist: whether it is writable, and the free space."""
         there = next(path for path in (folder, *folder.parents) if path.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             return Finding(
@@ -274,7 +274,7 @@ class _Deployment:
 
 
 def _shortened(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield the first findings of each name and verdict, and how many more there are."""
+    """Yield the first findings of each name and verdict, then the number of those left out."""
     counts: dict[tuple[str, Verdict], int] = {}
     for finding in findings:
         kind = (finding.name, finding.verdict)
@@ -287,7 +287,7 @@ def _shortened(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _written(group: Group, folder: Path, number: int) -> Iterator[tuple[str, Path]]:
-    """Yield the databases that a process writes."""
+    """Yield the key and the path of each database that a process writes."""
     if group.store is not None and group.store.startswith(DATABASE):
         yield "store", folder / filled_for(group.store, number).removeprefix(DATABASE)
     if isinstance(group.directory, str) and "://" not in group.directory:
@@ -317,7 +317,7 @@ def _secret(group: str, reference: Reference, remedy: str) -> Finding:
 
 
 def _readable(name: str, path: Path) -> Finding | None:
-    """Return a finding if others can read a secret; None if they cannot, or it is not secret."""
+    """Return a finding if all users can read a secret file, else None."""
     if not _is_secret(path) or not path.stat().st_mode & stat.S_IROTH:
         return None
     return Finding(f"{name}: file", "warn", f"{path} can be read by all users", f"chmod o-r {path}")

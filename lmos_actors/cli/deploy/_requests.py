@@ -52,7 +52,7 @@ CONNECT: Final = 10.0
 
 
 def controls_for(file: str | None, state: str | None, groups: Iterable[str] = ()) -> Controls:
-    """Return the places of the deployment of a file; without a file, of the only one that runs.
+    """Return the controls of a file's deployment or, without a file, of the only running deployment.
 
     Raises ConfigError, also if one of the groups looks like the name of a file.
     """
@@ -176,9 +176,9 @@ def print_status(status: LauncherStatus, *, json: bool) -> None:
 
 
 def wait_ready(controls: Controls, process: subprocess.Popen[bytes], *, json: bool) -> int | None:
-    """Wait until a launcher in the background is ready, and print its state; None if it ends before.
+    """Wait for a launcher in the background, print its state, and return the exit code of the start.
 
-    Raises KeyboardInterrupt.
+    Returns None if the launcher ends before it is ready. Raises KeyboardInterrupt.
     """
 
     async def main() -> int | None:
@@ -245,7 +245,7 @@ def _late_in(status: LauncherStatus) -> str:
 
 
 def addresses_of(controls: Controls) -> dict[str, str] | int:
-    """Return the addresses of a deployment's processes by name; the exit code if it does not run."""
+    """Return the addresses of a deployment's processes by name, or the exit code if it does not run."""
     found: dict[str, str] = {}
 
     async def use(ref: Ref[LauncherAgent]) -> int:
@@ -361,7 +361,7 @@ def down(file: str | None, state: str | None) -> int:
 
 
 async def _gone(controls: Controls) -> None:
-    """Wait until a launcher has ended; say so if that takes a while."""
+    """Wait until a launcher has ended; print a notice if that takes a while."""
     waits = trio.current_time() + CONNECT
     while controls.is_running():
         await trio.sleep(LOOK)

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 
 def run_up(file: str, options: UpOptions) -> int:
-    """Run the groups of a deployment until a signal comes, or `down`. Returns the exit code.
+    """Run the groups of a deployment until a signal or `down` stops them. Returns the exit code.
 
     Raises ConfigError.
     """
@@ -128,7 +128,7 @@ def _say_obstacles(loaded: DeploymentFile, file: str) -> int:
 
 
 def _page_of(loaded: DeploymentFile, file: str, options: UpOptions) -> NodeOptions | None:
-    """Return the options of the launcher's page: its address, who may enter; None without a page.
+    """Return the options of the launcher's page, its address and its protection; None without a page.
 
     Raises ConfigError.
     """
@@ -169,7 +169,7 @@ def _page_of(loaded: DeploymentFile, file: str, options: UpOptions) -> NodeOptio
 
 
 def _forget(controls: Controls) -> None:
-    """Forget which stores in servers were used. Raises ConfigError."""
+    """Delete the record of the stores in servers that were used. Raises ConfigError."""
     try:
         controls.stores.unlink(missing_ok=True)
     except OSError as error:
@@ -187,10 +187,11 @@ def _place_of(options: UpOptions, controls: Controls, loaded: DeploymentFile) ->
 
 
 def _read(controls: Controls, options: UpOptions, settings: Mapping[str, str]) -> LaunchPlan:
-    """Return the plan of the file in its present state; processes read a copy of it. Raises ConfigError.
+    """Return the plan of the file as it is now, and copy the file for the processes. Raises ConfigError.
 
-    With `reload` processes list their imports, and are retried while code is being written. With
-    `allow_operations` processes of groups without `security` let clients on their machine decide, too.
+    With `reload`, processes list their imports, and are started again after any number of failures, as code
+    may be unfinished. With `allow_operations`, processes of groups without `security` also allow operations
+    by clients on their machine.
     """
     operations = options.allow_operations and options.on is None
     file = Path(controls.file)
@@ -215,7 +216,7 @@ def _read(controls: Controls, options: UpOptions, settings: Mapping[str, str]) -
 
 
 def _shown(plan: LaunchPlan) -> list[str]:
-    """Return what would be started, line by line, in order."""
+    """Return a description of what would be started: one line for each group, in order."""
     lines = [f"{plan.name}: {len(plan.groups)} groups, in this order"]
     for group in in_order(plan.groups):
         needs = ", ".join(f"{name} {what}" for name, what in group.needs.items())
@@ -228,9 +229,10 @@ def _shown(plan: LaunchPlan) -> list[str]:
 
 
 def _of_agents(record: logging.LogRecord) -> bool:
-    """Return whether a record is no crash report of a process, as the end of a process has its own line.
+    """Return whether a log record is shown: the crash reports of processes are left out.
 
-    The count of left-out reports does not pass either: most are about processes in a crash loop.
+    The end of a process has its own line. The count of left-out reports is not shown either, since most of
+    those are about processes in a crash loop.
     """
     args = record.args if isinstance(record.args, tuple) else ()
     return not any(
@@ -301,7 +303,7 @@ class _Up:
         self._asked: dict[int, float] = {}  # the instant of the last signal of each number
 
     async def run(self) -> None:
-        """Run until a signal comes, or `down`. Raises RestartIntensityExceeded, ConfigError."""
+        """Run until a signal or `down` stops the deployment. Raises RestartIntensityExceeded, ConfigError."""
         failure: BaseException | None = None
         async with trio.open_nursery() as nursery:
             await nursery.start(self._take_signals)
@@ -344,7 +346,7 @@ class _Up:
             self.console.draining()
 
     async def _wait_left(self) -> None:
-        """Wait until the processes of an earlier launcher have ended by themselves, or a signal comes."""
+        """Wait until the processes of an earlier launcher have ended, or this launcher is to end."""
         async with trio.open_nursery() as nursery:
 
             async def until_asked() -> None:
@@ -382,7 +384,7 @@ class _Up:
 
 
 def _detached(options: UpOptions, controls: Controls) -> int:
-    """Start the launcher in the background, and wait until its groups are ready; Ctrl-C ends it again."""
+    """Start the launcher in the background and wait until its groups are ready; Ctrl-C terminates it."""
     said = controls.folder / "launcher.log"
     try:
         controls.folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
@@ -408,10 +410,10 @@ def _detached(options: UpOptions, controls: Controls) -> int:
 
 
 def _log_of_its_own(path: Path) -> BinaryIO:
-    """Open a new file, and put it at a path. Raises OSError.
+    """Open a new log file and rename it to a path. Raises OSError.
 
-    Another launcher started at the same instant has its own file: in one file they would overwrite each
-    other.
+    If two launchers start at the same instant, each writes to its own file; in one file they would overwrite
+    each other.
     """
     log = cast("BinaryIO", NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False))  # noqa: SIM115
     try:

@@ -100,7 +100,7 @@ def _summary(search: Exploration, seconds: float) -> str:
 
 
 def _searched(search: Exploration) -> str:
-    """Return in words what a search draws: faults and arguments, and for which agents."""
+    """Return a text on what a search varies: faults and arguments, and for which agents."""
     explore = search.explore
     kinds = [each if isinstance(each, str) else str(each.__struct_config__.tag) for each in explore.faults]
     drawn = f"up to {count(explore.at_most, 'fault')} of {', '.join(dict.fromkeys(kinds))}" if kinds else ""

@@ -24,7 +24,7 @@ _WIDTH: Final = 100
 
 
 class ExploreShow:
-    """Prints the progress and the result of `explore`; with `json`, only the result."""
+    """The printer of the progress and the result of `explore`; with `json`, only of the result."""
 
     def __init__(self, *, json: bool) -> None:
         self._json = json

@@ -42,7 +42,7 @@ _HEAD: Final = (
 
 @attrs.define
 class AgentScreen:
-    """One place in the tree."""
+    """The screen for one place in a node's tree: an agent or a supervisor."""
 
     path: str
 
@@ -96,7 +96,7 @@ class AgentScreen:
             yield from (plain(f"    {line}", "dim") for line in view["crashes"][0]["text"].split("\n"))
 
     def _of_run(self, client: LiveClient, view: State) -> Iterator[RenderableType]:
-        """Yield the facts about an agent of a run, from its log."""
+        """Yield the facts about an agent in a run, taken from the log of the run."""
         yield plain(f"{self.path} ({view['class']}) {view['status']} #{view['life']}", "bold")
         counts = ("handled", "running", "waiting")
         yield plain(

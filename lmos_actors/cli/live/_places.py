@@ -1,4 +1,4 @@
-"""The place of the tree that a command line names."""
+"""Parsing of a place in a node's tree, as a command line names it."""
 
 from __future__ import annotations
 

@@ -37,18 +37,18 @@ def plain(text: object, style: str = "") -> Text:
 
 
 def clock(seconds: float) -> str:
-    """Return a Unix time as the time of day."""
+    """Return a Unix time as text: the date and the time of day in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
 
 
 def instant(client: LiveClient, seconds: float) -> str:
-    """Return a time: the time of day, or in runs the seconds since the beginning."""
+    """Return a time as text: date and time of day or, in a run, the seconds since its beginning."""
     is_of_run = client.hello is not None and client.hello.kind == "runs"
     return f"{seconds:.6f} s" if is_of_run else clock(seconds)
 
 
 def table(*columns: str, left: int = 1) -> Table:
-    """Return a table whose columns after the first `left` ones are numbers."""
+    """Return an empty table; columns after the first `left` ones are for numbers and aligned right."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
         made.add_column(column, justify="left" if number < left else "right", no_wrap=True)
@@ -64,7 +64,7 @@ def _status(row: State) -> Text:
 
 @attrs.define
 class TopScreen:
-    """The agents with most messages waiting, most handled a second, or most restarts."""
+    """The agents with the most waiting messages, handled messages per second, or restarts."""
 
     by: str = "waiting"
     rows: int = 20
@@ -75,7 +75,7 @@ class TopScreen:
         client.look("root", "tree", rows=1)
 
     def is_whole(self, client: LiveClient) -> bool:
-        """See `Screen`; a rate takes two counts."""
+        """See `Screen`; a rate needs two counts."""
         passes = client.views.get("top", {}).get("passes", 0)
         root = client.views.get("root", {}).get("rows", {}).get("", {})
         return bool(root.get("below")) and passes >= (2 if self.by == "handled" else 1)

@@ -1,7 +1,7 @@
 """Execution of `trace`: the messages of a node as they pass, on a terminal, as JSON lines, and in a log.
 
-A node records messages only while somebody looks, so the trace begins then. `replay` and `diff` can read the
-log: its times begin with the first message.
+A node records messages only while a client watches, so the trace begins when the command starts. `replay` and
+`diff` can read the log; its times are counted from the first message.
 """
 
 from __future__ import annotations

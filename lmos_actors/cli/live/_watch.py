@@ -1,4 +1,4 @@
-"""The session of a command that looks at a node: a moving picture on a terminal, else one snapshot."""
+"""The session of a command that watches a node: a live display on a terminal, otherwise one snapshot."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Screen(Protocol):
         ...
 
     def is_whole(self, client: LiveClient) -> bool:
-        """Return whether all data for a snapshot has come; may open more views."""
+        """Return whether all data for a snapshot has arrived; may open more views."""
         ...
 
     def missing(self, client: LiveClient) -> str:
-        """Return why there is nothing to show, "" if there is something."""
+        """Return why there is nothing to show, or "" if there is something."""
         ...
 
     def picture(self, client: LiveClient) -> RenderableType:
@@ -54,7 +54,7 @@ class Screen(Protocol):
 
 
 def run_watch(url: str, options: WatchOptions, screen: Screen) -> int:
-    """Look at a node; return the exit code. Raises ConfigError, OSError."""
+    """Show a node on a screen until the end, and return the exit code. Raises ConfigError, OSError."""
     server, answers = options.server.at(url), options.answers()
     moves = sys.stdout.isatty() and not options.once and answers.form == "text"
 
@@ -95,7 +95,7 @@ async def _snapshot(client: LiveClient, screen: Screen, answers: AnswerPrinter) 
 
 
 async def _move(client: LiveClient, screen: Screen) -> int:
-    """Draw until Ctrl-C."""
+    """Redraw the screen until Ctrl-C."""
     if os.environ.get("TERM") in ("dumb", "unknown", None):
         raise ConfigError("this terminal cannot move: give --once")
     from rich.console import Console

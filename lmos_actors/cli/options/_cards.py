@@ -15,7 +15,7 @@ OUTPUT = Group("Output", sort_key=2)
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """Options for output, and how much of it."""
+    """The options for output: its form, its files, and its level of detail."""
 
     json: Annotated[
         bool | str, Parameter(negative=(), metavar="[FILE]", group=OUTPUT, show_default=False)
@@ -33,7 +33,7 @@ class OutputOptions:
 
     @property
     def printed(self) -> bool:
-        """Whether JSON is all that is printed."""
+        """Whether JSON is the only output."""
         return self.json is True
 
     @property

@@ -1,8 +1,8 @@
 """The options of commands that connect to servers: headers, credentials, TLS.
 
-`ServerOptions` are for commands that connect to one server, which the command line names; `OutwardOptions`
-for commands that reach several, each with credentials of its own; `PresentOptions` for `serve`, where
-`--cert` is the certificate of the server itself.
+`ServerOptions` are for commands that connect to one server, which the command line names. `OutwardOptions`
+are for commands that connect to several servers, each with its own credentials. `PresentOptions` are for
+`serve`, where `--cert` is the certificate of the server itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _IN_SHELL: Final = (
 
 
 def in_shell(text: str) -> str:
-    """Return a message with the options of a shell in place of Python's argument names."""
+    """Return a message with Python's argument names replaced by the command line's options."""
     for argument, option in _IN_SHELL:
         text = text.replace(argument, option)
     return text
@@ -58,7 +58,7 @@ def options_in(group: Any) -> dict[str, Any]:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ClientTlsOptions:
-    """The options for TLS of commands that connect."""
+    """The TLS options of commands that connect to servers."""
 
     ca: Authorities = None
     cert: File = None
@@ -69,7 +69,7 @@ class ClientTlsOptions:
     """Allow unprotected traffic: credentials without TLS."""
 
     def context(self) -> ssl.SSLContext | None:
-        """Return the TLS context, None for the system's default. Blocks on the disk. Raises ConfigError."""
+        """Return the TLS context, or None for the system default. Blocks on the disk. Raises ConfigError."""
         return _client_context(self.ca, self.cert, self.key, "--cert")
 
 
@@ -84,7 +84,7 @@ def _client_context(ca: str | None, cert: str | None, key: str | None, option: s
 
 
 def secret_lines(reference: str, option: str) -> tuple[str, ...]:
-    """Return the only line of a secret, as a list. Blocks on the disk. Raises ConfigError."""
+    """Return the non-empty lines of a secret. Blocks on the disk. Raises ConfigError."""
     from lmos_actors.security import Reference, SecretSource
 
     try:
@@ -172,7 +172,7 @@ class ServerOptions:
         return {"bearer": self.bearer, "basic": self.basic}
 
     def first_given(self) -> str | None:
-        """Return the first of these options that was given, None if none was."""
+        """Return the first of these options that was given, or None if none was."""
         return next((option for option, value in options_in(self).items() if value), None)
 
 

@@ -78,7 +78,10 @@ class DeploymentOptions:
     state: State = None
 
     def file_among(self, words: list[str] | None) -> tuple[str | None, list[str]]:
-        """Return the deployment file, from --file or the words, and the groups. Raise ConfigError."""
+        """Return the deployment file, if given by --file or among the words, and the other words: the groups.
+
+        Raises ConfigError for several files.
+        """
         found, groups = [] if self.file is None else [self.file], list[str]()
         for word in words or ():
             # Group names have neither dots nor slashes.

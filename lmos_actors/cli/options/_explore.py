@@ -74,7 +74,7 @@ class ExploreOptions:
         )
 
     def check(self) -> None:
-        """Refuse a search without a limit, with two limits, or with one out of range. Raises ConfigError."""
+        """Raise ConfigError for a search without a limit, with two limits, or with a limit out of range."""
         runs, minutes = self.runs, self.minutes
         if (runs is None) == (minutes is None):
             why = "give --runs or --minutes" + (", not both" if runs is not None else ": how far to search")

@@ -50,7 +50,7 @@ class TraceOptions:
     watch: WatchOptions = WatchOptions()
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments of the view; what is not given means all agents, traces or actions."""
+        """Return the arguments of the view. An omitted option selects all agents, traces or actions."""
         only = {"trace": self.trace, "affordance": self.action}
         return {
             "paths": [path.strip("/") for path in self.agent or ("",)],

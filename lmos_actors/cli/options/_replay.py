@@ -43,7 +43,7 @@ not run again otherwise."""
 
     @property
     def point(self) -> StopPoint | None:
-        """The point at which to stop the run, None for nowhere. Raises ConfigError."""
+        """The point at which to stop the run, or None if no point is given. Raises ConfigError."""
         from lmos_actors.scenario.run import StopPoint, read_break
 
         if self.at is not None and self.break_ is not None:
@@ -65,7 +65,7 @@ not run again otherwise."""
             raise ConfigError("shows an agent where the run is stopped: give --at or --break too", "--agent")
 
     def _check_alone(self, option: str) -> None:
-        """Raise ConfigError for options about a run together with an option that runs nothing."""
+        """Raise ConfigError if an option that runs nothing is combined with options about a run."""
         given = {"--file": self.file, "--at": self.at, "--break": self.break_, "--agent": self.agent}
         if option != "--html":
             given["--html"] = self.html

@@ -95,7 +95,7 @@ With --watch in the others too; max: as fast as it goes."""
     outward: OutwardOptions = _ALONE
 
     def check(self) -> None:
-        """Check values, and that the options do not conflict. Raises ConfigError."""
+        """Raise ConfigError for invalid values and for options that conflict."""
         if self.speed == "max" and not self.watch:
             raise ConfigError("max is for --watch: without, virtual time goes as fast as it can", "--speed")
         if self.update_recordings and self.watch:
@@ -146,7 +146,7 @@ With --watch in the others too; max: as fast as it goes."""
 
     @property
     def pace(self) -> float | None:
-        """Seconds of virtual time per real second, None for no limit. Raises ConfigError."""
+        """The seconds of virtual time per real second, or None for no limit. Raises ConfigError."""
         text = self.speed
         if text is None:
             return 1.0

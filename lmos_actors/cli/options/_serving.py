@@ -246,7 +246,7 @@ class ChatOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class OfferedOptions:
-    """The options for what MCP clients get."""
+    """The options for what is offered to MCP clients."""
 
     mcp_agent: Annotated[str | None, Parameter(metavar="NAME", group=OFFERED)] = None
     """Offer only this agent to them, its tools, prompts and resources under names without its own."""
@@ -254,7 +254,7 @@ class OfferedOptions:
     """Send a client the lines that agents log while they carry out its requests."""
 
     def made(self) -> McpOptions:
-        """Return the options of the offer."""
+        """Return the options as `McpOptions`."""
         from lmos_actors.mcp import McpOptions
 
         return McpOptions(agent=self.mcp_agent or "", logs=self.mcp_logs)
@@ -263,7 +263,7 @@ class OfferedOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class OfferOptions:
-    """The options for MCP clients."""
+    """The options for offering agents to MCP clients, including the switch `--mcp`."""
 
     mcp: Annotated[Switch, Parameter(group=OFFERED)] = False
     """Offer its agents to MCP clients too, at /mcp of the same addresses. Needs the extra mcp."""
@@ -285,7 +285,7 @@ class OfferOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class BridgeOptions:
-    """The options for our agents that are also on a relay, and for agents of relays that are served here."""
+    """The options for connecting our agents to relays, and for serving the agents of relays here."""
 
     relay: Annotated[Texts, Parameter(metavar="[NAME=]URL", group=MET)] = None
     """Be on an AgentRelay too, such as ws://HOST/arc: agents there ask it. With several agents NAME says \
@@ -302,7 +302,7 @@ this NAME, or `member`. That needs a token of its own; may be given several time
 
     @property
     def names_itself(self) -> bool:
-        """Whether messages to relays have the sender's id."""
+        """Whether messages to relays include the sender's id."""
         return self.relay_from == "always"
 
     def options(self, *, insecure: bool) -> dict[str, Any]:
@@ -390,7 +390,7 @@ def _on_relays(
 
 
 def _named(text: str) -> tuple[str | None, str]:
-    """Return the name and the value of `NAME=VALUE`; the name of a value alone is None."""
+    """Split `NAME=VALUE` into the name and the value; for a value alone, the name is None."""
     name, equals, value = text.partition("=")
     return (name, value) if equals and name.replace("-", "").replace(".", "").isalnum() else (None, text)
 

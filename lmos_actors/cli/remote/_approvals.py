@@ -1,4 +1,4 @@
-"""The work of `approvals`: the questions of a node's agents to people, and the answers."""
+"""The execution of `approvals`: the questions that a node's agents ask people, and the answers."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def place_of(url: str) -> str:
 def run_in_deployment(
     addresses: Mapping[str, str], options: RemoteOptions, what: ApprovalList | ApprovalDecision
 ) -> int:
-    """Ask the agents `approvals` of the processes of a deployment. Raises ConfigError."""
+    """Send the request to the agent `approvals` of each process of a deployment. Raises ConfigError."""
     agents = {name: RemoteAgent.at(place_of(url), options) for name, url in addresses.items()}
     return run_work(DeploymentApprovals(agents, what), options.answers(), options.within)
 
 
 def answer_in(text: str | None) -> dict[str, Any] | None:
-    """Return the answer on a command line. Raises ConfigError."""
+    """Return the answer that the command line gives. Raises ConfigError."""
     if text is None:
         return None
     found = Written("--answer", text).value({"type": "object"})
@@ -61,7 +61,7 @@ def answer_in(text: str | None) -> dict[str, Any] | None:
 
 @attrs.frozen
 class ApprovalList:
-    """Lists the approvals that wait for a decision, or also the decided ones."""
+    """The work of listing the approvals that wait for a decision; with `all`, the decided ones, too."""
 
     all: bool = False
 
@@ -84,7 +84,7 @@ class ApprovalList:
 
 @attrs.frozen
 class ApprovalDecision:
-    """Approves or refuses one approval."""
+    """The work of approving or refusing one approval."""
 
     verb: str
     id: str
@@ -98,7 +98,7 @@ class ApprovalDecision:
         return {"id": self.id, "note": self.note, **answer}
 
     async def __call__(self, session: RemoteSession) -> int:
-        """Decide, and print the kept decision. Returns the exit code."""
+        """Send the decision, and print it as the agent has stored it. Returns the exit code."""
         try:
             kept = await session.thing.invoke(self.verb, self.given)
         except LmosActorsError as error:
@@ -109,10 +109,10 @@ class ApprovalDecision:
 
 @attrs.frozen
 class DeploymentApprovals:
-    """Lists the waiting approvals of a deployment's processes, or decides one in its process.
+    """The work of listing the waiting approvals of a deployment's processes, or of deciding one of them.
 
-    `agents` has the agent `approvals` of each process by its name, such as `front/1`. A process without the
-    agent is skipped: nothing waits there.
+    `agents` has the agent `approvals` of each process by the process's name, such as `front/1`. A process
+    without this agent is skipped, since no approvals can wait there.
     """
 
     agents: Mapping[str, RemoteAgent]
@@ -187,7 +187,7 @@ def _line(approval: dict[str, Any], process: str | None = None) -> OutputLine:
 
 
 def _left(approval: dict[str, Any]) -> str:
-    """Return the remark for an answer that no run waits for or has received; "" for any other."""
+    """Return a remark if a decision is kept because no call waits for it; "" for any other approval."""
     is_kept = approval["state"] in ("approved", "refused") and not approval.get("once")
     if not is_kept or approval.get("awaited", True) or approval.get("handed", "-"):
         return ""
@@ -195,7 +195,7 @@ def _left(approval: dict[str, Any]) -> str:
 
 
 def _fields(form: dict[str, Any]) -> str:
-    """Return the fields of a form in words; optional ones in brackets, with their defaults."""
+    """Return the fields of a form as text, with their defaults; optional fields are in brackets."""
     fields, needed = form.get("properties", {}), form.get("required", ())
     named = (
         (name, f"{name}: {each.get('type', 'anything')}{_default(each)}") for name, each in fields.items()

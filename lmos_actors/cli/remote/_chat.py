@@ -1,7 +1,7 @@
 """The conversation of `chat`: on a terminal, from a pipe, or with a single message.
 
-The answer goes to the output piece by piece; uses of tools, and errors, to the error output. Lines are read
-by a thread, which is left behind if the command ends before a line has come.
+The answer is printed to standard output piece by piece; uses of tools and errors are printed to standard
+error. Lines are read by a thread, which is abandoned if the command ends while it waits for a line.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ LONGEST_SHOWN: Final = 300
 
 
 def file_at(path: str, place: str) -> Path:
-    """Return a file that can be attached. Raises ConfigError."""
+    """Return the path of a file that can be attached. Raises ConfigError."""
     found = Path(path)
     try:
         status = found.stat()
@@ -137,7 +137,7 @@ class _Conversation:
     # ---- begin and end
 
     async def run(self) -> int:
-        """Talk until the end; return the exit code."""
+        """Hold the conversation until its end; return the exit code."""
         code: int | None = None
         failure: Exception | None = None
         async with trio.open_nursery() as nursery:
@@ -160,7 +160,7 @@ class _Conversation:
         return code
 
     async def _hear_signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """On a terminal, cancel the awaited answer at Ctrl-C; else end."""
+        """At Ctrl-C on a terminal, cancel the awaited answer; otherwise end the conversation."""
         with signals_received() as received:
             task_status.started()
             async for number in received:
@@ -193,7 +193,7 @@ class _Conversation:
                     self._note(f"session {chat.session}; to go on: --session {chat.session}")
 
     async def _say_lines(self, chat: Chat) -> int:
-        """Carry out each line of the standard input; return the highest exit code."""
+        """Process each line of the standard input; return the highest exit code."""
         worst = OK
         while (line := await self._line()) is not None:
             text = line.strip()
@@ -206,7 +206,7 @@ class _Conversation:
         return worst
 
     async def _do(self, chat: Chat, text: str) -> int:
-        """Carry out a command of this program, or say the text; return the exit code."""
+        """Execute a command such as `/history`, or send the text to the agent; return the exit code."""
         if text == "/session":
             self._note(chat.session or "there is no session yet")
             return OK
@@ -227,10 +227,10 @@ class _Conversation:
         return OK
 
     async def _show_history(self, chat: Chat) -> None:
-        """Print the history that the agent keeps; if it cannot be asked, the messages of this command.
+        """Print the history that the agent keeps or, if it is not available, the messages of this command.
 
-        Our agents may go on with a turn whose client was cut off. The answer is only in the history, so wait
-        for that.
+        Our agents may continue a turn whose client was cut off. Its answer is only in the history, so wait
+        until the turn is over.
         """
         said = self._said
         if chat.session is not None and self._server.url.startswith(("http:", "https:")):
@@ -256,7 +256,7 @@ class _Conversation:
     # ---- one turn
 
     async def _in_turn(self, work: Awaitable[None]) -> int:
-        """Do something that Ctrl-C cancels on a terminal; return the exit code."""
+        """Await some work, which Ctrl-C cancels on a terminal; return the exit code."""
         code: int | None = None
         self._is_cut_off = False
         with trio.CancelScope() as self._turn:
@@ -343,7 +343,7 @@ class _Conversation:
     # ---- in and out
 
     async def _line(self, *, prompt: bool = True) -> str | None:
-        """Wait for a line of the standard input; None at its end."""
+        """Wait for a line of the standard input and return it; return None at the end of the input."""
         shown = PROMPT if prompt and self._is_terminal else ""
         line = await trio.to_thread.run_sync(read_line, shown, abandon_on_cancel=True)
         if not line and self._is_terminal:
@@ -351,7 +351,7 @@ class _Conversation:
         return line or None
 
     async def _flush(self) -> None:
-        """Print the frames that have come."""
+        """Print the frames received so far."""
         if self._frames:
             text = "".join(f"{frame.strip()}\n" for frame in self._frames)
             self._frames.clear()
@@ -377,14 +377,14 @@ class _Conversation:
         self._printer.wrong(text)
 
     def _break_line(self) -> None:
-        """On a terminal, begin a new line before what is printed on standard error."""
+        """On a terminal, end the present line before something is printed on standard error."""
         if not self._at_start_of_line and sys.stdout.isatty():
             self._at_start_of_line = True
             print(flush=True)
 
 
 def read_line(prompt: str) -> str:
-    """Return a line with its end; "" at the end of the input."""
+    """Read a line and return it with its line end; return "" at the end of the input."""
     if not prompt:
         return sys.stdin.readline()
     try:
@@ -414,7 +414,7 @@ def _for_terminal(text: str, before: str = "") -> str:
 def as_it_was() -> Generator[None]:
     """Allow line editing in a block, if possible, and restore the terminal afterwards.
 
-    A thread that still reads a line cannot restore it.
+    This is needed because a thread that is still reading a line cannot restore the terminal itself.
     """
     if not sys.stdin.isatty():
         yield

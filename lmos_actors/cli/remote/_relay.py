@@ -70,7 +70,7 @@ def run_on_relay(
 
 
 async def _look_at(relay: Relay, answers: AnswerPrinter) -> None:
-    """If a server has sent no welcome, ask it for something: the answer shows if it is no relay."""
+    """Send a command to a server that has sent no welcome, to find out whether it is a relay."""
     await relay.wait_ready()
     if relay.welcome is None:
         with trio.move_on_after(PONG_SECONDS) as waiting, suppress(ActionFailed):
@@ -85,7 +85,7 @@ def run_within(
     work: Callable[[], Awaitable[int]],
     options: Spelling = ONE_SERVER,
 ) -> int:
-    """Do the work within some seconds, and return the exit code. Raises ConfigError, OSError.
+    """Do the work within a time limit, and return the exit code. Raises ConfigError, OSError.
 
     `options` are named in the remedy of an error.
     """
@@ -220,7 +220,7 @@ class Outgoing:
 
 
 def payload_of(text: str, *, is_json: bool) -> Any:
-    """Return a payload as it was written. Raises ConfigError if it is not JSON."""
+    """Return the payload that a text stands for: the text itself, or its JSON value. Raises ConfigError."""
     if not is_json:
         return text
     try:
@@ -270,7 +270,7 @@ async def _not_confirmed(answers: AnswerPrinter) -> int:
 
 
 def run_listen(url: str, options: AgentOptions, follow: Sequence[str], count: int | None) -> int:
-    """Print the messages that are heard, until the end."""
+    """Print the messages that the agent receives, until `count` of them have arrived or the command ends."""
 
     async def work(relay: Relay, answers: AnswerPrinter) -> int:
         heard = 0

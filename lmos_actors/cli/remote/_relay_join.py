@@ -1,7 +1,8 @@
-"""`relay join`: a terminal on a relay. Speakers and message types have colours, threads have numbers.
+"""Execution of `relay join`, which connects a terminal to a relay.
 
-Lines are read by a thread, which is left behind if the command ends before a line has come. Messages that
-come meanwhile are printed above the line that is being typed.
+Speakers and message types have colours, and threads have numbers. Lines are read by a thread, which is
+abandoned if the command ends while it waits for a line. Messages that arrive meanwhile are printed above the
+line that is being typed.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class _Terminal:
         self._next = 1
 
     async def run(self) -> int:
-        """Print messages that are heard, and send those that are typed, until the end of the input."""
+        """Print received messages and send typed ones, until the end of the input."""
         relay = self._relay
         await self._note(f"you are {relay.id or 'not named'}; /help explains, Ctrl-D ends")
         failure: Exception | None = None
@@ -119,7 +120,10 @@ class _Terminal:
             await self._note(f"not there: {', '.join(receipt.unknown)}")
 
     def _parsed(self, line: str) -> tuple[list[str], str | None, str | None, str]:
-        """Return the targets, the answered message, the type, and the text of a line. Raise ValueError."""
+        """Parse a line into its targets, the id of the answered message, the type, and the text.
+
+        Raises ValueError.
+        """
         to: list[str] = []
         ref = kind = None
         while line.startswith(("@", "#")):
@@ -236,7 +240,7 @@ def line_text(payload: Any) -> str:
 
 
 def _typed() -> str:
-    """Return the typed part of the present line."""
+    """Return the part of the current line that has been typed so far."""
     with suppress(ImportError):
         import readline
 

@@ -129,7 +129,7 @@ class ActionCall:
             await self._print(session.answers, await self._result(session, call))
 
     async def _call_by_key(self, session: RemoteSession, args: tuple[Any, ...], key: str) -> None:
-        """Ask again, with the same key, until there is an answer; see `Ref.retrying`."""
+        """Repeat the request with the same key until it is answered; see `Ref.retrying`."""
         asked = session.thing.retrying(key=key)
         await self._print(session.answers, await asked.invoke(self.action, *args))
 

@@ -82,9 +82,10 @@ class RemoteSession:
     failure: Exception | None = None
 
     def about(self, kind: Literal["property", "action", "event"], name: str) -> Any:
-        """Return an affordance from the description, None if there is no description.
+        """Return an affordance from the description, or None if there is no description.
 
-        Raises ConfigError, with the nearest name, if the description has none of that name.
+        Raises ConfigError if the description has no usable affordance of that name; the error suggests the
+        nearest name.
         """
         description = self.thing.description
         if description is None:
@@ -99,7 +100,7 @@ class RemoteSession:
         raise ConfigError(f"{error}{there}")
 
     def streams(self, action: str) -> Streams | None:
-        """Return the streams of an action from the description, None if it has none."""
+        """Return the streams that the description declares for an action, or None if there are none."""
         description = self.thing.description
         return None if description is None else description.streams_of(action)
 
@@ -134,7 +135,10 @@ def run_session(url: str, options: RemoteOptions, work: Work, variables: Sequenc
 
 
 def run_work(work: Work, answers: AnswerPrinter, within: float | None) -> int:
-    """Do work that reaches agents by itself, within a time limit; return the exit code. See `run_session`."""
+    """Do work that connects to agents itself, within a time limit, and return the exit code.
+
+    See `run_session`.
+    """
     return run_loop(partial(_run_session, work, answers, within))
 
 
@@ -185,7 +189,7 @@ async def _reached(target: RemoteAgent, session: RemoteSession, work: Work, with
 
 
 async def _kept(session: RemoteSession, done: Awaitable[int]) -> int:
-    """Keep usage errors and errors of the output, which nurseries on the way would wrap in groups."""
+    """Await the end of the work; store a ConfigError or OSError, which nurseries would wrap in groups."""
     try:
         return await done
     except (ConfigError, OSError) as error:

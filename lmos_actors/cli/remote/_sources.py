@@ -1,8 +1,8 @@
 """The items of an input stream from a file or the standard input: JSON lines, or octets.
 
-Reading never blocks the loop and never holds up the end of the command: an input that can be waited for is
-waited for, and any other is read in a thread that is left behind at the end. The mode of the standard input
-is not changed, as it may be the terminal of others too.
+Reading never blocks the loop and never delays the end of the command. Except on Windows, pipes, sockets and
+terminals are read when they are ready; any other input is read in a thread that is abandoned at the end. The
+mode of the standard input is not changed, as other programs may use the same terminal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ _UNITS: Final = ("B", "kB", "MB", "GB")
 
 
 class FileSource:
-    """The source of an input stream: the lines or bytes of a file. Raises ConfigError without the file."""
+    """The source of an input stream: the lines or bytes of a file.
+
+    Raises ConfigError if the file cannot be opened.
+    """
 
     def __init__(self, word: str) -> None:
         self.name = "standard input" if word == "-" else word
@@ -55,7 +58,7 @@ class FileSource:
         self._shifts = [(0, 1)]  # from which item on its line has which distance from it
 
     def close(self) -> None:
-        """Close the file, unless a thread that was left behind still reads from it."""
+        """Close the file, unless an abandoned thread still reads from it."""
         if self._is_own and not self._reads:
             os.close(self._descriptor)
 
@@ -82,7 +85,7 @@ class FileSource:
             yield item
 
     def place_of(self, item: int) -> str:
-        """Return the place of an item, counted from 0."""
+        """Return the file and the line of an item, as `FILE:LINE`; items are counted from 0."""
         shift = next(shift for first, shift in reversed(self._shifts) if first <= item)
         return f"{self.name}:{item + shift}"
 
@@ -99,7 +102,10 @@ class FileSource:
             raise ConfigError(f"cannot be read: {error.strerror}", self.name) from None
 
     def _item(self, line: bytes, schema: Mapping[str, Any] | None) -> Iterator[Any]:
-        """Yield the item of a line: JSON, or the text itself if a text is allowed. An empty line has none."""
+        """Yield the item of a line: JSON, or the text itself if the schema allows a text.
+
+        An empty line has no item.
+        """
         self._number += 1
         if not line or line.isspace():
             return
@@ -130,7 +136,7 @@ class FileSource:
         return text if takes_text and kinds.isdisjoint(kinds_of_value(found)) else found
 
     async def show_progress(self, answers: AnswerPrinter, action: str) -> None:
-        """Show on a terminal how much has been sent, once that takes more than a moment."""
+        """Show on a terminal how much has been sent, once that takes more than a second."""
         if answers.is_moving_terminal:
             await trio.sleep(1.0)
             while True:

@@ -1,4 +1,4 @@
-"""Subscriptions of `observe`, `listen` and `monitor` to a remote agent, until enough lines have come."""
+"""Subscriptions of `observe`, `listen` and `monitor` to a remote agent, up to a number of lines."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ TOGETHER: Final = 100
 
 @attrs.frozen(kw_only=True)
 class Subscription:
-    """The work of `observe`, `listen` and `monitor`: continues over reconnects, ends after `count` lines.
+    """The work of `observe`, `listen` and `monitor`, which continues over reconnects.
 
-    `open` opens the feed, and raises ConfigError if the description does not have it; if the agent refuses
-    the feed, `instead` opens another, if given. Every line begins with `members`.
+    It ends after `count` lines. `open` opens the feed, and raises ConfigError if the description does not
+    have it. If the agent refuses the feed, `instead`, if given, opens another. Lines about gaps and errors
+    begin with `members`.
     """
 
     open: Callable[[RemoteSession], Any]
@@ -42,7 +43,7 @@ class Subscription:
     instead: Callable[[RemoteSession], Any] | None = None
 
     async def __call__(self, session: RemoteSession) -> int:
-        """Listen until enough lines have come. Return the exit code."""
+        """Print items until there are enough or the feed ends. Return the exit code."""
         try:
             if await self._print(session):
                 return OK
@@ -52,7 +53,7 @@ class Subscription:
         return FAILED
 
     async def _print(self, session: RemoteSession) -> bool:
-        """Print items as they come. Return whether there were enough; if not, no more will come."""
+        """Print items as they arrive. Return whether there were enough; if not, the feed has ended."""
         try:
             async with self.open(session) as feed:
                 return await self._print_all(session, feed)
@@ -102,7 +103,10 @@ def property_observation(name: str, count: int | None) -> Subscription:
 
 
 def event_subscription(event: str | None, count: int | None) -> Subscription:
-    """Return the work of `listen`: one event, or all; if no subscription to all exists, one to each."""
+    """Return the work of `listen`: for one event, or for all events.
+
+    If the agent has no subscription to all events, it subscribes to each of them.
+    """
 
     def opened(session: RemoteSession) -> Any:
         if event is None:
@@ -185,7 +189,7 @@ async def _each_event(thing: ConsumedThing, events: Iterable[str]) -> AsyncGener
 
 
 async def _batch(feed: Any) -> list[Any]:
-    """Wait for the next item; return it with all that have come meanwhile; an empty list at the end."""
+    """Wait for the next item, and return it with those already received; return [] at the end."""
     try:
         batch = [await feed.receive()]
     except trio.EndOfChannel:

@@ -1,1 +1,1 @@
-"""Running files: `run`, `sim`, `validate`, `replay`, `diff`."""
+"""The execution of `run`, `sim`, `validate`, `replay` and `diff`: running and comparing files."""

@@ -1,4 +1,4 @@
-"""Comparison of two message logs, run by run, shown side by side where they differ first."""
+"""Comparison of two message logs, run by run; the first difference is shown side by side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Compared:
-    """Two compared runs. `places`: where each begins in its log; `problems`: what is wrong with each log."""
+    """Two compared runs, with the `places` where they begin in their logs, and the `problems` of the logs."""
 
     places: tuple[str, str]
     labels: tuple[str, str]

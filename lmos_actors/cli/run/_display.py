@@ -63,7 +63,7 @@ class _FileProgress:
 
 
 class Show:
-    """Prints the progress of runs. `verbose`: each run on a line of its own, with its checks."""
+    """The printer of the progress of runs; `verbose` prints each run on a separate line, with its checks."""
 
     def __init__(self, *, json: bool, verbose: bool = False) -> None:
         self._json = json
@@ -84,13 +84,13 @@ class Show:
         return self._screen is not None
 
     def errors(self) -> BinaryIO | None:
-        """Return the output for agents in other processes; None means standard error."""
+        """Return the file to which agents in other processes write, or None for standard error."""
         return self._screen.errors() if self._screen is not None else None
 
     # --- files and runs, in their order
 
     def begin(self, result: FileResult, width: int) -> None:
-        """Begin a file; `width` is the width of its longest label."""
+        """Begin the output of a file; `width` is the width of its longest label."""
         # In a file of many runs, passed runs share a line with the others of their combination.
         folds = not self._verbose and result.cells * result.trials > 20
         self._pass_on()
@@ -101,7 +101,10 @@ class Show:
             self._screen.begin(lambda now: _so_far(result, now - began), width)
 
     def progress(self, label: str, trial: int) -> Moving | _NoDisplay:
-        """Return the callback for the progress of a run in this process; `telling` gets a state to show."""
+        """Return the display of a run in this process: a callback for its progress.
+
+        Its method `telling` accepts the state of the run, from which a tree is drawn.
+        """
         if self._screen is None:
             return _NoDisplay()
         self.gone(label, trial)
@@ -110,14 +113,14 @@ class Show:
     def going(
         self, label: str, trial: int, done: float, total: float, text: str, tree: tuple[str, ...] = ()
     ) -> None:
-        """Show that a run goes on in another process."""
+        """Show the progress of a run in another process."""
         if self._screen is not None:
             moving = self._moves(label, trial)
             moving(done, total, text)
             moving.tree = tree or moving.tree
 
     def gone(self, label: str, trial: int) -> None:
-        """Stop showing a run."""
+        """Remove a run from the live part."""
         moving = self._moving.pop((label, trial), None)
         if moving is not None and self._screen is not None:
             self._screen.remove(moving)
@@ -133,7 +136,7 @@ class Show:
         return self._moving[label, trial]
 
     def run(self, run: RunResult, result: FileResult) -> None:
-        """Show the end of a run; called in the file's order."""
+        """Print the result of a run. Call this in the order of the runs in the file."""
         self.gone(run.label, run.trial)
         file = self._file
         if file is None or file.result is not result:
@@ -171,7 +174,7 @@ class Show:
             self._print(folded_line(runs, file.width), _style(ok), "ok" if ok else "FAILED")
 
     def end_file(self, result: FileResult) -> None:
-        """End a file."""
+        """Print the rest of the output of a file: notes, comparisons, and runs that were not yet printed."""
         self._moving.clear()
         if self._screen is not None:
             self._screen.end()
@@ -188,7 +191,7 @@ class Show:
             self._print(line)
 
     def _pass_on(self) -> None:
-        """Sum up the previous file, now that it turns out to be one of several."""
+        """Print the totals of the previous file, if there was one with several runs."""
         if self._file is not None and len(self._file.result.runs) > 1:
             self._print(file_line(self._file.result))
 
@@ -199,7 +202,7 @@ class Show:
         code: int,
         problems: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """Print the end of everything; `problems` are files that could not be written, with reasons."""
+        """Print the totals of all files; `problems` are the files that could not be written, with reasons."""
         if self._json:
             files = [as_data(result) for result in results]
             data = {"files": files, "cut": cut_data(results), "seconds": seconds}
@@ -219,7 +222,7 @@ class Show:
     # --- how it is printed
 
     def _print(self, text: str, style: str = "", part: str = "") -> None:
-        """Print a line; only its last `part` in style, if given."""
+        """Print a line in a style; if `part` is given, only its last occurrence has the style."""
         if self._json:
             return
         text = printable(text)
@@ -240,7 +243,7 @@ class Show:
             self._screen.close()
 
     def abandon(self) -> None:
-        """Leave the terminal in order, just before the process is ended."""
+        """Restore the terminal, just before the process is ended."""
         if self._screen is not None:
             self._screen.abandon()
 
@@ -289,7 +292,7 @@ def mistakes_of(error: ConfigError) -> list[dict[str, Any]]:
 
 
 def print_wrong(mistakes: Sequence[dict[str, Any]], code: int, files: Sequence[dict[str, Any]] = ()) -> None:
-    """Print mistakes as JSON, with the files that have none."""
+    """Print mistakes as JSON, together with the files that have no mistakes."""
     _print_json({"files": list(files), "cut": None, "seconds": 0.0}, mistakes, code, sys.stdout)
 
 

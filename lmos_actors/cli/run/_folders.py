@@ -1,4 +1,4 @@
-"""Folders on a command line: the scenario files in them, in the order of names."""
+"""Expansion of the folders on a command line to the scenario files in them, in the order of names."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _KEY: Final = re.compile(rb"""(?:^|[\n\r{,]|^\xef\xbb\xbf)\s*["']?lmos["']?\s*[:
 def files_in(words: Iterable[Path], *, deployments: bool = False) -> list[str]:
     """Return the files, with folders replaced by their files.
 
-    A folder stands for the scenario files directly in it: those with a key `lmos`, valid or not; with
-    `deployments`, for deployment files too. Other files with the same endings are named on standard error, as
-    the key may be misspelt. A file that is also named, or is in two folders, is taken only once. Raises
-    ConfigError for a folder without scenario files.
+    A folder stands for the scenario files directly in it: those with a key `lmos`, valid or not. With
+    `deployments`, it also stands for its deployment files. Other files with the same endings are named on
+    standard error, as the key may be misspelt. A folder adds no file that is also named, or that another
+    folder has added. Raises ConfigError for a folder without scenario files.
     """
     paths = list(words)
     named = {os.path.normpath(path) for path in paths if not path.is_dir()}

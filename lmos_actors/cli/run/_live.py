@@ -35,7 +35,7 @@ MOST_RUNS = 8
 
 
 class Watching(Protocol):
-    """A run in this process; its state is read from the thread in which it runs."""
+    """A run in this process whose tree can be drawn, in the thread in which it runs."""
 
     def tree(self) -> Sequence[str]:
         """Draw the tree in its present state."""
@@ -44,7 +44,7 @@ class Watching(Protocol):
 
 @attrs.define(eq=False)
 class Moving:
-    """A run in progress: called with its progress, any number of times, and once with the state to show."""
+    """The display of a run in progress: called with its progress; `telling` sets the state to show."""
 
     label: str
     begun: float = attrs.Factory(monotonic)
@@ -56,25 +56,25 @@ class Moving:
     due: float = 0.0
 
     def __call__(self, done: float, total: float, text: str) -> None:
-        """Accept the number of steps done, their total, and a text on the present step."""
+        """Store the number of steps done, their total, and a text on the present step."""
         self.done, self.total, self.text = done, total, text
         if self.watching is not None and (now := monotonic()) >= self.due:
             self.look(now)
 
     def look(self, now: float) -> None:
-        """Draw the tree, but not so often that it slows the run down."""
+        """Draw the tree, and set the time of the next drawing so that the run is not slowed down."""
         assert self.watching is not None
         began = thread_time()
         self.tree = self.watching.tree()
         self.due = now + max(REFRESH, SHARE * (thread_time() - began))
 
     def telling(self, watching: Watching) -> None:
-        """Accept the state to draw the tree from; nothing is drawn for a run that is soon over."""
+        """Set the state to draw the tree from. The first drawing is delayed, since the run may end soon."""
         self.due = self.begun + BEGIN
         self.watching = watching
 
     def line(self, width: int, now: float) -> str:
-        """Return the progress and the duration of the run so far."""
+        """Return a line with the progress and the duration of the run so far."""
         far = ""
         if self.total > 10_000:  # of so many jobs, a percentage says more
             far = f"{100 * self.done / self.total:.0f} %"
@@ -85,10 +85,11 @@ class Moving:
 
 
 class _WholePrints(Console):
-    """A console on which one thread prints at a time, from reading the picture below to the last byte.
+    """A console that only one thread uses at a time, from measuring the picture to writing the last byte.
 
-    Rich moves the cursor up by the picture that it saw last. If another thread drew a smaller one before
-    these bytes were written, the cursor would go too far up, and lines that are to stay would be erased.
+    Rich moves the cursor up by the height of the picture that it saw last. If another thread drew a smaller
+    picture before these bytes were written, the cursor would go too far up, and lines that should stay would
+    be erased.
     """
 
     def __init__(self, lock: threading.RLock, **options: Any) -> None:
@@ -108,9 +109,9 @@ class _WholePrints(Console):
 
 
 class Screen:
-    """A terminal: printed lines stay; the live part below them is redrawn several times a second.
+    """A terminal: printed lines stay, and the live part below them is redrawn several times a second.
 
-    A thread of its own draws, so that no run waits for it, and a busy run is seen to be busy.
+    A separate thread draws the live part, so that no run waits for it and busy runs are shown, too.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -144,13 +145,13 @@ class Screen:
             self._moving.clear()
 
     def _take_errors(self) -> None:
-        """Print the output of agents above the live part, if it goes to the same terminal."""
+        """Print what agents write to standard error above the live part, if both share the terminal."""
         if self._stderr is None and sys.stderr.isatty():
             self._stderr = sys.stderr
             sys.stderr = FileProxy(self.console, sys.stderr)
 
     def errors(self) -> BinaryIO | None:
-        """Return the output for other processes, if they share the terminal."""
+        """Return the file to which other processes write, or None if standard error is not the terminal."""
         self._take_errors()
         if self._stderr is None:
             return None
@@ -161,12 +162,12 @@ class Screen:
         return self._pipe
 
     def add(self, moving: Moving) -> None:
-        """Show a run that begins."""
+        """Add a run to the live part."""
         with self._lock:
             self._moving.append(moving)
 
     def remove(self, moving: Moving) -> None:
-        """Stop showing a run."""
+        """Remove a run from the live part."""
         with self._lock:
             if moving in self._moving:
                 self._moving.remove(moving)
@@ -176,7 +177,7 @@ class Screen:
         self.console.print(text)
 
     def close(self) -> None:
-        """Remove the live part, and leave an ordinary terminal."""
+        """Remove the live part, and restore the terminal."""
         self._over.set()
         if self._pipe is not None:
             self._pipe.close()
@@ -194,7 +195,7 @@ class Screen:
                 live.stop()
 
     def abandon(self) -> None:
-        """Show the cursor again, in a process that ends at once."""
+        """Show the cursor again in a process that is about to end."""
         self._over.set()
         if self._stderr is not None:
             sys.stderr = self._stderr
@@ -234,7 +235,7 @@ class Screen:
             self._live.update(picture(lines or [" "], self.console.width), refresh=True)
 
     def lines(self, now: float) -> list[str]:
-        """Return the picture; a smaller one if there is less room."""
+        """Return the lines of the live part, at most as many as the terminal has room for."""
         shown = [moving for moving in self._moving if now - moving.begun >= BEGIN]
         if self._head is None or now - self._since < BEGIN:
             return []
@@ -256,7 +257,7 @@ def _pass_on(reading: int) -> None:
 
 
 def picture(lines: Iterable[str], width: int) -> Text:
-    """Return lines below each other, each cut to fit."""
+    """Return lines as a text, each cut to the given width."""
     rows = [Text(printable(line), no_wrap=True, overflow="ellipsis") for line in lines]
     for row in rows:
         row.truncate(width, overflow="ellipsis")

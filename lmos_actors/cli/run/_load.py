@@ -33,10 +33,10 @@ def load_files(
     *,
     access: RemoteAccess | None = None,
 ) -> tuple[list[tuple[str, Resolved]], int]:
-    """Read all files, importing modules they name; print mistakes and warnings. Returns the exit code too.
+    """Read all files, importing modules they name, and return them with the exit code.
 
-    Mistakes go into `wrong` too, if given. With `access` files are read to be run: the credentials for remote
-    agents must exist.
+    Mistakes and warnings are printed; mistakes are also added to `wrong`, if given. `access` is given for
+    files that will be run: the credentials for their remote agents must exist.
     """
     found: list[tuple[str, Resolved]] = []
     codes: set[int] = set()
@@ -53,7 +53,7 @@ def load_files(
 
 
 def noting(wrong: Wrong | None) -> Callable[[ConfigError], None]:
-    """Return a function that adds the mistakes of an error to `wrong`, or None without it."""
+    """Return a function that adds the mistakes of an error to `wrong`, if that is not None."""
 
     def note(error: ConfigError) -> None:
         if wrong is not None:

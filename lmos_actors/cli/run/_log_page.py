@@ -1,4 +1,4 @@
-"""The page of a message log for people, like one of `run --html`: only messages, no checks."""
+"""The HTML page of a message log, like the page of `run --html`, but with messages only and no checks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def write_log_page(log: str, out: str, number: int | None, *, force: bool) -> int:
-    """Write the page of the runs in a log, or of one; return the exit code.
+    """Write the page of all runs in a log, or of one of them; return the exit code.
 
     Raises ConfigError, FileError; OSError, which names the file.
     """
@@ -47,7 +47,7 @@ def write_log_page(log: str, out: str, number: int | None, *, force: bool) -> in
 
 
 def _result(run: LoggedRun, index: int) -> RunResult:
-    """Return a run in the form that the page shows. A run counts as passed if nothing says how it ended."""
+    """Return a run in the form that the page shows. A run without a recorded end counts as passed."""
     kept: deque[str] = deque(maxlen=MOST_KEPT)
     at, said = 0.0, run.run
     for line in run:

@@ -37,8 +37,8 @@ REAL_TIME: Final = "websocket"
 def record_files(files: Sequence[str], options: RunOptions) -> int:
     """Run the chosen cells of files once each, and write the logs of their replays. Returns the exit code.
 
-    A log is written once all chosen cells that use it have passed; it keeps the runs of other cells. If
-    interrupted before, record nothing, and print that.
+    The logs of a file are written only if all chosen cells of the file have passed; a log keeps the runs of
+    other cells. After an interruption, nothing is written for the file, and a message is printed.
     """
     with signals.in_order():
         return _record_files(files, options)
@@ -72,9 +72,9 @@ def _record_files(files: Sequence[str], options: RunOptions) -> int:
 
 
 def _load(read: Callable[..., Resolved], file: str, settings: dict[str, str]) -> Resolved:
-    """Read a file whose replays are to be recorded; models that ask a provider need a world of real time.
+    """Read a file whose replays are to be recorded, in real time if one of its models calls a provider.
 
-    Raises ConfigError if such a file has the world as a key of its matrix, which must not be changed.
+    Raises ConfigError if the world would have to be changed to real time, but is a key of the file's matrix.
     """
     resolved = read(file, recording=True, settings=settings)
     data = mapped(resolved.document.data)
@@ -92,7 +92,7 @@ def _load(read: Callable[..., Resolved], file: str, settings: dict[str, str]) ->
 
 
 def _without_world(cell: Cell) -> Cell:
-    """Return a cell whose label, by which its recording is found, does not show the changed world."""
+    """Return a cell whose label does not contain the changed world; its recording is found by the label."""
     return attrs.evolve(cell, values={key: value for key, value in cell.values.items() if key != "world"})
 
 
@@ -129,7 +129,7 @@ def _last_words(why: str, where: str) -> None:
 
 
 def _others(path: Path, runs: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return the runs that the file already has and that are not recorded anew."""
+    """Return the runs in a log that are not recorded anew."""
     found: dict[str, tuple[str, ...]] = {}
     with suppress(FileError), LogFile(path) as file:
         for run in file.runs():
@@ -141,7 +141,7 @@ def _others(path: Path, runs: dict[str, tuple[str, ...]]) -> dict[str, tuple[str
 
 
 def _write(path: Path, runs: dict[str, tuple[str, ...]]) -> None:
-    """Replace a file as a whole, or leave the old one. Raises ConfigError, OSError."""
+    """Replace the whole content of a log, or leave the old one. Raises ConfigError, OSError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

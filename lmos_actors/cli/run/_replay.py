@@ -1,4 +1,4 @@
-"""Replay of a recorded run: compared with its log, or stopped at a point to show its state."""
+"""Replay of a recorded run: it is compared with its log, or stopped at a point to show its state."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MOST_SHOWN: Final = 50
 
 @attrs.frozen(kw_only=True)
 class Replayed:
-    """The outcome of a replay. `changed` names the surroundings that differ from the log's."""
+    """The outcome of a replay. `changed` lists what has changed in its surroundings since the recording."""
 
     log: str
     label: str
@@ -55,7 +55,7 @@ class Replayed:
 
     @property
     def equal(self) -> bool:
-        """Whether the run had the same records, as far as both go."""
+        """Whether the records are equal, as far as both logs go."""
         cut = self.problem == CUT_SHORT and not self.records.first
         return self.records.equal or cut
 
@@ -125,7 +125,7 @@ def _code(replayed: Replayed, options: ReplayOptions) -> int:
 
 
 def _head(log: str, number: int | None) -> dict[str, Any]:
-    """Return the head of the requested run."""
+    """Return the head of the requested run in a log. Raises ConfigError if the log has no such run."""
     heads: list[dict[str, Any]] = []
     with LogFile(log) as file:
         for run in file.runs():
@@ -145,7 +145,7 @@ def _head(log: str, number: int | None) -> dict[str, Any]:
 
 
 def _resolved(log: str, recorded: dict[str, Any], options: ReplayOptions) -> Resolved | int:
-    """Read the scenario file as it was read for the run."""
+    """Read the scenario file with the settings and the seed of the recorded run."""
     named = str(recorded.get("file", ""))
     places = [named, str(Path(log).parent / named)]
     given = None if options.file is None else str(options.file)
@@ -198,7 +198,7 @@ def _up_to(lines: Iterable[LogLine], most: int) -> Iterator[LogLine]:
 
 
 def _changed(recorded: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
-    """Name the surroundings of a run that have changed."""
+    """Yield a text for each difference between the recorded and the present surroundings of a run."""
     now = now or dict(surroundings())
     for found in compare_heads(recorded, now):
         what = found.name.removeprefix("run.")

@@ -1,7 +1,7 @@
-"""Report files of one call of `run`: opened before anything runs, written during the runs and at the end.
+"""The report files of one call of `run`: opened before anything runs, written during and after it.
 
-A message log is written in place, as runs end: it is long, and useful even if the process is killed. For the
-other files see `_written_files.py`.
+A message log is written in place as runs end, since it is long, and useful even if the process is killed. The
+other files are written as `_written_files.py` describes.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class _Report:
 
     @property
     def path(self) -> str:
-        """The requested path."""
+        """The path of the file, as requested."""
         return self.file.path
 
     def part_of(self, result: FileResult) -> FileResult:
-        """Return the part of a file's results that this report covers."""
+        """Return the part of a file's results that this report shows; add an empty one if there is none."""
         own = next((own for whole, own in self.results if whole is result), None)
         if own is None:
             own = attrs.evolve(result, runs=[], missing=[])
@@ -67,14 +67,14 @@ class _Report:
         return own
 
     def draw(self, result: FileResult, run: RunResult) -> None:
-        """Draw the first failed run, else the first run."""
+        """Make the diagram of a run, unless it has one already; a failed run replaces one that passed."""
         if self.drawn is None or self.drawn.ok > run.ok:
             from lmos_actors.reports import mermaid
 
             self.drawn, self.diagram = attrs.evolve(run, log=()), mermaid(run, result.name)
 
     def file_results(self) -> list[FileResult]:
-        """Return the results to report, with the present state of the files as a whole."""
+        """Return the results to report, with the comparisons, the duration and the cut of each whole file."""
         return [
             attrs.evolve(
                 own, repeated=whole.repeated, compared=whole.compared, seconds=whole.seconds, cut=whole.cut
@@ -84,9 +84,10 @@ class _Report:
 
 
 class Written:
-    """Writes report files. `asked`: given by options; `inputs`: files that must not be overwritten.
+    """The writer of the report files of one call of `run`.
 
-    `force`: write also through links, and over files that are not reports.
+    `asked`: the files that options name; `inputs`: files that must not be overwritten. With `force`, files
+    are also written through links, and over files that are not reports.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class Written:
             raise
 
     def open(self, file: str, scenario: Any) -> None:
-        """Open the files in the `report` of a file's cell. Raises ConfigError if one cannot be written."""
+        """Open the report files that a cell's scenario names. Raises ConfigError if one cannot be written."""
         for entry in scenario.agents.values():
             recording: str | None = getattr(entry, "log", None)
             if recording is None:
@@ -126,11 +127,11 @@ class Written:
             self._open(kind, path)
 
     def wants_log(self, scenario: Any) -> bool:
-        """Return whether the messages of a run of this cell are written or shown anywhere."""
+        """Return whether any report of this cell contains the messages of its runs."""
         return any(report.kind in _LOGS for report in self._of(scenario))
 
     def run(self, result: FileResult, run: RunResult, scenario: Any) -> RunResult:
-        """Write the reports of one run, and return the result to keep."""
+        """Add a run to its reports and write it to its logs. Returns the result to keep, without messages."""
         reports = self._of(scenario)
         run = attrs.evolve(run, logged=max(run.logged, len(run.log)))
         for report in reports:
@@ -148,12 +149,12 @@ class Written:
         return attrs.evolve(run, log=())
 
     def missing(self, result: FileResult, run: Missing, scenario: Any) -> None:
-        """Note a run without a result."""
+        """Add a run without a result to its reports."""
         for report in self._of(scenario):
             report.part_of(result).missing.append(run)
 
     def finish(self) -> list[str]:
-        """Write the reports of all runs, or of those with results. Returns the written files."""
+        """Write the rest of all reports, whether all runs have a result or not. Returns the written files."""
         for report in self._all:
             if report.kind != "log":
                 self._try(report, report.file.write, _text(report))
@@ -162,7 +163,7 @@ class Written:
         return [report.path for report in self._all if report.file.is_regular and not report.failed]
 
     def _try(self, report: _Report, write: Callable[[str], None], text: str) -> None:
-        """Write a report, and record a failure: the runs and the other reports go on."""
+        """Write to a report. A failure is stored and printed, so that runs and other reports continue."""
         if report.failed:
             return
         try:
@@ -183,7 +184,7 @@ class Written:
         return [self._all[place] for place in places]
 
     def _part(self, run: RunResult) -> tuple[str, ...]:
-        """Return the part of a log for which there is room: its beginning and its end."""
+        """Return as much of a run's log as may still be kept: its beginning and its end."""
         room = self._room[run.ok]
         if len(run.log) <= room:
             self._room[run.ok] -= len(run.log)
@@ -219,7 +220,7 @@ def _own(scenario: Any) -> Iterator[tuple[Kind, str]]:
 
 
 def _text(report: _Report) -> str:
-    """Return the text to write to a report at the end; "" for a log, which is written during the runs."""
+    """Return the text to write to a report at the end, or "" for a log, which is written during the runs."""
     from lmos_actors.reports import csv_text, html_page, junit_xml, mark_cut
 
     results = report.file_results()
@@ -238,7 +239,7 @@ def _text(report: _Report) -> str:
 
 
 def _cut_mark(report: _Report) -> str:
-    """Return the last line of a log with missing runs; "" if none are missing."""
+    """Return the last line of a log from which runs are missing, or "" if none are missing."""
     results = report.file_results()
     cut, data = cut_of(results), cut_data(results)
     if cut is None or data is None:

@@ -134,7 +134,7 @@ def run_files(files: Sequence[str], options: RunOptions) -> int:
 
 
 def _unread(files: Sequence[str], options: RunOptions) -> list[tuple[str, Resolved]]:
-    """Return the part of files that can be read without their agents' modules: enough to list the runs."""
+    """Return the files that can be read without importing their agents: this is enough to list the runs."""
     found: list[tuple[str, Resolved]] = []
     for file in files:
         with suppress(ConfigError):
@@ -183,7 +183,7 @@ class _Running:
         stack.enter_context(self._page.served())
 
     def stay(self) -> None:
-        """Go on serving the page, if there is one, until a signal ends the command; that is no failure."""
+        """Continue to serve the page, if any, until a signal ends the command. That is no failure."""
         if (page := self._page) is not None:
             signals.wait(lambda: _note(f"all is done; {page.url} stays until Ctrl-C"))
 
@@ -198,7 +198,7 @@ class _Running:
         return worst(codes | ({COULD_NOT_RUN} if self._written.problems else set()))
 
     def open(self, found: Sequence[tuple[str, Resolved]]) -> None:
-        """Open the files to write: one that cannot be opened is reported before anything runs."""
+        """Open the report files, so that one that cannot be opened is reported before anything runs."""
         from lmos_actors.scenario.cells import PlannedFile
 
         for file, resolved in found:
@@ -209,7 +209,7 @@ class _Running:
                 self._planned.append(planned)
 
     def run(self) -> None:
-        """Run all files; after a failure with `--fail-fast` no more of them. Raises KeyboardInterrupt."""
+        """Run all files; with `--fail-fast`, stop after the first that fails. Raises KeyboardInterrupt."""
         for planned in self._planned:
             self._at = planned
             self._file(planned)
@@ -241,7 +241,7 @@ class _Running:
         self._show.end_file(result)
 
     def _note_missing(self, cut: Cut) -> None:
-        """Note the requested runs without a result, with reasons."""
+        """Add the requested runs that have no result to the results, with the reason."""
         for planned in self._planned:
             here = planned is self._at
             jobs = self._jobs if here else None
@@ -279,7 +279,7 @@ class _Running:
         self.end()
 
     def hung(self, why: str) -> None:
-        """Write and show the results so far when a run hangs and the process ends; runs in another thread."""
+        """Write and show the results so far when a run hangs and the process ends. Runs in another thread."""
         code = signals.code if why == "interrupted" else TIME_LIMIT
         name = signals.name if why == "interrupted" else ""
         self.cut_short(Cut("interrupted" if why == "interrupted" else "time limit", code, name))
@@ -293,7 +293,7 @@ class _Running:
 
 
 class _FileReporter:
-    """Shows and writes the progress of the runs of one file."""
+    """The printer and writer of the progress of the runs of one file."""
 
     def __init__(
         self,
@@ -337,7 +337,7 @@ class _FileReporter:
         self._show.gone(cell.label, trial)
 
     def last_words(self, cell: Cell, why: str, where: str) -> None:
-        """Print why the process ends: a run hangs, and cannot be ended in another way."""
+        """Print that a run hangs, and end the process, since the run cannot be ended in another way."""
         self._show.abandon()
         said = f"{self._result.file} {cell.label}: {why}, and it cannot be ended: {where}"
         print(said, file=sys.stderr, flush=True)
@@ -372,7 +372,7 @@ def _note(text: str) -> None:
 
 
 def _access_words(access: RemoteAccess) -> Iterator[str]:
-    """Yield the options of a command that give the same access; they contain no secret."""
+    """Yield the options of a command that give the same access, without any secrets."""
     for option, path in (("--ca", access.ca), ("--cert", access.cert), ("--key", access.key)):
         if path is not None:
             yield from (option, os.path.relpath(path))

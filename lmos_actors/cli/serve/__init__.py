@@ -1,1 +1,1 @@
-"""Serving agents: `serve` and `directory serve`."""
+"""The execution of `serve` and `directory serve`."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Announcer:
-    """Prints the served agents, and the end."""
+    """The printer of the served agents and of the states of the process that serves them."""
 
     def __init__(self, *, json: bool) -> None:
         self.json = json or not sys.stdout.isatty()
@@ -41,8 +41,8 @@ class Announcer:
     ) -> None:
         """Print the addresses of agents, chats and relays, and that everything is ready.
 
-        `peers` are relays whose agents are served, with their places; `offers` are the addresses for MCP
-        clients; `page` is the address for browsers.
+        `peers` has the addresses at which the agents of relays are served, by relay; `offers` are the
+        addresses for MCP clients; `page` is the address for browsers.
         """
         width = max(map(len, agents), default=0)
         for name, url in agents.items():
@@ -63,23 +63,23 @@ class Announcer:
         self._say(f"ready: {count}, process {process}, Ctrl-C stops", "ready", process=process)
 
     def degraded(self, agents: Sequence[str]) -> None:
-        """Print which agents are being restarted, or wait for that; none once all of them run."""
+        """Print which agents are being restarted or wait for that; an empty list means that all run again."""
         text = f"degraded: {', '.join(agents)}" if agents else "all agents run"
         self._say(text, "degraded", agents=list(agents))
 
     def draining(self, signal: str) -> None:
-        """Print that the end has begun."""
+        """Print that the process is draining, and which signal caused that."""
         self._say(f"{signal}: draining; again ends at once", "draining", signal=signal)
 
     def waiting(self, agents: Mapping[str, int], connections: int) -> None:
-        """Print the open work for which the end waits."""
+        """Print the open work that delays the end: requests and connections."""
         busy = ", ".join(f"{name} ({count})" for name, count in agents.items())
         parts = [busy and f"requests at {busy}", connections and f"{connections} connections"]
         text = " and ".join(str(part) for part in parts if part)
         self._say(f"waiting for {text}", "waiting", agents=dict(agents), connections=connections)
 
     def stopped(self) -> None:
-        """Print that all has ended in order."""
+        """Print that everything has stopped in order."""
         self._say("stopped", "stopped")
 
     def cut_short(self) -> None:
@@ -88,7 +88,7 @@ class Announcer:
 
 
 def busy_in(node: Node) -> dict[str, int]:
-    """Return the numbers of waiting messages and of runs, by the paths of the busy agents."""
+    """Return, for each busy agent, the number of its waiting messages and runs, by path."""
     found: dict[str, int] = {}
     for ref in node.agents():
         counted = ref.statistics()

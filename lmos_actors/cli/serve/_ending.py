@@ -1,4 +1,4 @@
-"""The end of a serving process: by a signal, or because its launcher has gone, for whatever reason."""
+"""The end of a serving process: after a signal, or because its launcher has gone for any reason."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Ending:
-    """How a serving process ends: with time for open requests, and when its launcher has gone.
+    """The way in which a serving process ends: after a signal, and when its launcher has gone.
 
-    `timeout`: the seconds for open requests to end, None for as long as they take; `spread`: the seconds over
+    `timeout`: the seconds that open requests have to end, or None for no limit; `spread`: the seconds over
     which connections are closed. With `launched`, standard input is a pipe from the launcher.
     """
 
@@ -33,18 +33,18 @@ class Ending:
 
     @property
     def limit(self) -> float:
-        """The seconds from the beginning of the end to the hard end, once the launcher has gone."""
+        """The seconds from the loss of the launcher to the forced end of this process."""
         return (self.timeout or 0.0) + self.spread + 5.0  # beyond the time to drain
 
     async def reap(self) -> None:
-        """Reap orphans that have ended, for ever."""
+        """Reap ended orphans every minute, until cancelled; do nothing in a process without a launcher."""
         adopted = Adopted()
         while self.launched:
             await trio.sleep(60.0)
             adopted.reap()
 
     async def drained(self, node: Node) -> None:
-        """Wait until requests over the network are answered; past the limit stop everything at once."""
+        """Wait until network requests are answered; after the time limit, stop everything at once."""
         if self.timeout is None:
             return
         with trio.move_on_after(self.timeout + self.spread) as scope:
@@ -53,13 +53,13 @@ class Ending:
             node.force_stop()
 
     async def wait_left_alone(self, asked: Callable[[], None]) -> None:
-        """Wait until the launcher has gone; for ever, if there is none.
+        """Wait until the launcher has gone, or for ever if there is none.
 
-        `asked` is called when the launcher writes to standard input: it does so to drain a process that no
-        signal reaches.
+        When the launcher writes to standard input, `asked` is called. The launcher does so to drain a process
+        that no signal can reach.
 
-        A thread waits, not a task, which an endless turn would hold up: so the time to end begins whatever
-        the agents do.
+        A thread waits instead of a task, because an endless turn would block a task. So the time limit starts
+        whatever the agents do.
         """
         if not self.launched:
             await trio.sleep_forever()
@@ -90,7 +90,7 @@ class Ending:
 
 @contextmanager
 def ending_all() -> Generator[None]:
-    """At the end of a block, end all processes started in it, so that none outlives this one."""
+    """End all processes started in a block when it is left, so that none outlives this process."""
     adopt()
     try:
         yield

@@ -1,7 +1,7 @@
 """Execution of `serve FILE --group NAME`: one process of a group of a deployment.
 
-The launcher starts this command, so a group can also be run by hand. All that the file says about the group
-is applied here: folder, environment, limits, and the options of its node.
+The launcher starts this command, so a group can also be run by hand. All settings of the group in the file
+are applied here: folder, environment, limits, and the options of its node.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ more."""
 
 
 def serve_group(words: Sequence[str], options: ServeOptions) -> int:
-    """Serve until a signal comes, or the launcher has gone. Returns the exit code.
+    """Serve until a signal arrives or the launcher has gone. Returns the exit code.
 
     Raises ConfigError, also for options that the file itself sets.
     """
@@ -113,7 +113,7 @@ def _served(file: str, settings: Mapping[str, str], given: GroupOptions, listeni
 
 
 def _store_of(group: Group, given: GroupOptions) -> Store | AsyncStore | None:
-    """Return the store of a group, not yet open; a store in a server must be the known one.
+    """Return the store of a group, not yet open. With `--store-id`, a store in a server must have that id.
 
     Raises ConfigError.
     """
@@ -130,11 +130,11 @@ def _store_of(group: Group, given: GroupOptions) -> Store | AsyncStore | None:
 async def _start(
     agents: GroupAgents, root: Path | None, store: Store | AsyncStore | None, node: Node, *, bound: bool
 ) -> None:
-    """Start the agents, and wait until others find them.
+    """Start the agents, and wait until others can find them.
 
-    With `root`, print which files of that project have been imported; with `bound`, print the addresses
-    before anybody else can know them. The identity of a server's store is printed before an agent can answer
-    from it.
+    With `root`, print which files of that project have been imported. With `bound`, print the addresses
+    before any other program can know them. The identity of a server's store is printed before an agent can
+    use the store to answer.
     """
     if isinstance(store, AsyncStore) and store.id:
         print(json.dumps({"event": "store", "id": store.id}), flush=True)
@@ -157,9 +157,10 @@ def _group_of(deployment: Deployment, file: str, given: GroupOptions) -> Group:
 
 
 def _token(deployment: Deployment, group: Group, given: GroupOptions, secret: bytes) -> SharedToken:
-    """Return the token of the launcher, for the directories of other groups.
+    """Return the token that the launcher shares, for use at the directories of other groups.
 
-    If such a directory is reached without TLS, its group accepts that tokens can be read on the way.
+    A directory gets it over TLS or on this machine. Any other directory gets it only if its group sets
+    `insecure`, and so accepts that tokens can be read in transit.
     """
     names = [text for text in texts_of(group.register) if text in deployment.groups and text != given.group]
     hosts = {_url_of(deployment, name, given): deployment.groups[name] for name in names}
@@ -170,7 +171,7 @@ def _token(deployment: Deployment, group: Group, given: GroupOptions, secret: by
 def _serve_options(
     deployment: Deployment, group: Group, given: GroupOptions, listening: ListenOptions
 ) -> ServeOptions:
-    """Return the settings of the group in the file as the options of `serve`."""
+    """Return the settings of the group in the form of options of `serve`."""
     security = SecurityOptions(
         cert=group.cert,
         key=group.key,
@@ -227,7 +228,7 @@ def _node_options(
 
 
 def _listen(group: Group, given: GroupOptions, listening: ListenOptions) -> list[str]:
-    """Return the URLs to listen at: a directory keeps its former port, at which others look for it."""
+    """Return the URLs to listen at. A directory keeps its former port, at which others expect it."""
     urls = [_at_host(url, given.host) for url in listening.listen or texts_of(group.listen)]
     before = given.urls.get(given.name)
     if before is None:
@@ -238,7 +239,7 @@ def _listen(group: Group, given: GroupOptions, listening: ListenOptions) -> list
 
 
 def _at_host(url: str, host: str | None) -> str:
-    """Return a URL with the machine's address in place of one that means all addresses."""
+    """Return a URL in which the machine's address replaces `0.0.0.0` or `::`."""
     if host is None or endpoint_of(url).host not in ("0.0.0.0", "::"):
         return url
     return attrs.evolve(endpoint_of(url), host=host, target="").url
@@ -257,10 +258,10 @@ def _chat(group: Group) -> ChatOptions:
 
 
 def _ttl(deployment: Deployment, group: Group) -> float | None:
-    """Return the seconds that registrations live: few if a directory is only in memory, else None.
+    """Return the lifetime of registrations in seconds: short if a directory is only in memory, else None.
 
-    Such a directory is empty after a restart of its process, until agents renew their registrations, about a
-    third of that time later.
+    After a restart, such a directory is empty until agents renew their registrations, which they do after
+    about a third of that time.
     """
     hosts = [deployment.groups[name] for name in texts_of(group.register) if name in deployment.groups]
     return 30.0 if any(host.directory is True for host in hosts) else None

@@ -1,9 +1,10 @@
-"""Process of `mcp`: agents that run for one MCP client, which has started it, over standard input and output.
+"""The process of `mcp`: agents that run for one MCP client, over standard input and output.
 
-Standard output is only for the protocol. An agent that prints, or a program that it runs, would break it, so
-descriptor 1 leads to standard error from the first import of an agent on, and 0 to nothing; the protocol has
-duplicates of both. They are read and written in threads: a descriptor made non-blocking would be so for the
-client too, if it is a terminal, and files cannot be waited for.
+The client starts this process. Standard output is only for the protocol, and an agent or a program of an
+agent that prints would break it. So before the first agent is imported, descriptor 1 is redirected to
+standard error and descriptor 0 to nothing; the protocol uses duplicates of both. These are read and written
+in threads. A descriptor made non-blocking would become so for the client, too, if it is a terminal; and files
+do not support waiting.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def offer_targets(targets: Sequence[str], options: ServeOptions, offered: McpOpt
 
 
 class _Offering:
-    """One run of `mcp`: from the start of the agents to the end of the client, or to a signal."""
+    """One run of `mcp`, from the start of the agents until the client leaves or a signal arrives."""
 
     def __init__(
         self,
@@ -102,13 +103,13 @@ class _Offering:
 
 
 class _Input(trio.abc.ReceiveStream):
-    """A descriptor that is read in threads. A waiting thread is left behind at the end of the process."""
+    """A descriptor that is read in threads. A thread that still waits is abandoned when the process ends."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return the next bytes; none at the end."""
+        """Return the next bytes, or b"" at the end."""
         read = partial(os.read, self._descriptor, max_bytes or 65_536)
         try:
             return await trio.to_thread.run_sync(read, abandon_on_cancel=True)
@@ -116,7 +117,7 @@ class _Input(trio.abc.ReceiveStream):
             return b""
 
     async def aclose(self) -> None:
-        """Leave the descriptor open: a thread may still read."""
+        """Leave the descriptor open, as a thread may still read from it."""
 
 
 class _Output(trio.abc.SendStream):
@@ -126,7 +127,7 @@ class _Output(trio.abc.SendStream):
         self._descriptor = descriptor
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Write all bytes. Raises BrokenResourceError if nobody reads."""
+        """Write all bytes. Raises BrokenResourceError if they cannot be written."""
         rest = memoryview(bytes(data))
         while rest:
             try:
@@ -137,7 +138,7 @@ class _Output(trio.abc.SendStream):
             rest = rest[written:]
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Return at once."""
+        """Return at once: this stream does not report when it is ready."""
 
     async def aclose(self) -> None:
         """Close the descriptor."""

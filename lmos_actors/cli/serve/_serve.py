@@ -1,4 +1,4 @@
-"""Server process of `serve`: agents that run and are served until a signal comes."""
+"""The server process of `serve`: it runs agents and serves them until a signal arrives."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def serve_targets(targets: Sequence[str], options: ServeOptions, **more: Any) -> int:
-    """Serve until a signal comes. Returns the exit code. Raises ConfigError.
+    """Serve until a signal arrives. Returns the exit code. Raises ConfigError.
 
-    `more` are arguments of `open_node` besides those that the options give.
+    `more` are further arguments of `open_node`, which no option sets.
     """
     planned = planned_tree(targets, options, is_optional=bool(more or options.bridges.relay_peers))
     if isinstance(planned, int):
@@ -109,10 +109,10 @@ def serve_tree(
     limited: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     **more: Any,
 ) -> int:
-    """Serve a tree, and what `start` adds once it runs, until a signal comes. Returns the exit code.
+    """Serve a tree, and the agents that `start` adds to it, until a signal arrives. Returns the exit code.
 
-    For `more` see `serve_targets`. `limited` returns the arguments of `open_node` with the limits of a file.
-    Raises ConfigError.
+    For `more` see `serve_targets`. `limited` returns the arguments of `open_node` with the limits of a file
+    added. Raises ConfigError.
     """
     listening = options.listening
     addresses = listening.addresses()
@@ -157,7 +157,7 @@ def _ran(serving: Serving, opened: Callable[..., Any], listening: ListenOptions)
 def exit_code_of(run: Callable[[], int]) -> int:
     """Run agents until the end, and return the exit code; `run` returns the number of signals.
 
-    The cause of the end is printed. Raises ConfigError for a wrong option.
+    If an error ended the run, it is printed. Raises ConfigError for a wrong option.
     """
     try:
         signals = run()
@@ -177,9 +177,9 @@ def exit_code_of(run: Callable[[], int]) -> int:
 def planned_tree(
     targets: Sequence[str], options: ServeOptions, *, is_optional: bool = False
 ) -> tuple[SupervisorSpec, list[Planned]] | int:
-    """Return the tree to open, and the agents with refs, which start later; or a failed import's exit code.
+    """Return the tree to open and the agents with refs, which start later, or the code of a failed import.
 
-    Raises ConfigError without agents, unless they are optional.
+    Raises ConfigError if there are no agents, unless `is_optional` is set.
     """
     if options.tree is None and not targets and not is_optional:
         raise ConfigError(
@@ -198,7 +198,7 @@ def planned_tree(
 
 
 def as_option(path: str) -> str:
-    """Return the shell's option for an argument of `open_node`; any other place unchanged."""
+    """Return the command line's option for an argument of `open_node`; any other text is not changed."""
     argument = re.fullmatch(r"open_node\((\w+)=\.\.\.\)", path)
     return path if argument is None else OPTIONS.get(argument[1], path)
 
@@ -206,8 +206,8 @@ def as_option(path: str) -> str:
 def door_options(descriptors: int, doors: int) -> DoorOptions:
     """Return the limits of each of several doors that share a limit of open files.
 
-    Some descriptors stay free, so that a surplus client gets an answer, or silent clients give way: without a
-    free descriptor no client could connect.
+    Some descriptors stay free, so that a surplus client gets an answer and silent clients can be dropped.
+    Without a free descriptor no client could connect.
     """
     usual = DoorOptions()
     places = max(descriptors - RESERVED, descriptors // 2) // doors
@@ -216,7 +216,7 @@ def door_options(descriptors: int, doors: int) -> DoorOptions:
 
 
 def why(error: SupervisionError | TransportError | StoreFailed) -> str:
-    """Return the text of the error that ended the node, with its causes."""
+    """Return the text of an error that ended the node, with the texts of its causes."""
     cause = error.__cause__
     group = None if cause is None else group_of(cause)
     causes = group.exceptions if group is not None else [cause] if cause is not None else []
@@ -231,18 +231,21 @@ def why(error: SupervisionError | TransportError | StoreFailed) -> str:
 
 
 async def _nothing_more(node: Node) -> None:
-    """Start nothing but the tree."""
+    """Start no agents besides the tree."""
 
 
 async def start_later(later: Sequence[Planned], node: Node) -> None:
-    """Start the agents with refs, each after the agents that its refs lead to."""
+    """Start the agents with refs, in the given order.
+
+    The agents that a ref leads to must be running, or be started before.
+    """
     for planned in later:
         refs = {name: await _ref(node, *there) for name, there in planned.refs.items()}
         await node.start_child(planned.spec(refs))
 
 
 class Serving:
-    """One run of `serve`: from the start of the agents to the end by signals."""
+    """One run of `serve`, from the start of the agents until signals end it."""
 
     def __init__(
         self,
@@ -362,7 +365,7 @@ class Serving:
                 self._announcer.waiting(busy_in(self._node), self._node.connections)
 
     async def _report_degraded(self, node: Node) -> None:
-        """Print which agents are down, at each change, for a launcher."""
+        """Print which agents are down, after each change, in a process that a launcher has started."""
         said: list[str] = []
         while self._ending.launched:
             if node.degraded()[:MOST_DEGRADED] == said:
@@ -374,7 +377,7 @@ class Serving:
             said = now
 
     async def _watch_launcher(self) -> None:
-        """Once the launcher has gone, end as after a signal; when the time for that is over, end at once."""
+        """Drain when the launcher has gone or requests it; after the time limit, stop everything at once."""
         await self._ending.wait_left_alone(partial(self._launcher_says, "the launcher asks"))
         self._launcher_says("the launcher has gone")
         await trio.sleep(self._ending.limit)
@@ -419,7 +422,7 @@ async def _ref(node: Node, cls: type[Agent], where: str) -> Ref[Any]:
 
 @contextmanager
 def handling(handler: Callable[[int, object], None]) -> Generator[None]:
-    """Call a handler for the signals that stop a process, which reach the main thread only."""
+    """In a block, call a handler for the signals that stop a process. Only the main thread gets signals."""
     theirs: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
         theirs = {each: signal.signal(each, handler) for each in SIGNALS}

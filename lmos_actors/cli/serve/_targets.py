@@ -46,7 +46,7 @@ class Planned:
 
 
 def tree_at(target: str) -> UsedTree | int:
-    """Import the tree that `--tree` names; a path is relative to this folder.
+    """Import the tree that `--tree` names; a path is relative to the current folder.
 
     Returns the exit code if that fails. Raises ConfigError.
     """
@@ -61,9 +61,10 @@ def tree_at(target: str) -> UsedTree | int:
 def planned_of(
     words: Sequence[str], arguments: Sequence[str], tree: UsedTree | None = None
 ) -> list[Planned] | int:
-    """Import the named agents, and return their plans; if that fails, print why and return the exit code.
+    """Import the named agents, and return the plans of their children in the tree.
 
-    Refs may lead to the agents of `tree`, too. Raises ConfigError.
+    If that fails, the reason is printed and the exit code returned. Refs may lead to the agents of `tree`,
+    too. Raises ConfigError.
     """
     targets: list[Target] = []
     for word in words:
@@ -108,7 +109,7 @@ def _check_names(targets: Sequence[Target], tree: UsedTree | None) -> None:
 def _given(
     targets: Sequence[Target], arguments: Sequence[str], tree: UsedTree | None
 ) -> dict[str, dict[str, Any]]:
-    """Return the arguments of each target by its name."""
+    """Return the arguments for each target, by the name of the target. Raises ConfigError."""
     found: dict[str, dict[str, Any]] = {target.name: {} for target in targets}
     by_name = {target.name: target for target in targets}
     for argument in arguments:
@@ -131,7 +132,7 @@ def _given(
 
 
 def _value(cls: type[Agent], name: str, text: str) -> Any:
-    """Read a value by the type of its field: JSON, or the text itself if the field takes a text."""
+    """Parse a value by the type of its field: as JSON, or as the text itself if the field takes a text."""
     field = fields_of_agent(cls).get(name)
     if field is None:
         hint = hint_at(name, fields_of_agent(cls), '"')
@@ -151,9 +152,10 @@ def _value(cls: type[Agent], name: str, text: str) -> Any:
 
 
 def _planned(target: Target, given: dict[str, Any], known: Mapping[str, type[Agent]]) -> Planned:
-    """Check the arguments. A ref that is required but not given leads to the only agent of its class.
+    """Check the arguments of a target, and return its plan. Raises ConfigError.
 
-    `known` are the classes of all served agents, by name or path.
+    A ref that is required but not given leads to the only other agent of its class. `known` are the classes
+    of all served agents, by name or path.
     """
     fields = fields_of_agent(target.cls)
     refs: dict[str, tuple[type[Agent], str]] = {}

@@ -21,10 +21,10 @@ SERVICE: Final = "lmos-actors"
 
 @contextmanager
 def spans_to(url: str | None) -> Generator[TracerProvider | None]:
-    """Return a provider whose spans go to the collector at `url`, until the block is left; None without one.
+    """Return a provider that sends its spans to the collector at `url` until the block is left.
 
-    The spans are sent by a thread of their own, the last ones at the end. Raises ConfigError for an invalid
-    URL, and if the extra otel is not installed.
+    Returns None without a URL. A separate thread sends the spans, the last ones at the end. Raises
+    ConfigError for an invalid URL, and if the extra otel is not installed.
     """
     if url is None:
         yield None

@@ -1,4 +1,4 @@
-"""The report card: levels, verdicts, deviations, and the forms it is written in."""
+"""The report card: levels, verdicts, deviations, and the formats in which it is written."""
 
 from lmos_actors._late import late
 

@@ -55,8 +55,9 @@ rfc8259: Final = partial(Section, JSON)
 class Deviation:
     """A named way in which a server may differ from the specification.
 
-    `breaks`: a peer that follows the specification cannot work with it, so every level fails it but those in
-    `habit_of`. `habit_of`: the levels of programs that have this habit; these levels count it as passed.
+    `breaks`: a peer that follows the specification cannot work with such a server, so this fails at every
+    level except those in `habit_of`. `habit_of`: the levels of programs that have this habit; at these levels
+    it counts as passed.
     """
 
     key: str
@@ -66,11 +67,11 @@ class Deviation:
     habit_of: tuple[Level, ...] = attrs.field(default=(), kw_only=True)
 
     def fails(self, level: Level) -> bool:
-        """Return whether, at a level, seeing this deviation makes a case fail."""
+        """Return whether a case in which this deviation is seen fails at a level."""
         return level not in self.habit_of and (self.breaks or level is Level.SPEC)
 
     def counts(self, level: Level) -> bool:
-        """Return whether, at a level, seeing this deviation keeps a case from simply passing."""
+        """Return whether a case in which this deviation is seen does not count as passed at a level."""
         return level not in self.habit_of
 
 

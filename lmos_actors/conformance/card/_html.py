@@ -1,4 +1,4 @@
-"""A report card as one HTML file: everything in it, nothing fetched, readable without its script."""
+"""A report card as one HTML file, which loads nothing and is readable without its script."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _TRIED: Final = (Verdict.PASSED, Verdict.TOLERATED, Verdict.FAILED)
 def card_html(card: Card) -> str:
     """Return one HTML page: verdicts, expectations, observations, traffic; filters by verdict and words.
 
-    The page fetches nothing from elsewhere, and only its own script may run in it. Without the script it
-    shows the same, except for the filters. Whatever the other side has sent appears as text, never as markup.
+    The page loads nothing from elsewhere, and only its own script may run in it. Without the script only the
+    filters are missing. Whatever the other side has sent is shown as text, never as markup.
     """
     style, script = _part("card.css"), _part("card.js")
     page: str = _template().render(

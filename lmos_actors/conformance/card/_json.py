@@ -1,4 +1,4 @@
-"""A report card as plain data, for programs: docs/reference/conformance.md has each member."""
+"""A report card as plain data, for programs; docs/reference/conformance.md describes each member."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMA: Final = "lmos-actors/conformance/v1"
 
 
 def card_data(card: Card, *, exit_code: int | None = None) -> dict[str, Any]:
-    """Return a card as plain data, with every member. Without `exit_code` the verdicts decide it."""
+    """Return a card as plain data with every member. Without `exit_code`, the verdicts determine it."""
     return {
         "schema": SCHEMA,
         "subject": card.subject,
@@ -68,7 +68,7 @@ def _section(section: Section) -> dict[str, str]:
 
 
 def card_json(card: Card, *, exit_code: int | None = None) -> str:
-    """Return a card as one JSON object. Without `exit_code` the verdicts decide it."""
+    """Return a card as one JSON object. Without `exit_code`, the verdicts determine it."""
     data = card_data(card, exit_code=exit_code)
     text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
     # halves of surrogate pairs are escaped, so that the text can be encoded

@@ -113,5 +113,5 @@ def _element(tag: str, **attributes: str) -> Element:
 
 
 def _clean(text: str) -> str:
-    """Return a text with escapes for what XML cannot contain: control characters, half surrogate pairs."""
+    """Return a text with escapes for what XML cannot contain: control characters and lone surrogates."""
     return _NOT_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class KitOptions:
-    """The level, the seed of invented inputs and ids, and how long an answer may take, in seconds.
+    """Options of the kit: the level, the seed of invented inputs and ids, and the time limit of answers.
 
-    Raises ConfigError for a level that is not meant for what is judged.
+    `patience` is how long an answer may take, in seconds. Raises ConfigError for a level that does not apply
+    to what is judged.
     """
 
     levels: ClassVar[tuple[Level, ...]]

@@ -54,7 +54,7 @@ def group_of(case: str) -> str:
 
 
 def grouped(results: Iterable[Result]) -> dict[str, list[Result]]:
-    """Return results by group; groups and results keep their order."""
+    """Return results by group, with groups and results in their original order."""
     groups: dict[str, list[Result]] = {}
     for result in results:
         groups.setdefault(group_of(result.id), []).append(result)
@@ -62,7 +62,7 @@ def grouped(results: Iterable[Result]) -> dict[str, list[Result]]:
 
 
 def cut(text: str, size: int) -> str:
-    """Return a text on one printable line, cut to `size` characters."""
+    """Return a text as one printable line of at most `size` characters."""
     shown = printable(text[: size + 1])
     return shown if len(shown) <= size else f"{shown[: size - 1]}…"
 
@@ -105,19 +105,19 @@ def _without_heads(result: Result) -> Sequence[Traffic]:
 
 
 def counts_text(results: Sequence[Result]) -> str:
-    """Return the numbers of verdicts: `98 passed, 1 FAILED, 3 not run`."""
+    """Return the number of results with each verdict as text: `98 passed, 1 FAILED, 3 not run`."""
     return counted({verdict: sum(result.verdict is verdict for result in results) for verdict in Verdict})
 
 
 def counted(numbers: Mapping[Verdict, int]) -> str:
-    """Return numbers of verdicts as text, without zeros."""
+    """Return numbers of verdicts as text; verdicts with the number 0 are left out."""
     return ", ".join(f"{number} {COUNTED[verdict]}" for verdict, number in numbers.items() if number)
 
 
 def group_lines(results: Sequence[Result], *, width: int = 0, verbose: bool = False) -> list[str]:
-    """Return the lines for one group: how many passed, and each case that did not; `verbose`: each case.
+    """Return the lines for one group: the numbers of verdicts, and each case that did not pass.
 
-    `width` is the length of the longest group name.
+    With `verbose` each case has its lines. `width` is the length of the longest group name.
     """
     lines = [f" {group_of(results[0].id):{width}}  {counts_text(results)}"]
     for result in results:
@@ -178,7 +178,7 @@ def _under(head: str, text: str) -> list[str]:
 
 
 def end_lines(card: Card) -> list[str]:
-    """Return the end of the card: the totals, the dialect, the level, and the command to run it again."""
+    """Return the end of the card: totals, dialect, level, and the command that repeats the run."""
     title = card.title or card.thing
     facts = {
         "judged": f"{'server ' * (card.role == 'server')}{card.subject}{f', {title}' if title else ''}",
@@ -197,7 +197,10 @@ def end_lines(card: Card) -> list[str]:
 
 
 def card_text(card: Card, *, verbose: bool = False) -> str:
-    """Return a card as plain text: what did not pass, by group, and the totals. `verbose`: every case."""
+    """Return a card as plain text: the cases that did not pass, by group, and the totals.
+
+    With `verbose`, all cases are included.
+    """
     groups = grouped(card.results)
     width = max(map(len, groups), default=0)
     lines = [line for each in groups.values() for line in group_lines(each, width=width, verbose=verbose)]

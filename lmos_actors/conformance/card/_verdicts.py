@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 class Level(Enum):
     """The strictness with which a server is judged.
 
-    `SPEC`: every difference from the texts fails. `LENIENT`: what works all the same is tolerated.
-    `KOTLIN_WOT`: the kit speaks as kotlin-wot's client does, and judges by what kotlin-wot's server does.
-    `REFERENCE`, `RAWK`: levels for relays; they judge by what AgentRelay's reference relay, or rawk's, does.
+    `SPEC`: every difference from the specification fails. `LENIENT`: a difference is tolerated if peers can
+    still work with the server. `KOTLIN_WOT`: the kit behaves as kotlin-wot's client does, and judges by the
+    behaviour of kotlin-wot's server. `REFERENCE` and `RAWK` are levels for relays, and judge by the behaviour
+    of AgentRelay's reference relay, or of rawk's.
     """
 
     SPEC = "spec"
@@ -42,8 +43,8 @@ def versions() -> Mapping[str, str]:
 class Verdict(Enum):
     """The verdict on a case.
 
-    `TOLERATED`: the server works, but not as written. `NOT_OFFERED`: the description has nothing to try the
-    case with. `NOT_RUN`: the case needs a permission or a hint that was not given.
+    `TOLERATED`: the server works, but not as specified. `NOT_OFFERED`: the description has nothing with which
+    the case could be tried. `NOT_RUN`: the case needs a permission or a hint that was not given.
     """
 
     PASSED = "passed"
@@ -60,7 +61,7 @@ Kind: TypeAlias = Literal[
 
 @attrs.frozen
 class Section:
-    """A place in a text that a case follows: the document's title, and a heading or a number in it."""
+    """The source of a case: the title of a document, and a heading or a number in it."""
 
     document: str
     place: str
@@ -88,7 +89,7 @@ class Traffic:
 
 @attrs.frozen
 class Departure:
-    """A departure from the text. `key`: the key of its deviation; `seen`: what was seen."""
+    """A departure from the specification. `key`: the key of its deviation; `seen`: what was observed."""
 
     key: str
     title: str
@@ -113,9 +114,10 @@ class Demand(Protocol):
 class Result:
     """The result of a case.
 
-    `expected`: what the text demands; `seen`: what came instead, or why it was not tried; empty if it passed.
-    `departures`: the differences from the text that were seen, tolerated or not. `traffic`: the newest 200
-    entries of traffic; `left_out`: the number before them. `seconds`: how long it took.
+    `expected`: what the specification demands; `seen`: what was observed instead, or why the case was not
+    tried, or "" if it passed. `departures`: the observed differences from the specification, tolerated or
+    not. `traffic`: the newest 200 entries of traffic; `left_out`: the number of earlier entries. `seconds`:
+    the duration of the case.
     """
 
     id: str
@@ -131,7 +133,7 @@ class Result:
 
     @classmethod
     def of(cls, case: Demand, verdict: Verdict, seen: str = "") -> Result:
-        """Return the result of a case, without findings."""
+        """Return the result of a case, without departures and traffic."""
         return cls(
             id=case.id,
             title=case.title,
@@ -144,12 +146,12 @@ class Result:
 
 @attrs.frozen(kw_only=True)
 class Card:
-    """A report card: how a server, or a client, fared in each case, in the order of the cases.
+    """A report card: the results of a server or a client, in the order of the cases.
 
-    `subject`: what was judged, as given. `role`: what it is. `title`, `thing`: from its description.
-    `spoken`: how it was spoken to, in words. `command`: the command that repeats the run. `versions`: the
-    versions of the kit and its libraries. `cut`: what ended the run before all cases were tried, in words, ""
-    if nothing did; the cases left are among the results as not run.
+    `subject`: what was judged, as given. `role`: whether it is a server or a client. `title`, `thing`: from
+    its description. `spoken`: how the kit communicated with it, in words. `command`: the command that repeats
+    the run. `versions`: the versions of the kit and its libraries. `cut`: the reason in words why the run
+    ended before all cases were tried, or "" if all were; untried cases are among the results as not run.
     """
 
     subject: str
@@ -171,5 +173,5 @@ class Card:
 
     @property
     def passed(self) -> bool:
-        """Whether no case failed, and nothing ended it before all were tried."""
+        """Whether no case failed, and the run was not ended before all cases were tried."""
         return not self.count(Verdict.FAILED) and not self.cut

@@ -1,4 +1,4 @@
-"""The kit for Omnia's chat protocol: judges any agent facade."""
+"""The kit for Omnia's chat protocol, which judges any agent facade."""
 
 from lmos_actors._late import late
 

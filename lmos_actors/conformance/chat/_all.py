@@ -42,7 +42,7 @@ def all_chat_cases() -> tuple[Case[ChatContext], ...]:
 
 @attrs.frozen(kw_only=True)
 class ChatOptions(JudgingOptions):
-    """The options with which a facade is judged; like `ConformOptions`.
+    """The options with which a facade is judged; see also `ConformOptions`.
 
     `hints` are the messages to the agent. Raises ConfigError for a pattern that matches no case, and for the
     level of kotlin-wot, which has no facade.

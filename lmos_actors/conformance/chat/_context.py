@@ -1,8 +1,8 @@
-"""The context of a case for a facade: conversations with its agent, read as widely as possible.
+"""The context of a case for a facade: conversations with its agent, parsed as tolerantly as possible.
 
-A case judges its own subject only. So a conversation accepts whatever facades of any version were seen to
-send: it takes the session from any frame, waits for no announcement where none was ever sent, and repeats a
-message that was refused as one too many.
+A case judges only its own subject. So a conversation accepts what facades of any version are known to send:
+it takes the session from any frame, it does not wait for an announcement if the facade never sends one, and
+it repeats a message that was refused because of a rate limit.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ Frame: TypeAlias = dict[str, Any]
 class ChatHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Messages to the agent with which cases can be tried.
 
-    `say`: a message that it answers. `slow`: one that takes it a second or more. `fails`: one that ends in an
-    error. `tool`: one that makes it use a tool of its own, `client_tool` a tool of the client.
+    `say`: a message that the agent answers. `slow`: one whose answer takes a second or more. `fails`: one
+    that ends in an error. `tool`: one for which the agent uses its own tool; `client_tool`: one for which it
+    uses a tool of the client.
     """
 
     say: str = "Hello."
@@ -56,7 +57,7 @@ class ChatHints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 @attrs.define(kw_only=True)
 class Facade(JudgedServer["ChatContext"]):
-    """The facade of an agent. `announces`: it announces a session before it gets any message."""
+    """The facade of an agent. `announces`: whether it announces a session before it gets any message."""
 
     url: str
     hints: ChatHints
@@ -64,11 +65,11 @@ class Facade(JudgedServer["ChatContext"]):
 
     @property
     def spoken(self) -> str:
-        """A text on how the kit speaks to the facade."""
+        """The name of the protocol that the kit uses with the facade."""
         return "Omnia's chat protocol"
 
     def context(self, random: Random) -> ChatContext:
-        """Return the context of a case, which has opened nothing yet."""
+        """Return a new context of a case, without any open connection."""
         return ChatContext(self, random)
 
     async def connect(self, context: ChatContext) -> Talk:
@@ -81,7 +82,7 @@ class Facade(JudgedServer["ChatContext"]):
 
 
 def facade_url(url: str) -> str:
-    """Return the facade's address for a user's URL, which may also be an agent of lmos_actors."""
+    """Return the WebSocket URL of a facade for a user's URL, which may be that of an agent of lmos_actors."""
     parts = urlsplit(url)
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
     before, mark, name = parts.path.rstrip("/").rpartition("/agents/")
@@ -104,7 +105,7 @@ def with_query(url: str, **members: str | None) -> str:
 
 @attrs.define
 class Turn:
-    """The frames of one answer, and the last of them: a `done` or an `error`."""
+    """The frames of one answer; `end` is the last of them, a `done` or an `error`."""
 
     frames: list[Frame]
     end: Frame
@@ -122,7 +123,7 @@ class Turn:
 
 
 def inside(frame: Frame | None, *names: str) -> Frame:
-    """Return an object inside a frame, by the names on the path to it; empty if there is none."""
+    """Return the object at a path of names inside a frame, or an empty object if there is none."""
     found: Any = frame
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
@@ -130,13 +131,13 @@ def inside(frame: Frame | None, *names: str) -> Frame:
 
 
 def code_of(frame: Frame) -> str:
-    """Return the code of an error; "" for another frame."""
+    """Return the code of an error frame, or "" for any other frame."""
     code = inside(frame, "error").get("code")
     return code if isinstance(code, str) else ""
 
 
 class Talk:
-    """One connection, on which a client says things and a facade answers."""
+    """One connection, on which a client sends messages and a facade answers them."""
 
     def __init__(self, context: ChatContext, socket: Socket) -> None:
         self.socket = socket
@@ -153,12 +154,12 @@ class Talk:
         await self.socket.send_text(frame if isinstance(frame, str) else json.dumps(frame))
 
     async def say(self, text: str | None = None, **members: Any) -> None:
-        """Send a message: the usual message, or a given text. Raises ConnectionGone."""
+        """Send a message with the given text, or with the text of the hint `say`. Raises ConnectionGone."""
         content = self._context.shared.hints.say if text is None else text
         await self.send({"type": "message", "content": content, **members})
 
     async def next(self, within: float | None = None) -> Frame | bytes | None:
-        """Wait for the next frame; None if none came in time. Raises ConnectionGone, Failed."""
+        """Wait for the next frame; return None if none arrives in time. Raises ConnectionGone, Failed."""
         found = await self.socket.next_message(self._patience if within is None else within)
         if found is None or isinstance(found, bytes):
             return found
@@ -176,7 +177,7 @@ class Talk:
         return frame
 
     async def of_type(self, *types: str, within: float | None = None) -> Frame:
-        """Wait for a frame of one of these types, and pass over others. Raises NoAnswer, ConnectionGone."""
+        """Wait for a frame of one of the given types, and skip others. Raises NoAnswer, ConnectionGone."""
         within = self._patience if within is None else within
         deadline = trio.current_time() + within
         while True:
@@ -187,13 +188,13 @@ class Talk:
                 return frame
 
     async def turn(self) -> Turn:
-        """Wait for the end of an answer. Raises NoAnswer, ConnectionGone."""
+        """Wait for the end of an answer, and return its frames. Raises NoAnswer, ConnectionGone."""
         began = len(self.frames)
         end = await self.of_type("done", "error", within=max(ANSWER, self._patience))
         return Turn([each for each in self.frames[began:] if each["type"] != "connected"], end)
 
     async def ask(self, text: str | None = None, **members: Any) -> Turn:
-        """Send a message and wait for the whole answer; repeat it if it is refused as one too many."""
+        """Send a message and wait for the whole answer; repeat it if it is refused by a rate limit."""
         pause = FIRST_PAUSE
         while True:
             await self.say(text, **members)
@@ -204,14 +205,14 @@ class Talk:
             pause *= 2
 
     async def answered(self, text: str | None = None, **members: Any) -> Turn:
-        """Send a message like `ask`, and fail unless it is answered with `done`."""
+        """Send a message like `ask`, and fail unless the answer ends with `done`."""
         turn = await self.ask(text, **members)
         if turn.end["type"] != "done":
             self._context.fail(f"{text or self._context.shared.hints.say!r} is answered by {shown(turn.end)}")
         return turn
 
     async def refusal(self) -> Frame:
-        """Wait for an error; return it or the frame that came instead. Raises NoAnswer, ConnectionGone."""
+        """Wait for an error; return it or the frame sent in its place. Raises NoAnswer, ConnectionGone."""
         return await self.of_type("error", "done", "chunk")
 
     async def must_go_on(self, after: str) -> None:
@@ -226,7 +227,7 @@ class Talk:
         await self.socket.send_frame(BINARY, data)
 
     async def parts(self, *parts: bytes) -> None:
-        """Send a text in several frames. Raises ConnectionGone."""
+        """Send a text message in several frames. Raises ConnectionGone."""
         for number, part in enumerate(parts):
             await self.socket.send_frame(TEXT if number == 0 else 0, part, fin=number == len(parts) - 1)
 
@@ -239,7 +240,7 @@ def shown(frame: Frame | bytes | None) -> str:
 
 
 class ChatContext(Probe):
-    """The context of one case: opens conversations, which end with it, and records findings."""
+    """The context of one case, which opens conversations, closes them at its end, and records findings."""
 
     def __init__(self, shared: Facade, random: Random) -> None:
         super().__init__(shared.options.access(shared.network), random)
@@ -247,7 +248,7 @@ class ChatContext(Probe):
         self.url = shared.url
 
     async def talk(self, *, announced: bool = True, headers: Headers = (), **query: str | None) -> Talk:
-        """Open a connection, and take its announcement if the facade sends one.
+        """Open a connection, and receive its announcement if the facade sends one.
 
         Raises Unreachable, and Refused for any answer but 101.
         """
@@ -261,12 +262,12 @@ class ChatContext(Probe):
         return talk
 
     def hint(self, name: str) -> str:
-        """Return the message of a hint. Raises NotRun if there is none."""
+        """Return the message of a hint. Raises NotRun if the hint is not given."""
         text: str | None = getattr(self.shared.hints, name)
         if text is None:
             self.not_run(f"nothing is known to say for it: name it under {name}, --hints")
         return text
 
     def capabilities(self, talk: Talk) -> Frame:
-        """Return the capabilities that were announced, empty if none were."""
+        """Return the announced capabilities, or an empty object if there are none."""
         return inside(talk.announcement, "connected", "capabilities")

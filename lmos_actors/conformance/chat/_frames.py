@@ -23,7 +23,7 @@ _INVALID: Final = "INVALID_MESSAGE"
 
 
 def _refused(id: str, title: str, *texts: str, key: str | None = None) -> None:
-    """Add a case: texts that are no messages are refused, and the connection goes on."""
+    """Add a case in which texts that are no messages are refused, and the connection stays usable."""
 
     async def run(context: ChatContext) -> None:
         talk = await context.talk()

@@ -181,7 +181,10 @@ def _missing(ticket: Frame) -> list[str]:
 
 
 async def _ticket(context: ChatContext, *, is_judged: bool = False) -> tuple[Talk, Frame]:
-    """Request the upload of a file in a session, and return the ticket: with `is_judged` even a wrong one."""
+    """Request the upload of a file in a session, and return the ticket.
+
+    With `is_judged` a ticket with missing members is returned, too; otherwise it ends the case.
+    """
     talk = await context.talk()
     await talk.answered()
     await _order(talk, len(CONTENT))
@@ -268,7 +271,7 @@ async def call_hung_up(context: ChatContext) -> None:
 
 
 def sound(number: int, data: bytes, info: Frame | None = None) -> bytes:
-    """Return a binary frame of sound; `info` replaces its metadata."""
+    """Return a binary frame of sound; the members of `info` replace those of its usual metadata."""
     usual = {"mime_type": "audio/pcm", "codec": "pcm", "sample_rate": 16_000, "channels": 1}
     meta = json.dumps({**usual, **(info or {})})
     head = _HEADER.pack(b"OMNI", 1, 0, 1, len(meta), len(data), number, b"")
@@ -276,7 +279,7 @@ def sound(number: int, data: bytes, info: Frame | None = None) -> bytes:
 
 
 async def _called(context: ChatContext) -> tuple[Talk, Frame]:
-    """Begin a call, and wait for its format."""
+    """Begin a voice call, and wait for the frame that names its format."""
     talk = await context.talk(binary="true")
     await talk.sound(sound(0, bytes(640)))
     frame = await talk.of_type("session_config", "error", within=ANSWER)

@@ -31,7 +31,7 @@ class ClientCase:
 
     @property
     def challenge(self) -> str:
-        """The second part of the id, which names a challenge in `prove`."""
+        """The second part of the id, which is the name of a challenge in the input of `prove`."""
         return self.id.partition(".")[2]
 
 
@@ -305,7 +305,7 @@ class ClientCases:
     """The cases for clients of one protocol.
 
     `passive`: cases judged by what a client sends and does; `challenges`: cases judged by what it proves.
-    `proof`: the words after "has ever" that say that a client proves something.
+    `proof`: the words after "no client has ever", which say how a client proves something.
     """
 
     passive: tuple[ClientCase, ...]

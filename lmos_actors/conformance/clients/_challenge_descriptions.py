@@ -1,4 +1,4 @@
-"""Descriptions of things: those of the scripted server, to which challenges and `prove` are added."""
+"""Descriptions of things: those of the scripted server, with challenges and `prove` added."""
 
 from __future__ import annotations
 

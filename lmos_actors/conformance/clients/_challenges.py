@@ -1,14 +1,14 @@
 """Challenges that clients solve: the thing that has them, and the connection that poses them.
 
-What a client sends can be judged as it comes; what it understands cannot be seen from outside. So each
-challenge carries a token made for it alone, in the one place that a client must read to pass: after a
-pending status, in the detail of an error, in the third frame of a message. The client invokes `prove` with
-the token, and `ClientNotes` compares. A challenge that was begun and never proven has failed; one that was
-never begun was not run.
+What a client sends can be judged at once; what it understands cannot be observed from outside. So each
+challenge has a random token, in the one place that a client must read to pass: after a pending status, in the
+detail of an error, in the third frame of a message. The client invokes `prove` with the token, and
+`ClientNotes` compares it. A challenge that was begun and never proven has failed; one that was never begun
+was not run.
 
-Tokens are random, so that no client passes by guessing, and every challenge ends within `patience`, so that a
+Tokens are random, so that no client passes by guessing. Every challenge ends within `patience`, so that a
 client that waits for the wrong thing is not stuck. A challenge that needs more than its plain output is
-answered by a method named `put_` and its action; `on_outcome` finds it.
+answered by a method named `put_` and its action; `on_outcome` finds this method.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ _LETTERS: Final = ' Grüße \u00a0 \u2028 \U0001f70a \U0001f469\u200d\U0001f680 
 
 
 class ChallengeThing(ScriptedThing):
-    """A thing whose challenges have tokens, which `notes` records."""
+    """A thing whose challenges have tokens, which are recorded in the server's `notes`."""
 
     server: ChallengeServer
     slate = ""
 
     def token(self, challenge: str, more: str = "") -> str:
-        """Return a new token for a challenge."""
+        """Return a new token for a challenge, followed by `more`."""
         return self.server.notes.give(challenge, f"{self.server.random.randbytes(6).hex()}{more}")
 
     def value(self, name: str) -> Any:
@@ -87,7 +87,7 @@ class ChallengeThing(ScriptedThing):
         return super().value(name)
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Set properties; the challenge's slate then has a token after the written text."""
+        """Set properties. A text written to the challenge's slate is stored with a token after it."""
         values = dict(values)
         if "challenge_slate" in values:
             text = values.pop("challenge_slate")
@@ -120,7 +120,7 @@ class ChallengeThing(ScriptedThing):
 
 
 class ChallengeConnection(ScriptedConnection):
-    """A connection that poses challenges, by what it sends beside an answer or by how it sends an answer."""
+    """A connection that poses challenges: by the form of an answer, or by other messages sent with it."""
 
     def __init__(
         self, server: ChallengeServer, *, offered: bool, at: ScriptedThing, fixed: bool, peer: str = ""
@@ -133,28 +133,28 @@ class ChallengeConnection(ScriptedConnection):
         self._restarted = False
 
     def take(self, request: Request) -> None:
-        """Carry a request out, unless the connection is closed for a challenge."""
+        """Carry a request out, unless a challenge has closed the connection."""
         if not self._restarted:
             super().take(request)
 
     # ---- properties
 
     def do_readProperty(self, request: Request) -> None:
-        """Note that a challenge has begun."""
+        """Read a property; note the beginning of a challenge if the property belongs to one."""
         if request.name in READ and request.name in request.thing.properties:
             beside = request.thing is self.challenges.beside
             self.challenges.notes.begin("other-thing" if beside else READ[request.name], self.log)
         super().do_readProperty(request)
 
     def reading(self, name: str, value: Any) -> Json:
-        """Return the members of a reading; in one challenge the time has a zone."""
+        """Return the members of a reading; in one challenge the timestamp has a time zone."""
         members = super().reading(name, value)
         if name == "challenge_time":
             members["timestamp"] = "2026-11-21T10:30:00.25+01:00[Europe/Berlin][u-ca=iso8601]"
         return members
 
     def do_writeProperty(self, request: Request) -> None:
-        """Note that a challenge has begun."""
+        """Write a property; note the beginning of a challenge if the property belongs to one."""
         super().do_writeProperty(request)
         if request.name == "challenge_slate":
             self.challenges.notes.begin("write", self.log)
@@ -209,7 +209,7 @@ class ChallengeConnection(ScriptedConnection):
         return inputs
 
     def grant_input(self, run: Run, stream: Input) -> None:
-        """Grant a stream credit; the stream of a challenge gets it a while after it has used all."""
+        """Grant credit to a stream; in a challenge, only a while after all its credit has been used."""
         if stream.window != _SMALL or not stream.next:
             super().grant_input(run, stream)
         elif min(stream.credit) <= 0:
@@ -221,7 +221,7 @@ class ChallengeConnection(ScriptedConnection):
             run.timers.append(self.challenges.after(A_WHILE, grant))
 
     def proof(self, run: Run) -> None:
-        """Answer whether a proof is right."""
+        """Answer `prove` with whether the proof is right."""
         given: Json = run.request.payload
         wrong = self.challenges.notes.prove(
             given["challenge"], given["token"], given.get("failed", False), self.log
@@ -261,7 +261,7 @@ class ChallengeConnection(ScriptedConnection):
         self.end(run, completed(ABSENT))
 
     def put_reversed(self, run: Run, outcome: Done, token: str) -> None:
-        """Hold an answer back until the other answer is requested, and send the other answer first."""
+        """Hold an answer until the other one of two is requested; then send the two in reverse order."""
         self._held.append((run, token))
         run.timers.append(self.challenges.after(self.challenges.patience, lambda: self._alone(run, token)))
         which = {each.request.payload["which"]: (each, text) for each, text in self._held}
@@ -314,7 +314,7 @@ class ChallengeConnection(ScriptedConnection):
         self.hang_up(1012, "a challenge")
 
     def put(self, out: Out) -> None:
-        """Send something; a message in several parts, if that is the challenge."""
+        """Send a frame or message; if the challenge is about fragments, send a message in several frames."""
         if not self._in_parts or not isinstance(out, SendText):
             super().put(out)
             return
@@ -327,7 +327,7 @@ class ChallengeConnection(ScriptedConnection):
 
 
 class ChallengeServer(ScriptedServer):
-    """A server whose main thing has challenges. `notes`: where they are noted; `patience` in seconds."""
+    """A server whose main thing has challenges. `notes` records them; `patience` is in seconds."""
 
     connection_class = ChallengeConnection
     thing_class = ChallengeThing
@@ -356,7 +356,7 @@ class ChallengeServer(ScriptedServer):
 
 
 class ChallengePages(ScriptedPages):
-    """The pages: they show the challenges to browsers, but the challenges are posed over LMOS alone."""
+    """The pages for browsers, which list the challenges; clients can begin them only over LMOS."""
 
     def page(self, base: str) -> str:
         """Return the page for browsers, which lists the challenges."""

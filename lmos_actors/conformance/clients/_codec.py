@@ -1,7 +1,7 @@
-"""The judge of a client's frames and Closes: what every protocol over a WebSocket has in common.
+"""The judge of a client's frames and Closes, which all protocols over a WebSocket share.
 
-The judge notes what is wrong and passes everything on as if it were right (a frame without a mask is read all
-the same), so that one error does not hide the next.
+The judge notes errors and passes everything on as if it were right, so that one error does not hide the next.
+For example, a frame without a mask is read all the same.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class JudgedConnection(MessageConnection, Protocol):
 
 
 class JudgingServer(Protocol):
-    """A server that judges clients, as its connections see it: its notes, and its patience."""
+    """The part of a judging server that its connections use: notes, patience and timers."""
 
     notes: ClientNotes
     random: Random
@@ -70,8 +70,10 @@ class JudgingServer(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Judge:
-    """The judge of a connection: `text` judges its text messages; `binary` returns what is wrong with a
-    binary one, and the key of its deviation, if it has one. `gone` is called when the connection has ended.
+    """The judge of a connection.
+
+    `text` judges a text message; `binary` returns what is wrong with a binary message, and the key of its
+    deviation, or two empty texts. `gone` is called when the connection has ended.
     """
 
     server: JudgingServer
@@ -82,7 +84,7 @@ class Judge:
 
 
 class JudgingCodec(WebSocketCodec):
-    """Judges the frames of a client, and pings it once it has sent something."""
+    """A codec that judges the frames of a client, and sends a ping after the client's first message."""
 
     connection: JudgedConnection
 
@@ -102,7 +104,7 @@ class JudgingCodec(WebSocketCodec):
     # ---- in
 
     def on_frame(self, frame: RawFrame) -> None:
-        """Judge a frame; a frame without a mask is accepted all the same."""
+        """Judge a frame. A frame without a mask is noted as an error, but accepted."""
         self._recorder.keep(_KINDS.get(frame.opcode, "bytes"), frame.payload, sent=False)
         if self.received_close:
             self._wrong("nothing-after-close", f"a frame of opcode {frame.opcode} after its Close")
@@ -116,14 +118,14 @@ class JudgingCodec(WebSocketCodec):
         super().on_frame(attrs.evolve(frame, masked=True))
 
     def wrong_in(self, frame: RawFrame) -> str:
-        """Judge the make-up of a frame, and return what is wrong with it; "" if nothing is."""
+        """Return what is wrong with the structure of a frame and note it, or return "" if nothing is."""
         wrong = super().wrong_in(frame)
         if wrong and not self.deaf:
             self._wrong("frames", wrong)
         return wrong
 
     def on_message(self, opcode: int, data: bytes) -> None:
-        """Judge a message."""
+        """Judge a message; after the first one, send a ping."""
         self._notes.tried("text")
         if opcode == BINARY:
             wrong, key = self._judge.binary(data)
@@ -181,7 +183,7 @@ class JudgingCodec(WebSocketCodec):
     # ---- out
 
     def written(self, out: Out) -> bytes:
-        """Return the bytes to send; note what the client must answer."""
+        """Return the bytes to send; schedule a check that the client answers a ping or a Close."""
         said_before = self.said_close
         data = super().written(out)
         if data:

@@ -1,10 +1,10 @@
-"""The judge of clients of any protocol: it serves until they have left, and returns their card.
+"""The judge of clients of any protocol, which serves until they have left and returns their card.
 
-A protocol contributes its options (subclasses of `ClientJudgingOptions`), which know the cases and make the
+A protocol contributes its options (a subclass of `ClientJudgingOptions`), which have the cases and make the
 server that judges the traffic.
 
-No message makes a client stop, so the end is observed: with `once` the run ends when no connection has been
-open for a while, and for longer while a challenge waits for a client to reconnect.
+No message makes a client stop, so its departure is inferred: with `once` the run ends when no connection has
+been open for a while. The time is longer if a challenge requires a client to reconnect.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class ClientsHost(Protocol):
 class ClientJudgingOptions(KitOptions, ABC):
     """The options with which all kinds of clients are judged.
 
-    With `once` the run is over when the clients that came have gone, and nothing more is expected of them.
-    Raises ConfigError for a level that is not meant for clients.
+    With `once` the run is over when all clients have left and none is expected to reconnect. Raises
+    ConfigError for a level that does not apply to clients.
     """
 
     role = "client"
@@ -73,12 +73,12 @@ async def judge_clients(
     stop: trio.Event | None = None,
     announce: Callable[[str], object] | None = None,
 ) -> Card:
-    """Serve as the options say, judge the clients that connect, and return their card.
+    """Serve with the given options, judge the clients that connect, and return their card.
 
-    With `ClientOptions` it serves the scripted thing with its challenges, with `RelayClientOptions` it is a
-    hub of AgentRelay. It ends when `stop` is set, or with `once` when the clients have left. `announce` gets
-    the URL of the description, or of the hub, once it is served. Raises ConfigError if the address cannot be
-    used.
+    With `ClientOptions` it serves the scripted thing with its challenges; with `RelayClientOptions` it is a
+    hub of AgentRelay. It ends when `stop` is set, or with `once` when the clients have left. `announce` is
+    called with the URL of the description, or of the hub, once it is served. Raises ConfigError if the
+    address cannot be used.
     """
     notes = ClientNotes(options.level, options.cases)
     host = options.host(notes)

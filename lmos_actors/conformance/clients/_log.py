@@ -30,7 +30,7 @@ _TO_FAIL: Final = ("failure", "error", "numeric-status")
 
 @attrs.define
 class Challenge:
-    """The state of a challenge: valid tokens, whether it was begun and proven, wrong proofs."""
+    """The state of a challenge: its valid tokens, how often it was begun and proven, and wrong proofs."""
 
     tokens: deque[str] = attrs.field(factory=lambda: deque[str](maxlen=_TOKENS))
     begun: int = 0
@@ -42,7 +42,7 @@ class Challenge:
 
 @attrs.define
 class PassiveCase:
-    """The state of a case that is judged by what clients do anyway."""
+    """The state of a case that needs no challenge: mistakes and deviations in what clients do."""
 
     tried: int = 0
     departures: list[Departure] = attrs.field(factory=list[Departure])
@@ -63,7 +63,7 @@ class ConnectionLog:
         self._kept.append(traffic)
 
     def since(self, count: int) -> tuple[Traffic, ...]:
-        """Return a few of the entries after the first `count`, as far as they are kept."""
+        """Return a few of the entries after the first `count`, without those that are no longer kept."""
         gone = self.count - len(self._kept)
         return tuple(self._kept)[max(0, count - gone) :][:_SHOWN]
 
@@ -73,7 +73,7 @@ class ConnectionLog:
 
 
 class ClientNotes:
-    """Notes what clients do, case by case."""
+    """Notes on what clients do, case by case."""
 
     def __init__(self, level: Level, cases: ClientCases) -> None:
         self.level = level
@@ -84,11 +84,11 @@ class ClientNotes:
     # ---- what is watched
 
     def tried(self, what: str) -> None:
-        """Note that there was something to be judged."""
+        """Note that a client did something that the case judges."""
         self.watched[what].tried += 1
 
     def wrong(self, what: str, seen: str, log: ConnectionLog, key: str = "") -> None:
-        """Note a mistake; with a `key`, a deviation from the text."""
+        """Note a mistake in a case; with a `key`, it is that deviation from the specification."""
         watch = self.watched[what]
         watch.tried += 1
         if len(watch.departures) + len(watch.wrong) >= _WRONGS:
@@ -116,12 +116,12 @@ class ClientNotes:
         found.log, found.since = log, max(0, log.count - 1)
 
     def is_open(self, challenge: str) -> bool:
-        """Return whether a challenge was begun and has not been answered by a proof yet, right or wrong."""
+        """Return whether a challenge was begun more often than proofs of it, right or wrong, have arrived."""
         found = self.challenges[challenge]
         return found.begun > found.proven + len(found.wrong)
 
     def prove(self, challenge: str, proof: str, failed: bool, log: ConnectionLog) -> str:
-        """Note a proof; return what is wrong with it, empty if nothing is."""
+        """Note a proof; return what is wrong with it, or "" if it is right."""
         found = self.challenges[challenge]
         if found.log is None:
             found.log, found.since = log, max(0, log.count - 1)
@@ -140,7 +140,7 @@ class ClientNotes:
     # ---- results
 
     def results(self) -> tuple[Result, ...]:
-        """Return the result of each case, as far as it is known now."""
+        """Return the present result of each case."""
         watched = [self._watched(case, self.watched[case.challenge]) for case in self._cases.passive]
         challenges = [
             self._challenge(case, self.challenges[case.challenge]) for case in self._cases.challenges

@@ -1,4 +1,4 @@
-"""Rules for the handshake and the messages of clients, each judged on its own."""
+"""Rules for the handshake and the messages of clients, each judged independently."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KEY: Final = re.compile(r"[A-Za-z0-9+/]{22}==")
 
 
 class MessageRules:
-    """Judges the text messages of one connection. `things`: the described ones, by their ids."""
+    """The judge of the text messages of one connection. `things`: the described things, by their ids."""
 
     def __init__(
         self, notes: ClientNotes, log: ConnectionLog, things: dict[str, ScriptedThing], used: dict[str, str]
@@ -183,7 +183,7 @@ class MessageRules:
 
 
 def _named(message: Json, kind: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the names in a message: where they are, the name, and the group of affordances."""
+    """Yield each name in a message, with its place ("" or "data") and its group of affordances."""
     name = _get(message, "name", kind)
     if kind in ABOUT_PROPERTY and isinstance(name, str):
         yield "", name, "properties"

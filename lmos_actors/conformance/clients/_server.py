@@ -1,8 +1,8 @@
 """The server that judges clients: by what they send, and by what they understand.
 
 This is the scripted server with a judge at each layer: `ChallengeNetwork` judges handshakes, `JudgingCodec`
-frames and Closes, `MessageRules` messages. Each judge notes what is wrong and passes everything on as if it
-were right, so that one error does not hide the next.
+judges frames and Closes, `MessageRules` judges messages. Each judge notes errors and passes everything on as
+if it were right, so that one error does not hide the next.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ChallengeNetwork(NetworkServer):
-    """Serves the challenges, and judges handshakes."""
+    """The network side of the server with challenges, which also judges handshakes."""
 
     server: ChallengeServer
 
@@ -42,7 +42,7 @@ class ChallengeNetwork(NetworkServer):
         self._used: dict[str, str] = {}
 
     def refused(self, head: RequestHead) -> Reply | None:
-        """Judge a handshake that does not lead to a connection."""
+        """Return the reply that refuses a handshake, and judge the handshake; None if it is not refused."""
         refused = super().refused(head)
         if refused is not None:
             log = ConnectionLog()
@@ -81,7 +81,10 @@ class ChallengeNetwork(NetworkServer):
 
 
 def _wrong_in_binary(data: bytes) -> tuple[str, str]:
-    """Return what is wrong with a binary message; items of streams are right."""
+    """Return what is wrong with a binary message, or "" if it is an item of a stream.
+
+    The second text, the key of a deviation, is always empty.
+    """
     is_item = len(data) >= 12 and data[0] == 1
     return ("" if is_item else f"a binary message {data[:40].hex()}"), ""
 
@@ -90,9 +93,9 @@ def _wrong_in_binary(data: bytes) -> tuple[str, str]:
 class ClientOptions(ClientJudgingOptions):
     """The options with which clients of LMOS are judged.
 
-    `patience`: how long an answer may take, in seconds. With `once` the run is over when the clients that
-    came have been away for twice the `patience`, at least 3 seconds, or 10 if a challenge makes them
-    reconnect. Raises ConfigError for a level of relays.
+    `patience`: how long an answer may take, in seconds. With `once` the run is over when no client has been
+    connected for twice the `patience`, or for 3 seconds if that is longer. While a challenge requires a
+    client to reconnect, the time is at least 10 seconds. Raises ConfigError for a level of relays.
     """
 
     levels = LMOS_LEVELS
@@ -100,5 +103,5 @@ class ClientOptions(ClientJudgingOptions):
     cases = CASES
 
     def host(self, notes: ClientNotes) -> ChallengeNetwork:
-        """Return a server of the scripted thing with its challenges."""
+        """Return a server that serves the scripted thing with its challenges."""
         return ChallengeNetwork(ChallengeServer(trio.current_time, Random(self.seed), notes, self.patience))

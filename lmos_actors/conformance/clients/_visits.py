@@ -1,4 +1,4 @@
-"""The visits of clients to a server that judges them: who has come, and whether all have left."""
+"""The visits of clients to a server that judges them: which have connected, and whether all have left."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _HIDDEN: Final = ("authorization", "cookie", "proxy-authorization")
 
 
 class Visits:
-    """The visits of clients. `left` is set once all clients have been away a while.
+    """The visits of clients. `left` is set when no client has been connected for a while.
 
-    `awaited` returns the least number of seconds to wait for clients that have to come back, 0.0 if there are
+    `awaited` returns the least number of seconds to wait for clients that must reconnect, or 0.0 if there are
     none.
     """
 
@@ -42,7 +42,7 @@ class Visits:
         self._began = trio.current_time()
 
     def met(self, head: RequestHead, log: ConnectionLog) -> Recorder:
-        """Judge the handshake of a new client, and return the recorder of its traffic."""
+        """Judge the handshake of a new client, and return a recorder for its traffic."""
         self._number += 1
         self._open += 1
         recorder = Recorder(log.keep, self._number, self._began)

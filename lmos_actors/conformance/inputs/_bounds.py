@@ -1,4 +1,4 @@
-"""Values at the bounds of a data schema and beyond them, each put into a value that fits."""
+"""Values at the bounds of a data schema and beyond them, each inserted into a valid value."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OTHERS: Final[tuple[tuple[tuple[str, ...], str, Any], ...]] = (
 
 @attrs.frozen
 class Proposal:
-    """A value that is meant to be of a kind; the schema decides whether it is."""
+    """A value that should be valid, at a bound, or invalid; the schema decides whether it is."""
 
     value: Any
     kind: Literal["valid", "boundary", "invalid"]
@@ -49,7 +49,7 @@ class Proposal:
 
 
 def proposals(schema: Schema, base: Any) -> Iterator[Proposal]:
-    """Yield values at the bounds and wrong ones, each equal to `base` except in one place."""
+    """Yield values at the bounds and invalid ones, each equal to `base` except in one place."""
     for path, part, is_needed in islice(_places(schema, (), schema, Budget()), 60):
         here = found_at(base, path)
         if here is _NOTHING:
@@ -72,7 +72,7 @@ def place_text(path: Path) -> str:
 
 
 def found_at(value: Any, path: Path) -> Any:
-    """Return what is at a place of plain data, `_NOTHING` if there is no such place."""
+    """Return what is at a place in plain data, or `_NOTHING` if there is no such place."""
     for part in path:
         if isinstance(part, str):
             if not is_object(value) or part not in value:
@@ -98,7 +98,7 @@ def _places(
 ) -> Iterator[tuple[Path, Schema, bool]]:
     """Yield the places in a value that a schema restricts, the whole value first.
 
-    Each is marked as required or not: where no value is required, null may count as no value.
+    Each place is marked as required or not: where no value is required, null may count as no value.
     """
     if len(path) > 4:
         return

@@ -1,16 +1,16 @@
-"""Values for data schemas: valid, at the bounds, and wrong; made from a seed and proved by the schema.
+"""Values for data schemas: valid, at the bounds and invalid; made from a seed, checked by the schema.
 
-Making and judging are kept apart. `Maker` and `proposals` know the common keywords and may be wrong about the
-rest; a value is used only after the validator of the schema has proved that it fits, or does not. So a schema
-with keywords that are not understood costs samples, and never a wrong verdict on a server.
+Making values and judging them are kept apart. `Maker` and `proposals` support the common keywords and may be
+wrong about the rest; a value is used only after the schema's validator has proved that it fits, or that it
+does not. So a schema with unsupported keywords costs samples, but never leads to a wrong verdict on a server.
 
 Descriptions come from others, so everything is bounded: the length of a schema, the levels of a value, the
 attempts at making one. A schema of a few lines may refer to itself in a way that keeps a validator busy for
 hours; `is_affordable` estimates that before anything is validated. References to other documents are not
 followed.
 
-The same schema and the same `Random` make the same values: a report can be repeated by its seed. Each sample
-names what is special about it ("maximum of $.level"), which is why the values are made here and not by a
+The same schema and the same `Random` make the same values, so a report can be reproduced from its seed. Each
+sample names what is special about it ("maximum of $.level"); therefore the values are made here and not by a
 library for random data.
 """
 
@@ -42,7 +42,7 @@ _MAX_MESSAGE: Final = 300  # characters of a message
 
 @attrs.frozen
 class Sample:
-    """A value, whether it fits, and what is special about it, as in `maximum of $.level`."""
+    """A value, whether it is valid, and what is special about it, as in `maximum of $.level`."""
 
     value: Any
     kind: Kind
@@ -50,9 +50,9 @@ class Sample:
 
 
 def fits(schema: Mapping[str, Any], value: Any) -> str | None:
-    """Return what is wrong with a value for a data schema, and where; None if it fits.
+    """Return what is wrong with a value for a data schema, and where, or None if the value fits.
 
-    Every value fits an invalid schema: the description's own cases judge that.
+    Every value fits an invalid schema, since other cases judge the description itself.
     """
     try:
         return _checked(_text(schema)).wrong(value)
@@ -68,7 +68,10 @@ def _text(schema: Mapping[str, Any]) -> str:
 
 
 class _Checked:
-    """A schema that validates values. Raises ValueError if it is invalid or split into several documents."""
+    """A compiled schema that validates values.
+
+    Raises ValueError if it is invalid or split into several documents.
+    """
 
     def __init__(self, text: str) -> None:
         schema = json.loads(text)
@@ -82,14 +85,17 @@ class _Checked:
         self._bearable: dict[int, bool] = {}  # by the number of levels of the value
 
     def proves(self, value: Any, *, valid: bool) -> bool:
-        """Return whether a value can be sent, and fits or does not fit, as `valid` says."""
+        """Return whether it is proved that a value fits, or with `valid=False` that it does not fit.
+
+        Returns False if the value cannot be sent, or cannot be validated.
+        """
         try:
             return (self._error(value) is None) is valid
         except ValueError:
             return False
 
     def wrong(self, value: Any) -> str | None:
-        """Return what is wrong with a value, and where; None if nothing is. Raises ValueError."""
+        """Return what is wrong with a value, and where, or None if nothing is. Raises ValueError."""
         found = self._error(value)
         if found is None:
             return None
@@ -97,7 +103,7 @@ class _Checked:
         return f"{message} at {place_text(tuple(found.instance_path))}"
 
     def _error(self, value: Any) -> ValidationError | None:
-        """Return the first error, None for a value that fits. Raises ValueError if neither can be proved."""
+        """Return a value's first error, or None if it fits. Raises ValueError if it cannot be validated."""
         depth = depth_of(value)
         if depth not in self._bearable:
             self._bearable[depth] = is_affordable(self._schema, depth)
@@ -112,12 +118,12 @@ class _Checked:
 
 @lru_cache(maxsize=256)
 def _checked(schema: str) -> _Checked:
-    """Return a compiled schema; references to elsewhere are not fetched. Raises ValueError."""
+    """Return a compiled schema; references to other documents are not fetched. Raises ValueError."""
     return _Checked(schema)
 
 
 def _makeable(schema: Mapping[str, Any]) -> _Checked:
-    """Return a compiled schema for which values are made. Raises ValueError."""
+    """Return a compiled schema that is short enough to make values for. Raises ValueError."""
     text = _text(schema)
     if len(text) > 65_536:
         raise ValueError(f"a data schema of {len(text)} characters is too long to make values for")
@@ -125,7 +131,7 @@ def _makeable(schema: Mapping[str, Any]) -> _Checked:
 
 
 def valid(schema: Mapping[str, Any], random: Random) -> Any:
-    """Return one plain value that fits. Raises ValueError if none can be made."""
+    """Return one value that fits a schema. Raises ValueError if none can be made."""
     return _first(schema, (Maker(dict(schema), random) for _ in range(_TRIES)))
 
 
@@ -165,7 +171,7 @@ def _anything(_: object) -> bool:
 def _first(
     schema: Mapping[str, Any], makers: Iterable[Maker], wanted: Callable[[Any], bool] = _anything
 ) -> Any:
-    """Return the first value made that fits and is wanted. Raises ValueError."""
+    """Return the first made value that fits the schema and that `wanted` accepts. Raises ValueError."""
     why = "no value that fits can be made"
     checked, endless = _makeable(schema), 0
     for maker in makers:
@@ -189,10 +195,10 @@ def _first(
 
 
 def samples(schema: Mapping[str, Any], random: Random, *, most: int = 12) -> tuple[Sample, ...]:
-    """Return values of all three kinds, each validated by the schema; what cannot be made is left out.
+    """Return valid, boundary and invalid values, each checked by the schema; some kinds may be missing.
 
-    There are at most `most`: valid ones first, then those at the bounds, then wrong ones. `random` decides
-    which are left out.
+    There are at most `most`: valid ones first, then those at the bounds, then invalid ones. If there are
+    more, `random` decides which are left out.
     """
     try:
         checked = _makeable(schema)
@@ -209,7 +215,7 @@ def samples(schema: Mapping[str, Any], random: Random, *, most: int = 12) -> tup
 
 
 def _plain_ones(schema: Mapping[str, Any], random: Random) -> Iterable[Proposal]:
-    """Yield valid values: with all members, with the required ones alone, and others."""
+    """Yield valid values: with all members, with only the required ones, and with some optional ones."""
     ways: tuple[tuple[Literal["some", "all", "none"], str], ...] = (
         ("some", "a value that fits"),
         ("all", "all that there may be"),
@@ -234,7 +240,7 @@ def _proposed(schema: Mapping[str, Any], random: Random) -> Iterable[Proposal]:
 
 
 def _chosen(kinds: dict[Kind, list[Sample]], random: Random, most: int) -> tuple[Sample, ...]:
-    """Return a selection of `most` samples: the same number of each kind, or all of a kind that has fewer."""
+    """Return at most `most` samples, with equal numbers of each kind as far as there are enough."""
     lists = list(kinds.values())
     shares = [0] * len(lists)
     for _ in range(min(most, sum(map(len, lists)))):

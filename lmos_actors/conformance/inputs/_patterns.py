@@ -1,6 +1,6 @@
 """Texts that match a regular expression, if it is as simple as those in most data schemas.
 
-Lookarounds, back-references and classes of Unicode are not understood.
+Lookarounds, back-references and Unicode classes are not supported.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _HEX: Final = {"x": 2, "u": 4}
 
 
 class _Unsupported(Exception):
-    """The expression contains something that is not understood."""
+    """The expression contains something that is not supported."""
 
 
 def matching(pattern: str, random: Random) -> str | None:
-    """Return a text that should match, None if the expression has something not understood here."""
+    """Return a text that should match, or None if the expression contains something unsupported."""
     if len(pattern) > 1_000:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Data schemas (JSON Schema draft 7, as TD 1.1 uses it) simplified, and typed access to JSON."""
+"""Simplified data schemas (JSON Schema draft 7, as used by TD 1.1), and typed access to JSON."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def as_list(value: object) -> list[Any]:
 
 
 def as_number(value: object) -> int | float | None:
-    """Return plain data if it is a number, else None; also None for a number too large for others to use."""
+    """Return plain data if it is a number of at most 1.7e308, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) <= 1.7e308 else None
@@ -76,14 +76,14 @@ def _narrow(
 
 
 class Budget:
-    """A limit on the work for a schema, so that one that refers to itself comes to an end."""
+    """A limit on the work for a schema, so that one that refers to itself does not take forever."""
 
     def __init__(self, left: int = MOST) -> None:
         self._left = left
 
     @property
     def is_spent(self) -> bool:
-        """Whether the budget was too small."""
+        """Whether more than the whole budget has been requested."""
         return self._left < 0
 
     def take(self, much: int = 1) -> bool:
@@ -93,9 +93,9 @@ class Budget:
 
 
 def branches(schema: object, root: Schema, budget: Budget | None = None) -> list[Schema]:
-    """Return the schemas that a schema stands for, free of references, alternatives and conjunctions.
+    """Return the plain schemas that a schema is equivalent to, without references and combinations.
 
-    If there are very many, some are left out.
+    A value fits the schema if it fits one of them. If there are very many, some are left out.
     """
     return _Branches(root, budget or Budget()).of(schema, ())
 
@@ -108,7 +108,7 @@ class _Branches:
         self._budget = budget
 
     def of(self, schema: object, under: tuple[str, ...]) -> list[Schema]:
-        """Return the branches of a schema; `under` are the references that have led to it."""
+        """Return the branches of a schema that was reached over the references `under`."""
         if not self._budget.take() or schema is False:
             return []
         plain = as_object(schema)
@@ -136,7 +136,7 @@ def _size(schema: Schema) -> int:
 
 
 def _referred(reference: str, root: Schema) -> object:
-    """Return the part that a reference within the schema leads to; False for other references."""
+    """Return the part that a reference within the schema leads to, or False for any other reference."""
     if not reference.startswith("#"):
         return False
     place: Any = root
@@ -157,7 +157,7 @@ def kinds_of(schema: Schema) -> tuple[str, ...]:
 
 
 def bounds_of(schema: Schema, *, whole: bool) -> tuple[int | float | None, int | float | None]:
-    """Return the least and the greatest number; unless `whole`, excluded bounds count as if included."""
+    """Return the lower and upper bounds of numbers; unless `whole`, exclusive ones count as inclusive."""
     low, high = as_number(schema.get("minimum")), as_number(schema.get("maximum"))
     above, below = as_number(schema.get("exclusiveMinimum")), as_number(schema.get("exclusiveMaximum"))
     if whole:
@@ -172,7 +172,7 @@ def bounds_of(schema: Schema, *, whole: bool) -> tuple[int | float | None, int |
 
 
 def given_values(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the values that a schema itself gives: its default and its examples."""
+    """Return the values that a schema contains: its default and its examples."""
     return [*([schema["default"]] if "default" in schema else []), *as_list(schema.get("examples"))]
 
 

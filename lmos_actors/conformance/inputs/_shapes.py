@@ -64,7 +64,7 @@ _ENDLESS: Final = "there is no end to it"
 
 
 class Unmakeable(ValueError):
-    """No value can be made. `endless`: the schema has no end, so another attempt is useless."""
+    """The error that no value can be made. `endless`: the schema is infinite, so do not try again."""
 
     def __init__(self, why: str, *, endless: bool = False) -> None:
         self.endless = endless
@@ -73,10 +73,10 @@ class Unmakeable(ValueError):
 
 @attrs.frozen
 class Maker:
-    """Makes values that should fit a schema.
+    """A maker of values that should fit a schema.
 
-    `numbers`: whether numbers are of any size, or as large or as small as possible. `members`: how many of
-    its optional members an object gets.
+    `numbers`: whether numbers are of any size, or as large or as small as possible. `members`: whether an
+    object gets some, all or none of its optional members.
     """
 
     root: Schema
@@ -86,7 +86,7 @@ class Maker:
     _budget: Budget = attrs.field(factory=Budget, init=False)
 
     def make(self, schema: object, depth: int = 0) -> Any:
-        """Make a value. Raises Unmakeable."""
+        """Make a value for a schema, a part of `root`. Raises Unmakeable."""
         if depth > _DEEPEST or not self._budget.take():
             raise Unmakeable(_ENDLESS, endless=True)
         found = branches(schema, self.root, self._budget)
@@ -146,7 +146,7 @@ class Maker:
         return low, low + _SPAN if high is None else high
 
     def _end(self, schema: Schema, low: float, high: float, *, whole: bool) -> int | float:
-        """Return the wanted end of the range; if it is excluded, a number near it."""
+        """Return the wanted end of the range, or a number near it if the end is excluded."""
         bound = "exclusiveMaximum" if self.numbers == "most" else "exclusiveMinimum"
         end, other = (high, low) if self.numbers == "most" else (low, high)
         return end if whole or bound not in schema else end + (other - end) / 1024
@@ -259,7 +259,7 @@ class Maker:
 
 
 def sized(text: str, schema: Schema) -> str:
-    """Bring a text to a length that fits. Raises Unmakeable."""
+    """Shorten or lengthen a text to a valid length. Raises Unmakeable."""
     least = int(as_number(schema.get("minLength")) or 0)
     most = as_number(schema.get("maxLength"))
     if least > LONGEST:

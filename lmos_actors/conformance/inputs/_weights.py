@@ -27,7 +27,7 @@ _BELOW: Final = ("items", "additionalItems", "contains", "additionalProperties",
 
 
 def depth_of(value: object) -> int:
-    """Return the number of levels of plain data: 0 for anything but an object or an array."""
+    """Return the number of levels of plain data, which is 0 unless it is an object or an array."""
     level: list[Any] = [value]
     depth = -1
     while level and depth <= DEEPEST:
@@ -44,10 +44,10 @@ def _parts(value: object) -> Iterator[Any]:
 
 
 def is_affordable(schema: Mapping[str, Any], depth: int) -> bool:
-    """Return whether values with a number of levels can be compared with a schema in good time.
+    """Return whether values with `depth` levels can be validated by a schema in reasonable time.
 
-    Schemas that refer to each other may be short and yet look at a value for ever, or nearly. A reference to
-    a name, rather than to a place in the schema, is not followed.
+    Schemas that refer to each other may be short and yet take almost forever to validate a value. A reference
+    to a name, rather than to a place in the schema, is not followed.
     """
     try:
         root = dict(schema)
@@ -57,7 +57,7 @@ def is_affordable(schema: Mapping[str, Any], depth: int) -> bool:
 
 
 class _CostEstimate:
-    """One schema, and what has been found out about its parts."""
+    """The cost estimates for one schema and its parts."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
@@ -65,7 +65,7 @@ class _CostEstimate:
         self._parts: list[object] = []  # kept, so that no id comes twice
 
     def of(self, schema: object, depth: int) -> float:
-        """Return how many schemas are looked at for a value with `depth` levels: infinite in a circle."""
+        """Return how many schemas are applied to a value with `depth` levels: infinitely many in a cycle."""
         if not is_object(schema):
             return 1
         key = (id(schema), depth)
@@ -99,7 +99,7 @@ class _CostEstimate:
         return sum(both) + sum(self.of(each, depth) for each in matched)
 
     def _place(self, reference: str) -> object:
-        """Return the part of the schema that a reference leads to; a name is taken to lead in a circle."""
+        """Return the part of the schema that a reference leads to; a name is assumed to lead into a cycle."""
         place: Any = self._root
         if reference not in ("#", "") and not reference.startswith("#/"):
             return {"$ref": None}

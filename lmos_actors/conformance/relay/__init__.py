@@ -1,4 +1,4 @@
-"""The kit for AgentRelay: judges any hub."""
+"""The kit for AgentRelay, which judges any hub."""
 
 from lmos_actors._late import late
 

@@ -50,14 +50,14 @@ def all_relay_cases() -> tuple[Case[RelayContext], ...]:
 
 @attrs.frozen(kw_only=True)
 class RelayConformOptions(JudgingOptions):
-    """The options with which a relay is judged; like `ConformOptions`.
+    """The options with which a relay is judged; see also `ConformOptions`.
 
-    `agents` are identities for the kit, if it may register none: the token of each, by its id. Two are
+    `agents` are identities for the kit, if it may not register any: the token of each, by its id. Two are
     needed, seven for all cases. If none are given, the kit registers agents with ids that begin with "kit-".
 
-    `register_url` is where agents are registered, if not at `/register` beside the relay; `invitations` are
-    used for that: each once, and the last one for all further agents. With `allow_unsafe` the kit also sends
-    messages that have crashed relays, and more messages than a relay allows.
+    `register_url` is where agents are registered, if not at `/register` beside the relay. `invitations` are
+    used for registrations: each once, and the last one for all further agents. With `allow_unsafe` the kit
+    also sends messages that have crashed relays, and more messages than a relay allows.
 
     Raises ConfigError for a pattern that matches no case, and for the level of kotlin-wot, which is no relay.
     """
@@ -75,7 +75,10 @@ class RelayConformOptions(JudgingOptions):
         return all_relay_cases()
 
     async def find(self, network: Network, url: str) -> Relay:
-        """Connect two agents, and note what the relay does for them. Raises Unreachable, ConfigError."""
+        """Connect two agents, and find out whether the relay sends welcomes and delivers direct messages.
+
+        Raises Unreachable, ConfigError.
+        """
         known = [Identity(id, token) for id, token in self.agents.items()]
         relay = Relay(
             network=network,
@@ -99,7 +102,7 @@ class RelayConformOptions(JudgingOptions):
 
 
 async def _comes_first(agent: RelayAgent) -> bool:
-    """Return whether any frame comes. Raises ConnectionGone."""
+    """Return whether a new connection receives any frame. Raises ConnectionGone."""
     try:
         return await agent.next() is not None
     except Failed:  # it is no frame of the protocol, which cases judge
@@ -107,7 +110,7 @@ async def _comes_first(agent: RelayAgent) -> bool:
 
 
 async def _arrives(word: str, one: RelayAgent, other: RelayAgent) -> bool:
-    """Return whether a message to one agent arrives. Raises ConnectionGone."""
+    """Return whether a direct message from one agent to the other arrives. Raises ConnectionGone."""
     await one.say(word, other.id)
     try:
         await other.message(word)

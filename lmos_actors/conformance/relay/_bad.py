@@ -1,4 +1,4 @@
-"""Cases of what a relay has to refuse: frames that are no messages, floods, and what has crashed relays."""
+"""Cases of what a relay has to refuse: invalid frames, floods, and frames that have crashed relays."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def rate_limit(context: RelayContext) -> None:
 
 
 async def _flooded(context: RelayContext, count: int) -> list[Frame]:
-    """Send a number of pings as a new agent, and return the errors that answer them."""
+    """Send a number of pings as a new agent, and return the errors sent in response."""
     agent = await context.agent("flood")
     errors: list[Frame] = []
     try:
@@ -201,7 +201,7 @@ for _name, _title, _frame in (
 
 
 async def _nesting(context: RelayContext) -> None:
-    """Send nested arrays, deep enough to crash some relays if a message may be that long."""
+    """Send arrays nested as deeply as the maximum message size allows, which crashes some relays."""
     size = inside(inside((await context.agent()).welcome, "payload"), "limits").get("max_message_size")
     deep = min(_DEEP, max(1_000, (size - 200) // 2)) if isinstance(size, int) else _DEEP
     await _surviving(f'{{"to":["*"],"payload":{"[" * deep}{"]" * deep}}}')(context)

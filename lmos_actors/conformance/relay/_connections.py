@@ -1,4 +1,4 @@
-"""Cases of bytes and frames, and of agents whose connections end, come back, or exist twice."""
+"""Cases of bytes and frames, and of agents whose connections end, are made again, or exist twice."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
 """The context of a case for a relay: agents of the kit that connect, send messages and receive them.
 
-A case judges its own subject only, so relays are read as widely as possible: a welcome may be flat or
-missing, an error may have its code in any of the places that were seen, and a message may come twice.
+A case judges only its own subject, so what relays send is parsed as tolerantly as possible: a welcome may be
+flat or missing, an error may have its code in any of the places that were seen, and a message may arrive
+twice.
 
-Cases need to know that something did *not* come, and nothing on a relay shows that. So in
-`RelayContext.heard_by` the sender sends one message more, and what came before it counts: relays pass on the
-messages of one sender in their order (a case of its own).
+Cases need to know that something did *not* arrive, and relays send nothing that shows this. So in
+`RelayContext.heard_by` the sender sends one more message, and only what arrived before it counts: relays pass
+on the messages of one sender in order (which is a case itself).
 
-Agents are registered once in a run, and connect anew in each case. Some relays mix up two connections of one
-agent, even while the first one is ending. So the end of a case waits until the relay has ended them too.
+Agents are registered once in a run, and connect again in each case. Some relays confuse two connections of
+one agent, even while the first one is ending. So the end of a case waits until the relay has closed them,
+too.
 """
 
 from __future__ import annotations
@@ -51,8 +53,9 @@ class Relay(JudgedServer["RelayContext"]):
     """A hub of AgentRelay.
 
     `register_url`: where agents are registered; `invited`: how many of them have used one of `invitations`.
-    `identities`: the agents of the kit; `known`: those that were given to it. `direct`: a message to one
-    agent arrives; otherwise agents are reached by broadcasts. `welcomes`: a welcome comes.
+    `identities`: the agents of the kit; `known`: the agents that the user has given to the kit. `direct`:
+    whether a message to one agent arrives; if not, the kit uses broadcasts. `welcomes`: whether the relay
+    sends welcomes.
     """
 
     url: str
@@ -67,11 +70,11 @@ class Relay(JudgedServer["RelayContext"]):
 
     @property
     def spoken(self) -> str:
-        """A text on how the kit speaks to the relay."""
+        """The protocol that the kit uses with the relay, and whether it uses broadcasts only."""
         return "AgentRelay" + ("" if self.direct else ", by broadcasts alone")
 
     def context(self, random: Random) -> RelayContext:
-        """Return the context of a case, which has opened nothing yet."""
+        """Return a new context of a case, without any open connection."""
         return RelayContext(self, random)
 
     async def connect(self, context: RelayContext) -> RelayAgent:
@@ -88,14 +91,14 @@ class Relay(JudgedServer["RelayContext"]):
 
 
 def relay_place(url: str, path: str) -> str:
-    """Return the address of an HTTP path beside a relay, or beside where it registers agents."""
+    """Return the URL of an HTTP path at the host of a relay, or of the place where agents are registered."""
     parts = urlsplit(url)
     scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
     return urlunsplit((scheme, parts.netloc, path, "", ""))
 
 
 def code_of(frame: Frame) -> str:
-    """Return the code of an error, whichever member has it; "" if the frame has none."""
+    """Return the code of an error from whichever member has it, or "" if the frame has none."""
     payload = frame.get("payload")
     inner: Frame = cast("Frame", payload) if isinstance(payload, dict) else {}
     for found in (inner.get("code"), inner.get("error"), frame.get("error"), frame.get("code")):
@@ -105,7 +108,7 @@ def code_of(frame: Frame) -> str:
 
 
 def of_relay(frame: Frame, *types: str) -> bool:
-    """Return whether a frame is the relay's own and of one of these types."""
+    """Return whether a frame was sent by the relay itself and has one of the given types."""
     return frame.get("from", RELAY) == RELAY and frame.get("type") in types
 
 
@@ -115,7 +118,7 @@ def shown(frame: Any) -> str:
 
 
 def inside(frame: Frame | None, name: str) -> Frame:
-    """Return an object that is a member of another; empty if there is none."""
+    """Return the object in a member of a frame, or an empty object if there is none."""
     found = (frame or {}).get(name)
     return cast("Frame", found) if isinstance(found, dict) else {}
 
@@ -147,12 +150,12 @@ class RelayAgent:
         await self.send({"to": [RELAY], "type": type, "payload": payload, **members})
 
     async def parts(self, *parts: bytes) -> None:
-        """Send one text in several frames. Raises ConnectionGone."""
+        """Send one text message in several frames. Raises ConnectionGone."""
         for number, part in enumerate(parts):
             await self.socket.send_frame(TEXT if number == 0 else 0, part, fin=number == len(parts) - 1)
 
     async def leave(self) -> None:
-        """Close the connection, and give the relay some time to notice it. Raises nothing."""
+        """Close the connection, and give the relay some time to notice that. Raises no ConnectionGone."""
         with suppress(ConnectionGone):
             await self.socket.close()
         with suppress(ConnectionGone):
@@ -164,7 +167,7 @@ class RelayAgent:
     # ---- in
 
     async def next(self, within: float | None = None) -> Frame | None:
-        """Wait for the next frame; None if there was none in time. Raises ConnectionGone, Failed."""
+        """Wait for the next frame; return None if none arrives in time. Raises ConnectionGone, Failed."""
         if self._unread:
             return self._unread.pop(0)
         patience = self._context.patience
@@ -180,7 +183,7 @@ class RelayAgent:
         return cast("Frame", came)
 
     async def find(self, what: str, matches: Callable[[Frame], bool], within: float | None = None) -> Frame:
-        """Wait for a frame that matches, and pass over others. Raises NoAnswer, ConnectionGone, Failed."""
+        """Wait for a frame that matches, and skip others. Raises NoAnswer, ConnectionGone, Failed."""
         within = self._context.patience if within is None else within
         deadline = trio.current_time() + within
         while (frame := await self.next(max(0.0, deadline - trio.current_time()))) is not None:
@@ -199,23 +202,23 @@ class RelayAgent:
         return await self.find(f"message with the ref {ref}", lambda frame: frame.get("ref") == ref)
 
     async def of_relay(self, *types: str, within: float | None = None) -> Frame:
-        """Wait for a frame of the relay's own. Raises NoAnswer, ConnectionGone, Failed."""
+        """Wait for a frame of given types from the relay itself. Raises NoAnswer, ConnectionGone, Failed."""
         return await self.find(" or ".join(types), lambda frame: of_relay(frame, *types), within)
 
     async def refusal(self) -> Frame | None:
-        """Wait for an error of the relay; None if there was none in time. Raises ConnectionGone, Failed."""
+        """Wait for an error from the relay; return None if there is none. Raises ConnectionGone, Failed."""
         try:
             return await self.of_relay("error")
         except NoAnswer:
             return None
 
     def put_back(self, frames: Sequence[Frame]) -> None:
-        """Put frames back, to be read next."""
+        """Put frames back so that they are read again next."""
         self._unread[:0] = frames
 
 
 class RelayContext(Probe):
-    """The context of one case: its agents, whose connections end with it, and its findings."""
+    """The context of one case: its agents, whose connections are closed at its end, and its findings."""
 
     def __init__(self, shared: Relay, random: Random) -> None:
         super().__init__(shared.options.access(shared.network), random)
@@ -224,16 +227,16 @@ class RelayContext(Probe):
         self._words = 0
 
     def word(self) -> str:
-        """Return a payload that no other message has."""
+        """Return a new payload, which no other message has."""
         self._words += 1
         return f"{self._words}-{self.random.getrandbits(48):012x}"
 
     # ---- agents
 
     async def register(self, agent_id: Any = None, *, body: bytes | None = None) -> HttpAnswer:
-        """Ask the relay to register an agent; without an id it makes one up. Raises Unreachable.
+        """Request the registration of an agent; without an id the relay chooses one. Raises Unreachable.
 
-        `body`: what to send instead of JSON with the id.
+        `body`: what to send instead of a JSON object with the id.
         """
         asked = {} if agent_id is None else {"agent_id": agent_id}
         data = json.dumps(asked).encode() if body is None else body
@@ -241,7 +244,7 @@ class RelayContext(Probe):
         return await self.http("POST", self.shared.register_url, headers=headers, body=data)
 
     async def registered(self, agent_id: Any = None) -> Identity | None:
-        """Register an agent, and return it; None if that is refused. Raises Unreachable."""
+        """Register an agent, and return it, or None if the relay refuses. Raises Unreachable."""
         answer = await self.register(agent_id)
         if answer.status != 200:
             return None
@@ -251,7 +254,7 @@ class RelayContext(Probe):
         return found
 
     async def identity(self, name: str) -> Identity:
-        """Return the agent of the kit that a name stands for throughout the run. Raises NotRun."""
+        """Return the agent of the kit that has a name in all cases of the run. Raises NotRun."""
         shared = self.shared
         if name not in shared.identities:
             if shared.spare:
@@ -279,7 +282,7 @@ class RelayContext(Probe):
     async def agent(
         self, name: str = "a", *, query: bool = False, offered: tuple[str, ...] = (), welcomed: bool = True
     ) -> RelayAgent:
-        """Connect an agent, and take its welcome. With `query` the token is in the address.
+        """Connect an agent, and receive its welcome. With `query` the token is in the URL.
 
         Raises Unreachable, and Refused for any answer but 101.
         """
@@ -296,7 +299,7 @@ class RelayContext(Probe):
         return [await self.agent(name) for name in names]
 
     def there(self, name: str) -> RelayAgent:
-        """Return the newest connection that the case has made for an agent."""
+        """Return the newest connection that this case has made for the agent with a name."""
         return self.newest(self.shared.identities[name].id)
 
     def newest(self, id: str) -> RelayAgent:
@@ -316,9 +319,10 @@ class RelayContext(Probe):
     # ---- what was heard
 
     async def heard_by(self, hearer: RelayAgent, sender: RelayAgent) -> list[Frame]:
-        """Return what an agent has heard of messages sent before now.
+        """Return the frames that an agent has received so far, including all earlier messages of a sender.
 
-        The sender sends one more, and the hearer waits for it. Raises NoAnswer, ConnectionGone, Failed.
+        The sender sends one more message, and the hearer waits for it. Raises NoAnswer, ConnectionGone,
+        Failed.
         """
         last = self.word()
         await sender.say(last, *((hearer.id,) if self.shared.direct else ()))
@@ -333,7 +337,7 @@ class RelayContext(Probe):
         return heard
 
     async def must_go_on(self, agent: RelayAgent, peer: RelayAgent, after: str) -> None:
-        """Fail unless messages of an agent still arrive."""
+        """Fail unless a message from an agent still reaches its peer."""
         word = self.word()
         try:
             await agent.say(word)
@@ -344,7 +348,7 @@ class RelayContext(Probe):
     async def must_refuse(
         self, agent: RelayAgent, peer: RelayAgent, frame: Frame | str, *, codes: Sequence[str] = ()
     ) -> None:
-        """Send an invalid frame: an error comes, and the connection goes on. Raises Failed."""
+        """Send an invalid frame: an error must follow, and the connection must stay usable. Raises Failed."""
         what = shown(frame) if isinstance(frame, dict) else repr(frame[:60])
         try:
             await agent.send(frame)
@@ -358,7 +362,7 @@ class RelayContext(Probe):
         await self.must_go_on(agent, peer, what)
 
     def judge_error(self, error: Frame, codes: Sequence[str] = ()) -> None:
-        """Judge an error: its code must be one of `codes`, if there are any. Raises Failed."""
+        """Judge the form of an error; its code must be one of `codes`, if any are given. Raises Failed."""
         payload = inside(error, "payload")
         if not isinstance(payload.get("code"), str):
             self.differs("relay-error-shape", shown(error))
@@ -366,7 +370,7 @@ class RelayContext(Probe):
             self.fail(f"the code is {code_of(error)!r}: {shown(error)}")
 
     async def aclose(self) -> None:
-        """Close all connections, and give the relay some time to close them too."""
+        """Close all connections, and give the relay some time to close them, too."""
         with trio.CancelScope(shield=True):
             for agent in self._agents:
                 with suppress(ConnectionGone):
@@ -379,7 +383,7 @@ class RelayContext(Probe):
 
 
 def _reason_in(answer: HttpAnswer) -> str:
-    """Return the code of a refusal, with a space before it; "" if there is none."""
+    """Return the code of a refusal, with a space before it, or "" if there is none."""
     try:
         code = inside({"": read_json(answer.body)}, "").get("error")
     except ValueError:
@@ -388,7 +392,7 @@ def _reason_in(answer: HttpAnswer) -> str:
 
 
 def identity_in(answer: HttpAnswer) -> Identity | None:
-    """Return the agent in an answer to a registration; None if there is none."""
+    """Return the agent in an answer to a registration, or None if there is none."""
     try:
         found = read_json(answer.body)
     except ValueError:

@@ -192,7 +192,7 @@ def _new_id() -> str:
 
 
 async def must_be_open(context: RelayContext) -> None:
-    """End the case unless the kit may register agents."""
+    """End the case unless the kit registers agents itself, without invitations."""
     if context.shared.known:
         context.not_offered("agents of the kit are named in --hints: none is registered")
     if context.shared.invitations:
@@ -200,7 +200,7 @@ async def must_be_open(context: RelayContext) -> None:
 
 
 def _refusal_in(answer: HttpAnswer) -> str:
-    """Return the code of a refused registration; "" if there is none."""
+    """Return the code of a refused registration, or "" if there is none."""
     try:
         found = read_json(answer.body)
     except ValueError:
@@ -322,7 +322,7 @@ async def get(context: RelayContext) -> None:
 
 
 def _plain(answer: HttpAnswer) -> str:
-    """Return the beginning of a body, without a token."""
+    """Return the beginning of a body, with the token masked."""
     body = answer.body[:200].decode("utf-8", "replace")
     return re.sub(r'("token"\s*:\s*")[^"]*', r"\1…", body)
 

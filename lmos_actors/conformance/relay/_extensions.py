@@ -18,7 +18,7 @@ _LONG: Final = 3_600_000  # milliseconds
 
 
 async def _agents(context: RelayContext, extension: str, *names: str) -> list[RelayAgent]:
-    """Connect agents to a relay with an extension. Raises NotOffered if the welcome does not name it."""
+    """Connect agents to a relay. Raises NotOffered if its welcome does not name the extension."""
     agents = await context.agents(*names)
     offered = inside(agents[0].welcome, "payload").get("extensions")
     if not isinstance(offered, list) or extension not in offered:
@@ -32,7 +32,7 @@ def _messages(answer: Frame) -> list[Frame]:
 
 
 def _payload(frame: object) -> object:
-    """Return the payload of what should be a message."""
+    """Return the payload of a message, or None if it is no object or has none."""
     return cast("Frame", frame).get("payload") if isinstance(frame, dict) else None
 
 

@@ -43,7 +43,7 @@ def _count(frames: list[Frame], payload: Any) -> int:
 
 
 def _must_be_heard(context: RelayContext, agent: RelayAgent, frames: list[Frame], payload: Any) -> None:
-    """Fail unless a message has come, and note it if it came more than once."""
+    """Fail unless an agent has received a message; note a deviation if the message arrived more than once."""
     count = _count(frames, payload)
     if count == 0:
         context.fail(f"{agent.id} does not hear {shown(payload)}")
@@ -311,7 +311,7 @@ async def no_from(context: RelayContext) -> None:
 
 
 async def _forge(context: RelayContext, name: str) -> None:
-    """Send a message with another agent's `from`: it must be refused, and nobody may hear it."""
+    """Send a message with another agent's `from`; it must be refused and not passed on."""
     one, other, third = await context.agents("a", "b", "c")
     word = context.word()
     await one.send({"to": ["*"], "payload": word, "from": third.id if name == "c" else name})
@@ -379,7 +379,7 @@ async def control_types(context: RelayContext) -> None:
 
 
 async def _follow(context: RelayContext, agent: RelayAgent, *ids: str, un: str = "") -> Frame | None:
-    """Follow agents, or stop following them; return the acknowledgement, None if there is none."""
+    """Follow agents, or stop following them; return the answer, or None if there is none."""
     await agent.command(f"{un}subscribe", {"agents": list(ids)})
     try:
         return await agent.of_relay(f"{un}subscribed", "error")
@@ -513,7 +513,7 @@ async def follow_wrong(context: RelayContext) -> None:
 
 
 async def _commanded(context: RelayContext, agent: RelayAgent, type: str, answer: str) -> Frame | None:
-    """Return the answer to a command without a payload, or with a payload of null if that is refused."""
+    """Return the answer to a command without a payload, or if that is refused, with a null payload."""
     await agent.send({"to": [RELAY], "type": type})
     try:
         found = await agent.of_relay(answer, "error")

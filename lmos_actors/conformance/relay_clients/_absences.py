@@ -1,4 +1,4 @@
-"""The expected return of a client whose connection was ended: whether it returns, and when."""
+"""The absence of a client whose connection was ended: whether and when the client reconnects."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ ATTEMPTS: Final = 10
 
 
 class Absence:
-    """An agent that was cut off. `over` is called once nothing more is expected.
+    """An agent that was cut off and is expected to reconnect in time.
 
-    This class expects the agent to come back in time.
+    `over` is called as soon as nothing more is expected of the agent.
     """
 
     seconds = 30.0  # a client may take longer each time
@@ -40,13 +40,13 @@ class Absence:
         self._over = over
 
     def attempt(self, now: float) -> Reply | None:
-        """Judge an attempt to connect; return its refusal, None if the agent is let in."""
+        """Judge an attempt to connect; return the reply that refuses it, or None to accept it."""
         self._notes.tried(self.case)
         self._over()
         return None
 
     def expired(self) -> None:
-        """Judge an agent that has made no attempt in time."""
+        """Judge an agent that has not tried to reconnect in time."""
         self._notes.wrong(self.case, f"no connection within {self.seconds:g} s", self._log)
         self._over()
 
@@ -57,7 +57,7 @@ class Unavailable(Absence):
     _since = 0.0
 
     def attempt(self, now: float) -> Reply | None:
-        """Judge an attempt to connect; return its refusal, None if the agent is let in."""
+        """Judge an attempt to connect; return the reply that refuses it, or None to accept it."""
         self.attempts += 1
         if self.attempts == 1:
             self._since = now
@@ -69,12 +69,12 @@ class Unavailable(Absence):
 
 
 class RetryAfter(Absence):
-    """An agent that is refused once with a 429, and told how long to wait."""
+    """An agent that is refused with a 429 and a Retry-After, which it must respect."""
 
     _until = 0.0
 
     def attempt(self, now: float) -> Reply | None:
-        """Judge an attempt to connect; return its refusal, None if the agent is let in."""
+        """Judge an attempt to connect; return the reply that refuses it, or None to accept it."""
         self.attempts += 1
         early = self._until - now
         if self.attempts == 1:
@@ -88,16 +88,16 @@ class RetryAfter(Absence):
 
 
 class Farewell(Absence):
-    """An agent that must not come back."""
+    """An agent that must not reconnect."""
 
     seconds = NEVER
 
     def attempt(self, now: float) -> Reply | None:
-        """Judge an attempt to connect; return its refusal, None if the agent is let in."""
+        """Judge an attempt to connect; return the reply that refuses it, or None to accept it."""
         self._notes.wrong(self.case, f"another connection within {self.seconds:g} s", self._log)
         return super().attempt(now)
 
     def expired(self) -> None:
-        """Judge an agent that has made no attempt in time."""
+        """Judge an agent that has stayed away as expected."""
         self._notes.tried(self.case)
         self._over()

@@ -1,4 +1,4 @@
-"""The acts that a client has to put up with while it stays connected, and their order."""
+"""The acts that a client must tolerate while it stays connected, and their order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ODD: Final = (
 
 
 class Peer(Protocol):
-    """A connection of an agent: the parts of it that acts use."""
+    """The connection of an agent, with the parts that acts use."""
 
     notes: ClientNotes
     log: ConnectionLog
@@ -51,26 +51,27 @@ class Peer(Protocol):
     """The ids of questions that are being answered, and how often each was."""
 
     def known(self) -> Frame:
-        """Return the content of a welcome."""
+        """Return the payload of a welcome."""
         ...
 
     def message(self, sender: str, payload: Any, *, to: list[str] | None = None, **members: Any) -> Frame:
-        """Return a message from an agent to this one; from then on the message counts as sent."""
+        """Return a message from a sender to this agent, and remember it as sent."""
         ...
 
     def own(self, type: str, payload: Any, **members: Any) -> Frame:
-        """Return a frame of the relay's own to this agent."""
+        """Return a frame from the relay itself to this agent."""
         ...
 
     def wrong(self, what: str, seen: str) -> None:
-        """Note that something is wrong."""
+        """Note a mistake of the client."""
 
 
 @attrs.frozen
 class Act:
-    """Something that a client has to put up with. `out` returns what is sent to it.
+    """Something that a client must tolerate. `out` returns what is sent to the client.
 
-    `seconds`: how long it has to stay afterwards. `then` judges what the client has done in that time.
+    `seconds`: how long the client has to stay connected afterwards. `then` judges what it has done in that
+    time.
     """
 
     case: str
@@ -81,7 +82,7 @@ class Act:
 
 @attrs.frozen
 class End:
-    """An end of the connection, and what the client is expected to do then."""
+    """A way in which the hub ends a connection, and the expected reaction of the client."""
 
     case: str
     out: Out
@@ -92,8 +93,8 @@ class End:
 class Program:
     """The course of a judged connection.
 
-    `welcome` returns an agent's welcome; `at_once`: what the agent has to put up with from the beginning;
-    `steps`: what comes once it has been quiet for a while.
+    `welcome` returns an agent's welcome; `at_once`: an act that begins with the connection; `steps`: acts
+    that begin when the agent has been quiet for a while.
     """
 
     welcome: Callable[[Peer], Frame | None]
@@ -193,7 +194,7 @@ def _letters(peer: Peer) -> list[Out]:
 
 
 def canonical(value: Any) -> str:
-    """Return a value as a text; equal values have the same text."""
+    """Return a value as JSON text that is the same for equal values."""
     return json.dumps(value, sort_keys=True)
 
 

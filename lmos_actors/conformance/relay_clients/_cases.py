@@ -1,8 +1,8 @@
-"""Cases for clients of relays, as data.
+"""The cases for clients of relays, as data.
 
-Some are judged by what a client sends, some by whether it stays or comes back after what it was sent, and
-some by what it sends to the agent `judge`. Some trials end a client for good: each of these has an agent of
-its own, one of `PARTS`, and the client connects with that agent's id.
+Some are judged by what a client sends, some by whether it stays or reconnects after a message to it, and some
+by what it sends to the agent `judge`. Some trials end a client permanently: each of these has its own agent,
+one of `PARTS`, and the client connects with that agent's id.
 """
 
 from __future__ import annotations

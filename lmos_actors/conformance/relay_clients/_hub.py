@@ -1,9 +1,9 @@
-"""The hub that judges clients, and its connections. No socket, no task.
+"""The hub that judges clients, and its connections, without sockets and tasks.
 
-An agent that stays meets one act after another (`_acts`): each begins once the agent has said nothing for a
-second, so that a client which connects to say one thing can leave in peace. If an agent cannot put up with an
-act, its connection ends while the act is under way; the next connection goes on with the next act. An agent
-that was cut off is expected to come back, or to stay away (`_absences`).
+An agent that stays connected meets one act after another (`_acts`). Each act begins when the agent has sent
+nothing for a second, so that a client that connects to send one message can leave undisturbed. If an agent
+does not tolerate an act, its connection ends during the act; the next connection continues with the next act.
+An agent that was cut off is expected to reconnect, or to stay away (`_absences`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _YEAR_2026: Final = 1_767_225_600
 
 
 class JudgedAgent:
-    """An agent: its connection, its place in its program, and what is expected of it while it is away."""
+    """An agent: its connection, its step in its program, and what it is expected to do while it is away."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -56,7 +56,7 @@ class JudgedAgent:
 
 
 class RelayJudge(Scheduler):
-    """The agents, and the level at which they are judged, which also decides which relay this hub is like."""
+    """The hub: its agents, and the level of judgement, which also selects the relay that it imitates."""
 
     def __init__(
         self, clock: Callable[[], float], random: Random, notes: ClientNotes, patience: float
@@ -76,7 +76,7 @@ class RelayJudge(Scheduler):
 
     @property
     def is_like_relays(self) -> bool:
-        """Whether the hub does what both recorded relays do: late refusals, silence, no limits."""
+        """Whether the hub behaves like both recorded relays: late refusals, silence, no limits."""
         return self.level in (Level.REFERENCE, Level.RAWK)
 
     def new_id(self) -> str:
@@ -84,11 +84,11 @@ class RelayJudge(Scheduler):
         return f"m-{next(self._ids)}"
 
     def now(self) -> int:
-        """Return the time of day, in milliseconds."""
+        """Return a Unix time in milliseconds for messages: the hub's clock, with its origin in 2026."""
         return int((_YEAR_2026 + self.clock()) * 1_000)
 
     def known(self) -> Frame:
-        """Return the content of a welcome."""
+        """Return the payload of a welcome."""
         found: Frame = {
             "relay": "conformance",
             "version": "0.1.0",
@@ -98,7 +98,7 @@ class RelayJudge(Scheduler):
         return found if self.is_like_relays else {**found, "limits": {"max_message_size": SIZE}}
 
     def agent(self, id: str) -> JudgedAgent | None:
-        """Return an agent, a new one if there is none yet; None if there are too many."""
+        """Return the agent with an id, which is made if necessary; None if there are too many agents."""
         if id not in self.agents and len(self.agents) >= _AGENTS:
             return None
         return self.agents.setdefault(id, JudgedAgent(id))
@@ -106,13 +106,13 @@ class RelayJudge(Scheduler):
     # ---- agents that are away
 
     def awaited(self) -> float:
-        """Return the least number of seconds to wait for agents that are away, 0.0 if none is awaited."""
+        """Return the seconds to wait at least for agents that are away, or 0.0 if none is awaited."""
         away = [agent.absence.seconds for agent in self.agents.values() if agent.absence is not None]
         away += [NEVER] if self._refused else []
         return max(away) + self.patience if away else 0.0
 
     def cut_off(self, agent: JudgedAgent, end: End, log: ConnectionLog) -> None:
-        """Expect an agent whose connection was ended to come back, or to stay away, as `end` says."""
+        """Start the absence of an agent, which must then reconnect, or stay away, depending on `end`."""
 
         def over() -> None:
             agent.absence = None
@@ -130,7 +130,7 @@ class RelayJudge(Scheduler):
         self.after(absence.seconds, look)
 
     def attempt(self, agent: JudgedAgent) -> Reply | None:
-        """Judge the attempt of an agent to connect; return its refusal, None if it is let in."""
+        """Judge an agent's attempt to connect; return the reply that refuses it, or None to accept it."""
         absence = agent.absence
         if absence is None:
             return None
@@ -140,7 +140,7 @@ class RelayJudge(Scheduler):
         return reply
 
     def refuse(self, token: str, log: ConnectionLog) -> None:
-        """Note that a token was refused: clients must not use it again soon."""
+        """Note that a token was refused; a client that soon uses it again makes a mistake."""
         known = self._refused.get(token)
         if known is not None:
             self.notes.wrong("refused", f"another attempt within {NEVER:g} s", known)
@@ -158,7 +158,7 @@ class RelayJudge(Scheduler):
     # ---- messages
 
     def pass_on(self, sender: RelayJudgeConnection, frame: Frame) -> None:
-        """Pass a message on to those who hear it, and answer it if it is for the judge."""
+        """Pass a message on to its receivers, and answer it if it is for the judge."""
         to, id = frame["to"], sender.agent.id
         kept = ("type", "ref") if self.level is Level.REFERENCE else tuple(frame)
         own = {"id": self.new_id(), "from": sender.rules.id, "to": to, "ts": self.now()}
@@ -213,29 +213,29 @@ class RelayJudgeConnection:
         self._began = self._heard = hub.clock()
 
     def wrong(self, what: str, seen: str) -> None:
-        """Note that something is wrong."""
+        """Note a mistake of the client."""
         self.notes.wrong(what, seen, self.log)
 
     # ---- out
 
     def put(self, out: Out) -> None:
-        """Send something."""
+        """Queue something to be sent."""
         self.out.append(out)
         self.wake()
 
     def end(self, out: Out) -> None:
-        """End the connection from the hub's side."""
+        """End the connection from the hub's side with a last frame."""
         self._is_ended = True
         self.put(out)
 
     def send(self, frame: Frame) -> None:
-        """Send a frame, unless too many wait already."""
+        """Send a frame, unless too many are already queued."""
         if len(self.out) < _WAITING:
             self.remember(frame)
             self.put(SendText(json.dumps(frame)))
 
     def remember(self, frame: Frame) -> None:
-        """Note that the client has been sent a message with an id, which it may answer."""
+        """Note the id of a message that was sent to the client, which may answer it."""
         sent = self.rules.sent
         if "id" in frame:
             sent[frame["id"]] = None
@@ -243,24 +243,24 @@ class RelayJudgeConnection:
             del sent[next(iter(sent))]
 
     def known(self) -> Frame:
-        """Return the content of a welcome."""
+        """Return the payload of a welcome."""
         return self.hub.known()
 
     def message(self, sender: str, payload: Any, *, to: list[str] | None = None, **members: Any) -> Frame:
-        """Return a message from an agent to this one; from then on the message counts as sent."""
+        """Return a message from a sender to this agent, and remember it as sent."""
         frame = {"id": self.hub.new_id(), "from": sender, "to": to or [self.rules.id], "payload": payload}
         frame |= {**members, "ts": self.hub.now()}
         self.remember(frame)
         return frame
 
     def own(self, type: str, payload: Any, **members: Any) -> Frame:
-        """Return a frame of the relay's own to this agent."""
+        """Return a frame from the relay itself to this agent."""
         return self.message(RELAY, payload, type=type, **members)
 
     # ---- what happens to it
 
     def open(self) -> None:
-        """Welcome the agent, end its older connection, and go on with its program."""
+        """Welcome the agent, end its older connection, and continue its program."""
         older, self.agent.connection = self.agent.connection, self
         if older is not None:
             older.end(SendClose(4009, "replaced"))
@@ -278,7 +278,7 @@ class RelayJudgeConnection:
         self.hub.after(SETTLED, self._go_on)
 
     def _go_on(self) -> None:
-        """Begin the agent's next act, once it has been quiet for a while."""
+        """Begin the agent's next act when the agent has been quiet for a while."""
         if self._is_ended or self.agent.connection is not self:
             return
         now, steps = self.hub.clock(), program_of(self.agent.id).steps
@@ -305,7 +305,7 @@ class RelayJudgeConnection:
         self.hub.after(act.seconds, partial(self._over, act))
 
     def _over(self, act: Act) -> None:
-        """Note that the agent has put up with an act."""
+        """Note that the agent has tolerated an act, and judge what it did meanwhile."""
         if self._case != act.case:
             return
         self._case = ""
@@ -315,7 +315,7 @@ class RelayJudgeConnection:
             self.notes.tried(act.case)
 
     def lost(self) -> None:
-        """Judge the end of the connection: an act must not have led to it."""
+        """Handle the end of the connection, which is a mistake if the client has ended it during an act."""
         if self.agent.connection is self:
             self.agent.connection = None
         if self._case and not self._is_ended and self._case in self.notes.watched:

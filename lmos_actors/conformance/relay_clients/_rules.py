@@ -1,4 +1,4 @@
-"""Rules for what clients of relays send: handshakes, registrations, messages, each judged on its own."""
+"""Rules for what clients of relays send: handshakes, registrations and messages, judged independently."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_texts(value: Any) -> TypeGuard[list[str]]:
 
 
 class FrameRules:
-    """Judges the messages of one connection. `names` are the ids under which its agent may speak.
+    """The judge of the messages of one connection. `id` is the id in its agent's welcome.
 
     `limited`: the hub announces a maximum size. `demands_payloads`: commands need a payload, as on the
     reference relay.
@@ -60,7 +60,7 @@ class FrameRules:
         self._demands_payloads = demands_payloads
 
     def judge(self, text: str) -> Frame:
-        """Return a message after judging it. Raises Invalid for one that no hub understands."""
+        """Judge a message, and return its content. Raises Invalid for a message that no hub understands."""
         self._size(text)
         frame = self._read(text)
         to = self._to(frame)
@@ -153,7 +153,10 @@ class FrameRules:
 
 
 def wrong_in_binary(data: bytes) -> tuple[str, str]:
-    """Return what is wrong with a binary message, and the key of its deviation: relays take JSON in it."""
+    """Return what is wrong with a binary message, and the key of its deviation.
+
+    Only a JSON object has a key, since relays accept it. For all other data the key is "".
+    """
     try:
         found = read_json(data)
     except ValueError:
@@ -164,14 +167,14 @@ def wrong_in_binary(data: bytes) -> tuple[str, str]:
 
 
 def tokens_in(head: RequestHead) -> tuple[str, str]:
-    """Return the tokens in the header and in the address; "" where there is none."""
+    """Return the tokens in the header and in the URL, each "" if it is missing."""
     scheme, _, shown = (head.header("authorization") or "").partition(" ")
     asked = parse_qs(urlsplit(head.target).query).get("token", [""])[0]
     return shown.strip() if scheme.lower() == "bearer" else "", asked
 
 
 def judge_credentials(head: RequestHead, notes: ClientNotes, log: ConnectionLog) -> None:
-    """Judge how a request for a WebSocket shows its token."""
+    """Judge how a request for a WebSocket presents its token."""
     in_header, in_address = tokens_in(head)
     notes.tried("credentials")
     if not in_header and not in_address:

@@ -34,7 +34,7 @@ _JSON: Final = (("Content-Type", "application/json"),)
 
 
 class RelayJudgeCodec(JudgingCodec):
-    """Frames of a client of a relay."""
+    """The codec of a relay's client, which also judges its frames."""
 
     def __init__(self, connection: RelayJudgeConnection, judge: Judge) -> None:
         super().__init__(connection, judge)
@@ -47,7 +47,7 @@ class RelayJudgeCodec(JudgingCodec):
 
 
 class RelayJudgeServer(WebServer):
-    """Serves the hub. A token is `tok_` and the id of its agent, so that no agent need register."""
+    """The network server of the hub. A token is `tok_` and an agent's id, so agents need not register."""
 
     def __init__(self, hub: RelayJudge) -> None:
         super().__init__(hub)
@@ -57,7 +57,7 @@ class RelayJudgeServer(WebServer):
     # ---- HTTP
 
     def on_http(self, head: RequestHead, body: bytes) -> Reply:
-        """Register agents, and answer requests for the hub's state; a 404 elsewhere names the hub's path."""
+        """Register agents, and return the hub's state; for any other path, a 404 names the hub's path."""
         if head.path == "/register" and head.method == "POST":
             return self._registered(body)
         if head.path in ("/health", "/stats"):
@@ -77,7 +77,7 @@ class RelayJudgeServer(WebServer):
     # ---- handshakes
 
     def refused(self, head: RequestHead) -> Reply | None:
-        """Judge a handshake that does not lead to a connection."""
+        """Return the reply that refuses a handshake, and judge the handshake; None if it is not refused."""
         wrong = super().refused(head)
         if wrong is None and head.path != PATH:
             wrong = refusal(404, f"the hub is at {PATH}")
@@ -91,7 +91,10 @@ class RelayJudgeServer(WebServer):
         return wrong
 
     def _turned_away(self, head: RequestHead, log: ConnectionLog) -> Reply | None:
-        """Return why an agent is turned away: its token is invalid, or it has to come later."""
+        """Return the reply that refuses an agent because of its token, its absence, or too many agents.
+
+        Returns None if the agent is not refused here.
+        """
         agent = self._agent(head)
         if agent is not None:
             return self._hub.attempt(agent)
@@ -107,14 +110,14 @@ class RelayJudgeServer(WebServer):
         return None if found is None else self._hub.agent(found[1])
 
     def subprotocol(self, head: RequestHead) -> str:
-        """Select `arc` alone, or at the levels of recorded relays the first that is offered."""
+        """Select `arc`, or at the levels of recorded relays the first subprotocol that is offered."""
         offered = head.words("sec-websocket-protocol")
         if self._hub.is_like_relays:
             return offered[0] if offered else ""
         return "arc" if "arc" in offered else ""
 
     def open(self, head: RequestHead) -> WebSocketCodec:
-        """Return the connection for a request, and judge its handshake."""
+        """Return the codec of a new connection, and judge its handshake."""
         log, found = ConnectionLog(), self._agent(head)
         recorder = self.visits.met(head, log)
         judge_credentials(head, self._hub.notes, log)
@@ -153,9 +156,9 @@ def _answer(status: int, found: dict[str, object]) -> Reply:
 
 @attrs.frozen(kw_only=True)
 class RelayClientOptions(ClientJudgingOptions):
-    """The options with which clients of relays are judged; like `ClientOptions`.
+    """The options with which clients of relays are judged; see also `ClientOptions`.
 
-    At the levels `REFERENCE` and `RAWK` the hub does what those relays do. Raises ConfigError for the level
+    At the levels `REFERENCE` and `RAWK` the hub behaves as those relays do. Raises ConfigError for the level
     of kotlin-wot, which is no relay.
     """
 

@@ -1,16 +1,16 @@
 """One connection of the scripted server: messages in and out, runs, observations and subscriptions.
 
-The connection is one class, in a file longer than others: a server that is wrong in one way is a subclass
-that overrides one small method, whatever its subject, and the tests of the kit have a hundred and fifty such
-subclasses. If there were objects for messages, runs and subscriptions, each subclass would have to know which
-one to replace, and where.
+The connection is one class, in a file longer than others. A server with one fault is a subclass that
+overrides one small method, whatever its subject, and the tests of the kit have a hundred and fifty such
+subclasses. With separate objects for messages, runs and subscriptions, each subclass would also have to
+choose which one to replace, and where.
 
-Three rules always hold. Nothing here does I/O: `text`, `binary` and `lost` take what comes, `out` is what
-goes out, and the clock is the server's. Every message is written by `send`, in the spelling of the peer,
-which is learnt from its first request (`adapt_to_peer`). A run belongs to no connection: it reports on each
-one in `received_by`, so that a repeated request joins it, and it ends with the last of them.
+Three rules always hold. Nothing here does I/O: `text`, `binary` and `lost` handle input, `out` has the
+output, and the server has the clock. Every message is written by `send`, in the spelling of the peer, which
+is detected in its first request (`adapt_to_peer`). A run belongs to no connection: it reports on each
+connection in `received_by`, so that a repeated request can join it, and it ends with the last of them.
 
-`_messages` has the shape of messages, `_runs` the records of runs and of requests that may come again,
+`_messages` has the structure of messages, `_runs` the records of runs and of requests that may be repeated,
 `_input_streams` the credit and the numbers of input streams.
 """
 
@@ -101,7 +101,7 @@ _KEY: Final = re.compile(r"[!-~]{1,256}")
 
 @attrs.define(eq=False)
 class Listening:
-    """An observation or a subscription. `name`: the property or event, "" for all events."""
+    """An observation or a subscription. `name`: the property or event, or "" for all events."""
 
     kind: Literal["property", "event", "all"]
     thing: ScriptedThing
@@ -115,7 +115,7 @@ class Listening:
 
 
 class ServerContext(Protocol):
-    """The server, as its connections see it."""
+    """The part of the server that its connections use."""
 
     @property
     def kept_answers(self) -> KeptAnswers: ...
@@ -130,7 +130,7 @@ class ServerContext(Protocol):
 
 
 class ScriptedConnection:
-    """One connection. What goes out waits in `out`, and `wake` is called for it."""
+    """One connection. Output is queued in `out`, and `wake` is called after each addition."""
 
     def __init__(
         self, server: ServerContext, *, offered: bool, at: ScriptedThing, fixed: bool, peer: str = ""
@@ -219,7 +219,7 @@ class ScriptedConnection:
         return self.server.new_id()
 
     def timestamp(self) -> Any:
-        """Return the time in the form that messages have."""
+        """Return the current time in the format of messages."""
         return self.server.timestamp()
 
     def correlation(self, request: Request) -> str | None:
@@ -273,7 +273,10 @@ class ScriptedConnection:
         self.take(request)
 
     def binary(self, data: bytes) -> None:
-        """Handle a binary message: an item of a stream, perhaps late. Other data closes the connection."""
+        """Handle a binary message, which must be an item of a stream; other data closes the connection.
+
+        Late items are ignored.
+        """
         if self.over:
             return
         frame = read_item(data)
@@ -296,7 +299,7 @@ class ScriptedConnection:
         self.send_error(thing_id or self.at.id, problem, given or own, more)
 
     def adapt_to_peer(self, message: Json) -> None:
-        """Adopt the spelling and the habits of the peer from a message, so that it can read the answers."""
+        """Adopt the peer's spelling and habits from one of its messages, so that it can read answers."""
         kind = message.get("messageType")
         if not self.ids and any(one in message or other in message for one, other in IDS):
             self.ids = "ID" if any(one in message for one, _ in IDS) else "Id"
@@ -336,7 +339,7 @@ class ScriptedConnection:
         check_members(kind, message)
 
     def take(self, request: Request) -> None:
-        """Carry a request out, by the method that is named `do_` plus the request's type."""
+        """Carry a request out with the method that is named `do_` plus the request's type."""
         if self.repeated(request):
             return
         handler = cast("Callable[[Request], None]", getattr(self, f"do_{request.kind}"))
@@ -404,7 +407,10 @@ class ScriptedConnection:
         self.server.tick_uptime()
 
     def do_unobserveProperty(self, request: Request) -> None:
-        """Stop sending changes of a property; a success even if none were sent, as it may be repeated."""
+        """Stop sending changes of a property. This succeeds even if none were sent.
+
+        The request may be a repeated one.
+        """
         request.thing.property(request.name)
         self.unlisten(request, [(request.thing.id, "property", request.name)])
 
@@ -433,7 +439,7 @@ class ScriptedConnection:
         return key[0] == request.thing.id and key[1] != "property"
 
     def listen(self, request: Request, kind: Literal["property", "event", "all"], name: str) -> None:
-        """Record an observation or a subscription, in place of an older one."""
+        """Store an observation or a subscription; it replaces an older one with the same key."""
         listening = Listening(kind, request.thing, name, self.correlation(request))
         if listening.key not in self.listenings and len(self.listenings) >= _LISTENINGS:
             raise too_many("observations and subscriptions")
@@ -446,7 +452,7 @@ class ScriptedConnection:
         self.acknowledge(request)
 
     def acknowledge(self, request: Request) -> None:
-        """Acknowledge a request if the peer wants an acknowledgement, which LMOS itself does not have."""
+        """Acknowledge a request if the peer wants that. LMOS itself has no acknowledgements."""
         if self.kotlin or request.message.get("ack") is True:
             self.answer(request, "acknowledgement", {"message": request.literal})
 
@@ -476,7 +482,7 @@ class ScriptedConnection:
     # ---- repeats
 
     def repeated(self, request: Request) -> bool:
-        """Answer a request that came before, or join it to its run; return False for a new one."""
+        """Answer a repeated request, or add its connection to the run; return False for a new request."""
         known = self.known.find(request, self.server.now()) if request.kind in _WITH_EFFECT else None
         if known is None:
             return False
@@ -489,7 +495,7 @@ class ScriptedConnection:
         return True
 
     def remember(self, request: Request, final: Final_) -> None:
-        """Note the answer to a request that has an effect."""
+        """Store the answer to a request that has an effect, in case the request is repeated."""
         if request.kind in _WITH_EFFECT and request.kind != "invokeAction" and request.size <= _LONG:
             self.known.begin(request, None)
             self.known.settle(request, final, self.server.now())
@@ -520,11 +526,14 @@ class ScriptedConnection:
             self.on_outcome(run, thing.act(name, request.payload))
 
     def key_of(self, request: Request) -> Any:
-        """Return the key of a request, None if it has none; kotlin-wot knows no keys."""
+        """Return the key of a request, or None if it has none; requests of kotlin-wot have no keys."""
         return None if self.kotlin else request.message.get("key")
 
     def answered_by_key(self, request: Request) -> bool:
-        """Answer a request whose key came before, or let it wait for the answer. Raises Problem."""
+        """Answer a request whose key is known, or let it wait for the answer; return False for a new key.
+
+        Raises Problem.
+        """
         self.check_key(request)
         known = self.known_by_key(request)
         if known is None:
@@ -536,7 +545,7 @@ class ScriptedConnection:
         return True
 
     def check_key(self, request: Request) -> None:
-        """Raise Problem for an invalid key, or for any key where no answers are kept."""
+        """Raise Problem for an invalid key, or if the answers of the action are not kept."""
         key = request.message["key"]
         if not isinstance(key, str) or not _KEY.fullmatch(key):
             raise invalid("a key has 1 to 256 visible ASCII characters", "$.key")
@@ -551,13 +560,16 @@ class ScriptedConnection:
         return known
 
     def settle_key(self, request: Request, final: Final_ | None) -> None:
-        """Answer the requests that waited for an answer; if none is kept, carry out the next one."""
+        """Store the final answer for a key, and process the repeated requests that waited for it.
+
+        If no answer is kept, the first of these requests is carried out.
+        """
         known = None if self.key_of(request) is None else self.server.kept_answers.settle(request, final)
         for voice, waiting in () if known is None else known.waiting:
             voice.take(waiting)
 
     def do_tell(self, request: Request, number: Any) -> None:
-        """Carry out a one-way message: the action begins at once, and is not answered."""
+        """Carry out a one-way message: the action begins at once, and there is no answer."""
         self.check_tell(number)
         thing, name = request.thing, request.name
         thing.check_input(name, request.payload)
@@ -565,13 +577,13 @@ class ScriptedConnection:
         self.owe_credit(request)
 
     def check_tell(self, number: Any) -> None:
-        """Raise Problem unless the number of a one-way message is higher than all before it."""
+        """Raise Problem unless the number of a one-way message is higher than all earlier ones."""
         if not isinstance(number, int) or isinstance(number, bool) or number <= self.last_tell:
             raise invalid(f"a number above {self.last_tell} is needed", "$.tell")
         self.last_tell = number
 
     def owe_credit(self, request: Request) -> None:
-        """Note that the credit of a one-way message is owed; return it soon, or at once if much is owed."""
+        """Note that the credit of a one-way message must be returned: soon, or at once if there is much."""
         self.owed.append(request)
         size = sum(each.size for each in self.owed)
         if len(self.owed) >= _OWED_MESSAGES or size >= _OWED_BYTES:
@@ -580,7 +592,7 @@ class ScriptedConnection:
             self.server.after(_OWED_SECONDS, self.give_credit)
 
     def give_credit(self) -> None:
-        """Send the numbers of one-way messages that have begun."""
+        """Return credit: send the numbers of the one-way messages that have begun."""
         owed, self.owed = self.owed, []
         if owed:
             numbers = [each.message["tell"] for each in owed]
@@ -604,7 +616,7 @@ class ScriptedConnection:
         return run
 
     def open_inputs(self, request: Request, offers: Any) -> dict[int, Input]:
-        """Open the input streams of a request. Raises Problem; even then their numbers are used up."""
+        """Open the input streams of a request. Raises Problem; the streams' numbers are used up even then."""
         used, self.highest_stream = self.highest_stream, max(self.highest_stream, highest_in(offers))
         described = request.thing.streams.get(request.name, {}).get("input", {})
         return inputs_of(offers, described, used)
@@ -621,7 +633,7 @@ class ScriptedConnection:
         return self.send("actionStatus", request.thing.id, run.received_by.get(self), data)
 
     def on_outcome(self, run: Run, outcome: Outcome) -> None:
-        """Continue with the outcome of an action."""
+        """Process the outcome of an action: end the run, or continue it."""
         if isinstance(outcome, Done):
             self.end(run, completed(outcome.output))
         elif isinstance(outcome, Failed):
@@ -636,7 +648,7 @@ class ScriptedConnection:
             self.wait(run, outcome)
 
     def wait(self, run: Run, outcome: Later) -> None:
-        """Complete a run later."""
+        """Schedule the completion of a run, and a report of progress if the run takes long."""
         timer = self.server.after(outcome.seconds, lambda: self.end(run, completed(outcome.output)))
         run.timers.append(timer)
         if outcome.seconds > 2 * PROGRESS_SECONDS:
@@ -655,7 +667,7 @@ class ScriptedConnection:
             self.send_status(run, {"status": "in progress", "progress": share})
 
     def send_items(self, run: Run) -> None:
-        """Send the items for which there is credit, and the end."""
+        """Send the items for which there is credit; after the last one, end the run."""
         while run.final is None and run.next < run.to and (run.credit is None or min(run.credit) > 0):
             item, run.next = run.items[run.next], run.next + 1
             for voice in tuple(run.received_by):
@@ -677,7 +689,7 @@ class ScriptedConnection:
         return self.send_status(run, {"status": "in progress", "output": _plain(item)})
 
     def send_frame(self, run: Run, item: bytes) -> bytes:
-        """Send an item of an answer in a binary frame; the first one opens its stream."""
+        """Send an item of an answer in a binary frame; before the first one, open the stream."""
         if not run.stream:
             run.stream, self.next_stream = self.next_stream, self.next_stream + 2
             opening = {"stream": run.stream, "contentType": "application/octet-stream"}
@@ -688,7 +700,7 @@ class ScriptedConnection:
         return frame
 
     def finish_stream(self, run: Run) -> None:
-        """Send how many items went in binary frames, if there were any and they are still wanted."""
+        """Send the number of items sent in binary frames, if such a stream exists and was not stopped."""
         if run.stream and not run.is_stopped:
             members = {"stream": run.stream, "sequence": run.sequence}
             self.send("streamEnd", run.request.thing.id, run.received_by.get(self), members)
@@ -696,7 +708,10 @@ class ScriptedConnection:
     # ---- the end
 
     def end(self, run: Run, final: Final_, *, reply: tuple[ScriptedConnection, str] | None = None) -> None:
-        """Send a run's final answer to all its followers. `reply`: connection and id of its cancel."""
+        """End a run, and send its final answer to all its followers.
+
+        `reply`: the connection and the id of the request that has cancelled the run.
+        """
         if run.final is not None:
             return
         run.final = final
@@ -718,7 +733,7 @@ class ScriptedConnection:
     def send_final(
         self, request: Request, correlation: str | None, final: Final_, more: Json | None = None
     ) -> None:
-        """Send a final answer in the peer's dialect: kotlin-wot takes any status for a success."""
+        """Send a final answer in the peer's dialect, since kotlin-wot takes any status for a success."""
         if isinstance(final, Problem):
             self.send_error(request.thing.id, final, correlation, more or {})
             return
@@ -745,7 +760,7 @@ class ScriptedConnection:
         self.send_final(run.request, correlation, final, {"inReplyTo": request.id})
 
     def do_cancelAction(self, request: Request) -> None:
-        """Cancel a run: its final answer answers the cancel request too, as LMOS has no other reply to it."""
+        """Cancel a run. Its final answer also answers this request, as LMOS has no other reply to it."""
         request.thing.action(request.name)
         run, correlation = self.requested_run(request)
         if run.final is not None:
@@ -761,7 +776,10 @@ class ScriptedConnection:
             self.send("actionStatus", request.thing.id, request.id, data)
 
     def requested_run(self, request: Request) -> tuple[Run, str | None]:
-        """Return the requested run: by correlation, else the newest that is running, else the newest."""
+        """Return the requested run and its correlation. Raises Problem if there is no such run.
+
+        The run is found by correlation. Without one, it is the newest running one, or else the newest.
+        """
         going = [(run, run.received_by.get(self)) for run in self.live]
         for run, correlation in (*reversed(going), *reversed(self.ended)):
             same = run.request.thing is request.thing and run.request.name == request.name
@@ -787,7 +805,7 @@ class ScriptedConnection:
                 self.grant(run)
 
     def do_streamItem(self, request: Request) -> None:
-        """Use an item of an input stream; ignore late messages."""
+        """Process an item of an input stream; ignore late messages."""
         for run in self.runs_of(request):
             stream = run.inputs.get(request.message["stream"])
             if stream is None:
@@ -810,11 +828,11 @@ class ScriptedConnection:
                 self.end(run, invalid("this run has no such stream", "$.streams"))
 
     def runs_of(self, request: Request) -> list[Run]:
-        """Return the runs that a message of a stream belongs to: one or none."""
+        """Return the run that a message of a stream belongs to, in a list, or an empty list."""
         return [run for run in self.live if request.given in (run.request.id, run.received_by.get(self))]
 
     def take_item(self, run: Run, stream: Input, request: Request) -> None:
-        """Use an item in JSON; an item that does not belong to the stream ends the run."""
+        """Process an item in JSON; an item that does not belong to the stream ends the run."""
         try:
             if stream.is_binary:
                 raise invalid("the items of this stream are frames", stream.path)
@@ -825,7 +843,7 @@ class ScriptedConnection:
         self.use_item(run, stream, request.message.get("data"))
 
     def take_frame(self, run: Run, stream: Input, frame: ItemFrame, size: int) -> None:
-        """Use an item in a binary frame; an item that does not belong to the stream ends the run."""
+        """Process an item in a binary frame; an item that does not belong to the stream ends the run."""
         if stream.is_stopped:
             return
         try:
@@ -846,7 +864,7 @@ class ScriptedConnection:
             raise invalid("a flag is set that is not defined", stream.path)
 
     def use_item(self, run: Run, stream: Input, item: Any) -> None:
-        """Hand an item to the action; an item of another type stops the stream, and ends the run."""
+        """Pass an item to the action; one that does not fit the schema stops the stream and ends the run."""
         try:
             self.check_item(run, stream, item)
         except Problem as problem:
@@ -870,7 +888,7 @@ class ScriptedConnection:
             run.request.thing.check(stream.schema, item, f"{stream.path}[{number}]")
 
     def take_end(self, run: Run, stream: Input, sequence: Any, reason: Any) -> None:
-        """Note the end of an input stream; an end with a reason breaks the stream off, and ends the run."""
+        """Note the end of an input stream. An end with a reason means failure, and ends the run."""
         if stream.is_stopped:
             return
         if reason is not None:
@@ -891,7 +909,7 @@ class ScriptedConnection:
                 self.end(run, completed(output))
 
     def grant(self, run: Run) -> None:
-        """Grant the input streams of a run credit again, unless its answer waits for credit itself."""
+        """Grant the input streams of a run more credit, unless its answer is itself waiting for credit."""
         if run.final is not None or run.to - run.next > HELD_BACK:
             return
         for stream in run.inputs.values():
@@ -899,7 +917,7 @@ class ScriptedConnection:
                 self.grant_input(run, stream)
 
     def grant_input(self, run: Run, stream: Input) -> None:
-        """Grant a stream credit for used items, if that is enough."""
+        """Grant a stream credit for the items that were used, once there are enough of them."""
         more = stream.grant()
         if more is not None:
             members = {"stream": stream.number, "items": more[0], "bytes": more[1]}
@@ -908,7 +926,10 @@ class ScriptedConnection:
     # ---- the connection is gone
 
     def release_runs(self) -> None:
-        """Abandon the runs that no other connection follows: at once, or later if a retry may join them."""
+        """Abandon the runs that no other connection follows.
+
+        This happens at once, or later if a retry of the request may join the run.
+        """
         for run in self.live:
             del run.received_by[self]
             if not run.received_by:

@@ -204,7 +204,7 @@ def _document(
 def _of_actions(
     member: str, said: Mapping[str, Mapping[str, Any]], actions: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return a member of a description, with the part of `said` about these actions; empty without any."""
+    """Return a description's member with the entries of `said` about these actions, or {} without any."""
     known = {name: dict(each) for name, each in said.items() if name in actions}
     return {member: known} if known else {}
 

@@ -1,4 +1,4 @@
-"""HTTP answers of the scripted server: descriptions, and the forms of its things. Without any I/O."""
+"""HTTP answers of the scripted server: descriptions, and the forms of its things. It does no I/O."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TD: Final = "application/td+json"
 
 @attrs.frozen(kw_only=True)
 class HttpRequest:
-    """A request. `headers` have their names in lower case, `path` has no query."""
+    """An HTTP request. The names in `headers` are in lower case; `path` has no query."""
 
     method: str
     path: str
@@ -54,13 +54,16 @@ class Reply:
 
 
 class ScriptedPages:
-    """Answers HTTP requests. `base`: the address as a `ws` URL, for the forms of the descriptions."""
+    """The HTTP answers of a scripted server.
+
+    `base` is the address as a `ws` URL, which the forms of descriptions use.
+    """
 
     def __init__(self, server: ScriptedServer) -> None:
         self.server = server
 
     def answer(self, request: HttpRequest, base: str) -> Reply:
-        """Answer a request. HEAD is answered like GET; the caller leaves the body out."""
+        """Answer a request. HEAD is answered like GET; the caller removes the body."""
         method = "GET" if request.method == "HEAD" else request.method
         try:
             return self.route(method, request, base)
@@ -96,7 +99,7 @@ class ScriptedPages:
     # ---- descriptions
 
     def front_page(self, method: str, request: HttpRequest, base: str) -> Reply:
-        """Return the descriptions of all things as an array, or a page if a browser asks."""
+        """Return the descriptions of all things as an array, or a page if the client is a browser."""
         only(method, "GET")
         if "text/html" in request.headers.get("accept", ""):
             page = self.page(base).encode()
@@ -183,7 +186,7 @@ class ScriptedPages:
 
 
 def only(method: str, *allowed: str) -> None:
-    """Raise Problem 405 if a place does not take a method."""
+    """Raise Problem 405 unless the method is one of those allowed."""
     if method not in allowed:
         problem = not_allowed(f"this place takes {' and '.join(allowed)}")
         problem.more["allow"] = list(allowed)
@@ -191,12 +194,12 @@ def only(method: str, *allowed: str) -> None:
 
 
 def given(value: Any, *, kind: str = _JSON) -> Reply:
-    """Answer with a JSON value."""
+    """Return a reply with a JSON value."""
     return Reply(200, json.dumps(value).encode(), (("Content-Type", kind),))
 
 
 def brought(request: HttpRequest) -> Any:
-    """Return the JSON in a request. Raises Problem."""
+    """Return the JSON value in the body of a request. Raises Problem."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _JSON:
         raise Problem("about:blank", "Unsupported Media Type", 415, f"{_JSON} is needed")

@@ -25,11 +25,12 @@ _JSON: Final = "application/json"
 
 @attrs.define(eq=False)
 class Input:
-    """An input stream of a run. `credit`: what is left; `used`: what was used and has not been granted again.
+    """An input stream of a run.
 
-    `window`: the items and bytes that may be on their way, all of which count as used at first. `next`: the
-    number of the next item. `is_over`: its end has come. `is_stopped`: no more items are wanted, and further
-    ones are ignored.
+    `credit`: the remaining credit in items and bytes; `used`: what was used and has not been granted again.
+    `window`: the items and bytes that may be in transit, all of which count as used at first. `next`: the
+    number of the next item. `is_over`: whether its end has arrived. `is_stopped`: no more items are wanted,
+    and further ones are ignored.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Input:
         return f"$.{self.name}"
 
     def grant(self) -> tuple[int, int] | None:
-        """Return the credit to grant: none before half of the window is used."""
+        """Return the credit to grant, or None before half of the window is used."""
         if 2 * self.used[0] < self.window[0] and 2 * self.used[1] < self.window[1]:
             return None
         items, size = self.used
@@ -58,7 +59,7 @@ class Input:
         return items, size
 
     def check(self, sequence: Any, size: int) -> None:
-        """Count an item. Raises Problem if there is no credit for it, or it is not the next one."""
+        """Count an item. Raises Problem if there is no credit for it, or if it is out of sequence."""
         if self.is_over:
             raise invalid("an item after the end of its stream", self.path)
         if min(self.credit) <= 0:
@@ -70,7 +71,7 @@ class Input:
         self.used = [self.used[0] + 1, self.used[1] + size]
 
     def check_end(self, sequence: Any) -> None:
-        """Raise Problem if the end of a stream comes twice, or gives a wrong number of items."""
+        """Raise Problem if the stream has already ended, or if its number of items is wrong."""
         if self.is_over:
             raise invalid("this stream had ended", self.path)
         if sequence != self.next:
@@ -78,13 +79,13 @@ class Input:
 
 
 def highest_in(offers: Any) -> int:
-    """Return the highest stream number in a request, valid or not."""
+    """Return the highest stream number that a request offers, even if the offer is invalid."""
     numbers = [each.get("stream") for each in offers.values()] if is_object(offers) else []
     return max((each for each in numbers if type(each) is int and each <= _HIGHEST), default=0)
 
 
 def inputs_of(offers: Any, described: Mapping[str, Json], used: int) -> dict[int, Input]:
-    """Return the input streams of a request by their numbers, which are above `used`. Raises Problem."""
+    """Return the input streams of a request by number; numbers must be above `used`. Raises Problem."""
     if offers is None:
         offers = {}
     if not is_object(offers):
@@ -113,6 +114,6 @@ def inputs_of(offers: Any, described: Mapping[str, Json], used: int) -> dict[int
 
 
 def _number_in(offer: tuple[str, Any]) -> int:
-    """Return the number of an offered stream; 0 if it has none."""
+    """Return the number of an offered stream, or 0 if it has none."""
     number = offer[1].get("stream") if is_object(offer[1]) else None
     return number if type(number) is int else 0

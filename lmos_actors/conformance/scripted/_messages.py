@@ -67,7 +67,7 @@ class SendFrame:
 
 @attrs.frozen
 class SendClose:
-    """A Close frame to send; the peer's Close is awaited."""
+    """A Close frame to send; afterwards the peer must send its own."""
 
     code: int | None = 1000
     reason: str = ""
@@ -83,7 +83,7 @@ Out: TypeAlias = SendText | SendFrame | SendClose | Disconnect
 
 @attrs.define(eq=False)
 class Request:
-    """A message of a consumer in the spelling of the tables. `literal`: its type as written."""
+    """A message of a consumer in the spelling of the tables. `literal`: its type as the consumer wrote it."""
 
     kind: str
     literal: str

@@ -1,4 +1,4 @@
-"""Records of the scripted server: runs, and requests that may come again."""
+"""Records of the scripted server: runs, and requests that may be repeated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Final_: TypeAlias = Problem | tuple[str, Json]
 
 @attrs.define(eq=False)
 class KnownRequest:
-    """A request that was answered, or is being carried out, in case it comes again."""
+    """A request that was answered or is being carried out, remembered in case it is repeated."""
 
     content: str
     final: Final_ | None = None
@@ -37,7 +37,7 @@ class KnownRequest:
 
 
 class RunFollower(Protocol):
-    """The connection that a run is reported on, as the run sees it."""
+    """The part of a connection that a run uses to report to it."""
 
     live: list[Run]
     ended: deque[tuple[Run, str | None]]
@@ -56,9 +56,9 @@ class RunFollower(Protocol):
 class Run:
     """An action that was invoked: its followers with their correlations, and its status.
 
-    `items`: the items of its answer; `next`: the index of the next one to send; `to`: how many there are by
-    now; `is_open`: there may be more. `binary`: bytes go in binary frames; `stream`: the number of their
-    stream, 0 before the first. `is_stopped`: the consumer wants no more.
+    `items`: the items of its answer; `next`: the index of the next one to send; `to`: the number of items so
+    far; `is_open`: whether there may be more. `binary`: whether bytes are sent in binary frames; `stream`:
+    the number of their stream, 0 before the first. `is_stopped`: whether the consumer wants no more.
     """
 
     request: Request
@@ -90,14 +90,14 @@ class KeyedRequest:
 
 
 class KeptAnswers:
-    """The newest requests with keys, from all consumers together, as consumers have no names."""
+    """The newest requests with keys, of all consumers together, as consumers cannot be told apart."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._known: OrderedDict[tuple[str, str], KeyedRequest] = OrderedDict()
 
     def find(self, request: Request) -> KeyedRequest | None:
-        """Return the known request with the key of a request."""
+        """Return the record of the request that has the same key, or None."""
         return self._known.get(self._place(request))
 
     def begin(self, request: Request) -> None:
@@ -107,7 +107,11 @@ class KeptAnswers:
             self._known.popitem(last=False)
 
     def settle(self, request: Request, final: Final_ | None) -> KeyedRequest | None:
-        """Keep the answer to a request, or forget a request without one; return what was known of it."""
+        """Store the final answer to a request, and return its record.
+
+        Without an answer that can be kept, the record is removed. Returns None for an unknown or answered
+        request.
+        """
         known = self.find(request)
         if known is None or known.final is not None:
             return None
@@ -128,7 +132,7 @@ class RequestHistory:
         self._known: OrderedDict[str, KnownRequest] = OrderedDict()
 
     def find(self, request: Request, now: float) -> KnownRequest | None:
-        """Return the known request with the id and the content of a request."""
+        """Return the record of the request with the same id and content, or None."""
         known = self._known.get(request.id)
         if known is None or known.content != content_of(request) or (known.final and known.until < now):
             return None
@@ -143,7 +147,7 @@ class RequestHistory:
         return known
 
     def settle(self, request: Request, final: Final_, now: float) -> None:
-        """Note the answer to a request; forget one that had not begun."""
+        """Store the final answer to a request; remove a request that was refused before it began."""
         known = self._known.get(request.id)
         if known is None or known.content != content_of(request):
             return
@@ -170,14 +174,17 @@ def completed(output: Any) -> Final_:
 
 
 def with_items(final: Final_, items: list[Any] | None) -> Final_:
-    """Return the final answer with the stream's items, for peers that get them in no other way."""
+    """Return the final answer with the stream's items added, for peers that get them in no other way.
+
+    Without items, or if the run did not succeed, it is not changed.
+    """
     if items is None or isinstance(final, Problem) or final[1]["status"] != "completed":
         return final
     return final[0], {**final[1], "output": items}
 
 
 def credit_of(value: Any) -> list[int] | None:
-    """Return credit as items and bytes, None for none. Raises Problem if it is invalid."""
+    """Return credit as items and bytes, or None if there is none. Raises Problem if it is invalid."""
     if value is None:
         return None
     if is_object(value):

@@ -1,4 +1,4 @@
-"""Scheduled calls, without a clock or tasks of their own."""
+"""Scheduled calls that need no tasks: the owner provides the clock and calls `tick`."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Timer:
 
 
 class Scheduler:
-    """Scheduled calls. `clock` returns seconds, and never goes back.
+    """A schedule of calls. `clock` returns seconds, and never goes back.
 
-    The owner calls `tick` at the time `due`; `wake` is called when that may have changed.
+    The owner calls `tick` at the time that `due` returns; `wake` is called when that time may have changed.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -52,7 +52,7 @@ class Scheduler:
         return timer
 
     def due(self) -> float | None:
-        """Return the time of the next `tick` on the clock, None if there is none."""
+        """Return the time of the next `tick` on the clock, or None if no call is scheduled."""
         while self._timers and self._timers[0][2].cancelled:
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None

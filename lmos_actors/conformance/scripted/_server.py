@@ -1,15 +1,15 @@
 """The scripted server: two things that follow the LMOS specification exactly, without any I/O.
 
-The server has three uses: the cases are tried on it, authors of servers have it as a model, and clients are
-judged by a subclass with challenges. It shares no code with the servers of lmos_actors, so that an error in
-one is not repeated in the judgement of the other.
+The server has three uses: the cases are tried on it, authors of servers can use it as a model, and clients
+are judged by a subclass with challenges. It shares no code with the servers of lmos_actors, so that an error
+in one is not repeated in the judgement of the other.
 
-It has no tasks, sockets or sleeps of its own. The owner passes messages to connections, sends what they put
-out, and calls `tick` when `due` says so; the clock and the random numbers are given. So the same messages
-bring the same answers, and tests run on virtual time.
+It has no tasks, sockets or sleeps. The owner passes messages to connections, sends their output, and calls
+`tick` at the time that `due` returns; the clock and the random numbers are given. So the same messages get
+the same answers, and tests run on virtual time.
 
-A server that is wrong in one way is a subclass of `ScriptedConnection` or `ScriptedServer` that overrides one
-small method.
+A server with one fault is a subclass of `ScriptedConnection` or `ScriptedServer` that overrides one small
+method.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ScriptedServer(Scheduler):
     # ---- connections
 
     def connect(self, *, offered: bool, path: str = "/ws", peer: str = "") -> ScriptedConnection:
-        """Return a new connection. `offered`: the subprotocol was offered; `peer`: the peer's own name."""
+        """Make a new connection. `offered`: whether the subprotocol was offered; `peer`: the peer's name."""
         named = self.thing_at(path)
         made = self.connection_class(
             self, offered=offered, at=named or self.main, fixed=named is not None, peer=peer
@@ -85,7 +85,7 @@ class ScriptedServer(Scheduler):
         self.connections.remove(connection)
 
     def thing_at(self, path: str) -> ScriptedThing | None:
-        """Return the thing whose own address has this path."""
+        """Return the thing whose own address has this path, such as `/agents/NAME`, or None."""
         things = self.things.values()
         return next((thing for thing in things if path == f"/agents/{thing.name}"), None)
 
@@ -122,7 +122,7 @@ class ScriptedServer(Scheduler):
     # ---- time
 
     def now(self) -> float:
-        """Return the seconds of the clock."""
+        """Return the time of the server's clock in seconds."""
         return self.clock()
 
     def uptime(self) -> float:
@@ -130,7 +130,7 @@ class ScriptedServer(Scheduler):
         return self.clock() - self._began
 
     def tick_uptime(self) -> None:
-        """Send the uptime every second, while it is observed."""
+        """Start sending the uptime every second, if it is observed; this stops when it is not."""
         if not self._ticking and self._is_watched():
             self._ticking = True
             self.after(1.0, self._tell_uptime)

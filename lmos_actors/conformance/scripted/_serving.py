@@ -1,4 +1,4 @@
-"""Servers of the kit on a network: HTTP with h11, and WebSockets on the kit's own frames."""
+"""Servers of the kit on a network: HTTP with h11, and WebSockets with the kit's own codec."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class RequestHead:
         return self.target.partition("?")[0]
 
     def header(self, name: str) -> str | None:
-        """Return a header, several of one name joined by commas; None if there is none."""
+        """Return a header, with repeated values joined by commas, or None if there is none."""
         found = [value for each, value in self.headers if each.lower() == name.lower()]
         return ", ".join(found) if found else None
 
     def words(self, name: str) -> list[str]:
-        """Return the words of a header that is a list."""
+        """Return the words in a header that is a comma-separated list."""
         return [word.strip() for word in (self.header(name) or "").split(",") if word.strip()]
 
 
@@ -78,7 +78,7 @@ class WebServer:
     ) -> None:
         """Serve until cancelled; `started` is called with the base, such as `ws://127.0.0.1:8080`.
 
-        Raises ConfigError if it cannot listen there.
+        Raises ConfigError if the address cannot be used.
         """
         listener = await network.listen(endpoint)
         try:
@@ -167,7 +167,7 @@ class WebServer:
         raise h11.RemoteProtocolError("the body did not come", 408)
 
     def on_http(self, head: RequestHead, body: bytes) -> Reply:
-        """Answer a request of plain HTTP."""
+        """Answer an HTTP request that is no WebSocket handshake."""
         raise NotImplementedError
 
     async def _send(
@@ -213,7 +213,7 @@ class WebServer:
             wire.lost(by_peer=ended)
 
     def refused(self, head: RequestHead) -> Reply | None:
-        """Return why there is no WebSocket for a request; None if there is one."""
+        """Return the reply that refuses a handshake, or None if it is accepted."""
         if head.header("sec-websocket-version") != "13":
             reply = refusal(426, "version 13 of WebSocket is needed")
             return attrs.evolve(reply, headers=(*reply.headers, ("Sec-WebSocket-Version", "13")))
@@ -222,11 +222,11 @@ class WebServer:
         return None
 
     def subprotocol(self, head: RequestHead) -> str:
-        """Select one of the offered subprotocols; "" if none fits."""
+        """Select one of the offered subprotocols, or "" for none."""
         return ""
 
     def open(self, head: RequestHead) -> WebSocketCodec:
-        """Return the connection for a request."""
+        """Return the codec of a new connection for a handshake."""
         raise NotImplementedError
 
     def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
@@ -242,7 +242,7 @@ class WebServer:
 
 
 class NetworkServer(WebServer):
-    """Serves a scripted server at a port.
+    """The network side of a scripted server.
 
     Subclasses override `on_http`, `refused`, `codec` and the like: the server that judges clients
     (`conformance/clients`), and servers with a fault in HTTP or in frames, with which tests check the kit
@@ -257,7 +257,7 @@ class NetworkServer(WebServer):
         self.pages = pages or ScriptedPages(server)
 
     def on_http(self, head: RequestHead, body: bytes) -> Reply:
-        """Answer a request of plain HTTP."""
+        """Answer an HTTP request that is no WebSocket handshake."""
         headers = {name.lower(): value for name, value in head.headers}
         request = HttpRequest(method=head.method, path=head.path, headers=headers, body=body)
         return self.pages.answer(request, self.base_of(head))
@@ -267,7 +267,7 @@ class NetworkServer(WebServer):
         return f"ws://{head.header('host') or 'localhost'}"
 
     def refused(self, head: RequestHead) -> Reply | None:
-        """Return why there is no WebSocket for a request; None if there is one."""
+        """Return the reply that refuses a handshake, or None if it is accepted."""
         wrong = super().refused(head)
         if wrong is not None:
             return wrong
@@ -276,18 +276,18 @@ class NetworkServer(WebServer):
         return None if here or self.subprotocol(head) else refusal(404, f"there is no WebSocket at {path}")
 
     def subprotocol(self, head: RequestHead) -> str:
-        """Select one of the offered subprotocols; "" if none fits."""
+        """Select one of the offered subprotocols, or "" for none."""
         return "lmosprotocol" if "lmosprotocol" in head.words("sec-websocket-protocol") else ""
 
     def open(self, head: RequestHead) -> WebSocketCodec:
-        """Return the connection for a request."""
+        """Return the codec of a new connection for a handshake."""
         connection: ScriptedConnection = self.server.connect(
             offered=bool(self.subprotocol(head)), path=unquote(head.path), peer=head.header("lmos-peer") or ""
         )
         return self.codec(connection, head)
 
     def codec(self, connection: ScriptedConnection, head: RequestHead) -> WebSocketCodec:
-        """Return the codec of a new connection, for which `head` has asked."""
+        """Return the codec of a new connection; `head` is the head of its handshake."""
         return self.wire_class(connection)
 
     def switching_headers(self, head: RequestHead) -> list[tuple[str, str]]:
@@ -309,7 +309,7 @@ class _WebSocketTask:
         self._news.set()
 
     async def run(self, rest: bytes) -> None:
-        """Serve until one side has closed it."""
+        """Serve until one side has closed the WebSocket."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._write, nursery.cancel_scope)
             with suppress(*_LOST):
@@ -365,7 +365,7 @@ def _head_of(request: h11.Request, peer: str) -> RequestHead:
 
 
 def refusal(status: int, detail: str) -> Reply:
-    """Return a reply with problem details that have no type of their own."""
+    """Return a reply with problem details that have no specific type."""
     title = HTTPStatus(status).phrase
     details = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     return Reply(status, json.dumps(details).encode(), _JSON)

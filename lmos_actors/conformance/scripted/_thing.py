@@ -55,20 +55,20 @@ def unsupported(kind: str) -> Problem:
 
 
 def refused(output: Any) -> Problem:
-    """Return the problem, over HTTP, of an action that failed as declared, with its data as members."""
+    """Return the problem of an action that failed as declared, for HTTP; its data are further members."""
     data = cast("Json", output) if isinstance(output, dict) else {}
     kind, detail = f"{_OURS}action-failed", "the action has failed"
     return Problem(kind, "Action Failed", 409, detail, **{**data, "about": {"output": output}})
 
 
 def failed(output: Any) -> Problem:
-    """Return the problem, for kotlin-wot, of an action that failed as declared: there it is a 500."""
+    """Return the problem of an action that failed as declared, for kotlin-wot, which gets a 500."""
     kind = f"{_LMOS}internal-server-error"
     return Problem(kind, "Action Failed", 500, "the action has failed", about={"output": output})
 
 
 def cancelled(reason: str | None) -> Problem:
-    """Return the problem of a cancelled run, where no status can express it."""
+    """Return the problem of a cancelled run, for peers to which no status can report it."""
     return Problem(f"{_OURS}action-cancelled", "Action Cancelled", 500, reason or "the run was cancelled")
 
 
@@ -107,14 +107,14 @@ class Later:
 
 @attrs.frozen
 class Items:
-    """An action's answer as a stream of whole numbers: from 0 to the one before `to`."""
+    """An action's answer as a stream of the whole numbers from 0 to `to` - 1."""
 
     to: int
 
 
 @attrs.frozen
 class Taking:
-    """The use of input streams. `take` returns what an item adds to the answer; `end` returns the outcome."""
+    """The processing of input streams. `take` returns what an item adds to the answer; `end` the outcome."""
 
     take: Callable[[Any], list[Any]]
     end: Callable[[], Done]
@@ -175,14 +175,16 @@ class ScriptedThing:
             raise not_allowed(f"the property {name!r} is not observable")
 
     def check_write(self, name: str, value: Any, path: str) -> None:
-        """Raise Problem if a property cannot be set to a value. `path`: the value's place in the message."""
+        """Raise Problem if a property cannot be set to a value. `path`: the place of the value in the
+        message.
+        """
         data = self.property(name)
         if data.get("readOnly"):
             raise not_allowed(f"the property {name!r} is read-only")
         self.check(data, value, path)
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Set checked properties; report those that change."""
+        """Set properties to checked values, and call `changed` for those that change."""
         for name, value in values.items():
             before = self.values[name]
             self.values[name] = value
@@ -214,7 +216,7 @@ class ScriptedThing:
             raise not_found("event", name)
 
     def check_input(self, name: str, value: Any) -> None:
-        """Raise Problem if an action does not take an input."""
+        """Raise Problem if an action does not accept an input."""
         schema = self.action(name).get("input")
         if schema is not None:
             self.check(schema, {} if value is ABSENT else value, "$")
@@ -268,7 +270,7 @@ class ScriptedThing:
 
 
 def _nobody(_name: str, _value: Any) -> None:
-    """Do nothing."""
+    """Ignore a change or an event."""
 
 
 def _place(path: list[str | int]) -> str:

@@ -41,13 +41,16 @@ def is_close_code(code: int) -> bool:
 
 
 class MessageConnection(Protocol):
-    """A connection as its codec sees it: what goes out waits in `out`, and `wake` is called for it."""
+    """The part of a connection that its codec uses.
+
+    Output is queued in `out`, and `wake` is called after each addition.
+    """
 
     out: deque[Out]
     wake: Callable[[], object]
 
     def put(self, out: Out) -> None:
-        """Send something."""
+        """Queue something to be sent."""
 
     def text(self, text: str) -> None:
         """Handle a text message."""
@@ -62,7 +65,7 @@ class MessageConnection(Protocol):
 class WebSocketCodec:
     """The codec between a connection's messages and bytes.
 
-    `over` is true once nothing more is to be written, so that the stream can be closed.
+    `over` is true once nothing more will be written, so that the stream can be closed.
     """
 
     def __init__(self, connection: MessageConnection) -> None:
@@ -105,7 +108,7 @@ class WebSocketCodec:
             self.on_part(frame)
 
     def wrong_in(self, frame: RawFrame) -> str:
-        """Return what is wrong with a frame; empty if nothing is."""
+        """Return what is wrong with a frame, or "" if nothing is."""
         if not frame.masked:
             return "a frame of a client is masked"
         if frame.rsv:
@@ -156,7 +159,7 @@ class WebSocketCodec:
         """Handle a pong."""
 
     def on_close(self, payload: bytes) -> None:
-        """Answer a Close, with the same code if that may be sent."""
+        """Answer a Close frame, with the same code if it may be sent."""
         code = int.from_bytes(payload[:2], "big") if len(payload) > 1 else None
         try:
             payload[2:].decode()
@@ -169,7 +172,7 @@ class WebSocketCodec:
     # ---- out
 
     def written(self, out: Out) -> bytes:
-        """Return the bytes to send; none after a Close."""
+        """Return the bytes to send, which are empty after a Close frame."""
         if self.said_close or self.over:
             return b""
         if isinstance(out, SendText):

@@ -1,4 +1,4 @@
-"""Sessions with a server, and what all cases have in common."""
+"""Sessions with a server, and the code that all cases share."""
 
 from lmos_actors._late import late
 

@@ -40,8 +40,8 @@ _WITHOUT_SOCKET: Final = ("handshake", "description", "http")  # groups that nee
 class LmosServer(JudgedServer["CaseContext"]):
     """A server of LMOS.
 
-    `dialect`: how the kit speaks to it, unless a case decides that. `triggers`: by event, the call that makes
-    it happen; None if none was found.
+    `dialect`: the dialect that the kit uses unless a case needs another. `triggers`: by event, the call that
+    makes it happen, or None if none was found.
     """
 
     target: Target
@@ -51,11 +51,11 @@ class LmosServer(JudgedServer["CaseContext"]):
 
     @property
     def spoken(self) -> str:
-        """A text on how the kit speaks to the server."""
+        """The dialect that the kit uses with the server, in words."""
         return str(self.dialect)
 
     def context(self, random: Random) -> CaseContext:
-        """Return the context of a case, which has opened nothing yet."""
+        """Return a new context of a case, without any open connection."""
         return CaseContext(self, random)
 
     async def connect(self, context: CaseContext) -> object:
@@ -67,12 +67,12 @@ class LmosServer(JudgedServer["CaseContext"]):
         return [each for each in (self.target.socket, self.target.thing.where) if each is not None]
 
     def does_without(self, case: Case[CaseContext]) -> bool:
-        """Return whether a case needs no WebSocket, so that it is run even if all are refused."""
+        """Return whether a case needs no WebSocket, so that it is run even if all handshakes are refused."""
         return case.group in _WITHOUT_SOCKET
 
 
 class CaseContext(Probe):
-    """The context of one case: opens connections, which end with it, and records findings."""
+    """The context of one case, which opens connections, closes them at its end, and records findings."""
 
     def __init__(self, shared: LmosServer, random: Random) -> None:
         super().__init__(shared.options.access(shared.network), random)
@@ -88,32 +88,35 @@ class CaseContext(Probe):
     # --- verdicts
 
     def offers(self, word: str) -> None:
-        """End the case unless the description offers this extension of lmos_actors."""
+        """End the case unless the description offers the extension of lmos_actors named `word`."""
         if word not in self.target.offers:
             self.not_offered(f"lmosx:offers does not name {word}")
 
     def expect(self, received: ReceivedMessage, *kinds: str) -> ReceivedMessage:
-        """Return a message; fail unless it is of one of the kinds."""
+        """Return a message; fail unless it is of one of the given kinds."""
         if received.kind not in kinds:
             self.fail(received)
         return received
 
     @contextmanager
     def left_to(self, case: str, silence: tuple[type[Exception], ...] = (NoAnswer,)) -> Generator[None]:
-        """End the case if the server stays silent in the block: another case judges silence."""
+        """End the case if the server does not answer in a block, since the case named `case` judges that."""
         try:
             yield
         except silence as why:
             self.not_offered(f"{why} (see {case})")
 
     def prerequisite(self, received: ReceivedMessage, kind: str, case: str) -> ReceivedMessage:
-        """Return a message of this kind, else end the case: another case judges that."""
+        """Return a message of the given kind; for any other, end the case, as the case `case` judges that."""
         if received.kind != kind:
             self.not_offered(f"{received} (see {case})")
         return received
 
     def judge(self, received: ReceivedMessage, *keys: str, members: tuple[str, ...] | None = None) -> None:
-        """Compare a message with the specification; note faults with these keys, in these members or any."""
+        """Compare a message with the specification, and note its faults that have one of the given keys.
+
+        `members` restricts this to faults in these members.
+        """
         for fault in faults(received):
             if fault.key in keys and (members is None or fault.member in members):
                 self.differs(fault.key, f"{fault.what} in {received.kind or 'a message'}")
@@ -140,7 +143,7 @@ class CaseContext(Probe):
         return await self.open(url, offered=offered, headers=headers, without=without)
 
     async def session(self, dialect: Dialect | None = None, *, thing: str | None = None) -> Session:
-        """Open a connection in the dialect that the server was found to understand.
+        """Open a connection in a dialect, by default the one that the server was found to understand.
 
         Raises Unreachable and Refused.
         """
@@ -152,7 +155,7 @@ class CaseContext(Probe):
     # --- what cases have in common
 
     async def flush(self, session: Session, *, but: str | None = None) -> None:
-        """Wait until all that was sent on this connection has been processed, by making one more request.
+        """Make one more request, and so wait until everything sent on this connection has been processed.
 
         `but`: a property that must not be read.
         """
@@ -165,9 +168,9 @@ class CaseContext(Probe):
         return await session.final(await session.begin(call, **members))
 
     async def trigger(self, event: str) -> Call:
-        """Return the call that makes an event happen: that of the hint, or one found by trying actions.
+        """Return the call that makes an event happen: the call in the hints, or one found by trying actions.
 
-        Raises NotRun if none is known, or it may not be invoked.
+        Raises NotRun if none is known, or if it may not be invoked.
         """
         known = self.shared.triggers
         if event not in known:

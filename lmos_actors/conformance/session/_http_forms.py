@@ -1,4 +1,4 @@
-"""HTTP forms in cases: choosing one, carrying it out, judging the answer."""
+"""HTTP forms in cases: selecting a form, sending its request, judging the answer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def accepting(form: HttpForm) -> tuple[tuple[bytes, bytes], ...]:
 
 
 async def carry_out(context: CaseContext, form: HttpForm, value: Any = ABSENT) -> HttpAnswer:
-    """Carry out the request of a form, with a value for the body, or none."""
+    """Send the request of a form, with a value as its body unless the value is `ABSENT`."""
     if value is ABSENT:
         return await context.http(form.method, form.url, headers=accepting(form))
     kind = (b"Content-Type", (form.content_type or "application/json").encode("latin-1", "replace"))

@@ -1,9 +1,9 @@
-"""The judge of servers of any protocol: every case on its own connections, and the report card.
+"""The judge of servers of any protocol, which runs every case on new connections and makes the card.
 
-A protocol gives the judge two things. Its options (subclasses of `JudgingOptions`) know the cases and the
-levels, and find the server. What they find (a subclass of `JudgedServer`) makes the context of each case,
-opens a connection, and holds the facts that cases share. All else is here, once: which cases are run, the
-result of each, when nothing more can be tried, and what no card may show.
+A protocol gives the judge two things. Its options (a subclass of `JudgingOptions`) have the cases and the
+levels, and find the server. The server that they find (a subclass of `JudgedServer`) makes the context of
+each case, opens a connection, and has the facts that cases share. Everything else is done only here: which
+cases are run, the result of each, when nothing more can be tried, and what no card may show.
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ class JudgingOptions(KitOptions, ABC):
     """The options with which every kind of server is judged.
 
     `patience`: how long an answer may take, in seconds. `idle`: how long a connection is left alone, to see
-    whether it stays. `cases`: patterns of ids, like file patterns; none: all. `headers` returns the headers
-    of requests to a URL. Raises ConfigError for a pattern that matches no case, naming the nearest, for times
-    that are not above 0, and for a level of other servers.
+    whether it stays open. `cases`: patterns of ids, like file patterns; if there are none, all cases are run.
+    `headers` returns the headers of requests to a URL.
+
+    Raises ConfigError for a pattern that matches no case (it names the nearest id), for times that are not
+    above 0, and for a level of other servers.
     """
 
     role = "server"
@@ -69,7 +71,7 @@ class JudgingOptions(KitOptions, ABC):
 
     @abstractmethod
     async def find(self, network: Network, url: str) -> JudgedServer[Any]:
-        """Find the server at a URL, and how to speak to it. Raises Unreachable and ConfigError."""
+        """Find the server at a URL, and how to communicate with it. Raises Unreachable and ConfigError."""
 
     def chosen(self) -> tuple[Case[Any], ...]:
         """Return the cases to run. Raises ConfigError for a pattern that matches none."""
@@ -82,7 +84,7 @@ class JudgingOptions(KitOptions, ABC):
 
 @attrs.define(kw_only=True)
 class JudgedServer(ABC, Generic[ContextT]):
-    """A server that was found: what all cases of a run share.
+    """A server that was found, with what all cases of a run share.
 
     `title` and `thing` come from its description.
     """
@@ -95,11 +97,11 @@ class JudgedServer(ABC, Generic[ContextT]):
     @property
     @abstractmethod
     def spoken(self) -> str:
-        """A text on how the kit speaks to the server."""
+        """The protocol or dialect that the kit uses with the server, in words."""
 
     @abstractmethod
     def context(self, random: Random) -> ContextT:
-        """Return the context of a case, which has opened nothing yet."""
+        """Return a new context of a case, without any open connection."""
 
     @abstractmethod
     async def connect(self, context: ContextT) -> object:
@@ -110,21 +112,22 @@ class JudgedServer(ABC, Generic[ContextT]):
         """Return the URLs to which the kit has sent credentials."""
 
     def secrets(self) -> Sequence[str]:
-        """Return other secrets that the kit has shown to the server, and that no card may show."""
+        """Return further secrets that the kit has sent to the server, which no card may show."""
         return ()
 
     def does_without(self, case: Case[ContextT]) -> bool:
-        """Return whether a case needs no WebSocket, so that it is run even if all are refused."""
+        """Return whether a case needs no WebSocket, so that it is run even if all handshakes are refused."""
         return False
 
 
 async def judge(
     network: Network, url: str, options: JudgingOptions, on_result: Callable[[Result], None] | None
 ) -> Card:
-    """Find a server, and run all chosen cases; `on_result` gets each result as it comes.
+    """Find a server, and run all chosen cases; `on_result` is called with each result at once.
 
-    After a failed case a connection is opened, with a few attempts if need be. If none can be opened, nothing
-    more is run; if all are refused, only cases that need none are run. Raises Unreachable and ConfigError.
+    After a failed case a connection is opened, with several attempts if necessary. If none can be opened,
+    nothing more is run; if all are refused, only cases that need no connection are run. Raises Unreachable
+    and ConfigError.
     """
     began = trio.current_time()
     server = await options.find(network, url)
@@ -145,9 +148,9 @@ async def judge(
 
 
 async def _why_to_stop(server: JudgedServer[Any], case: Case[Any]) -> tuple[str, bool]:
-    """Return why nothing can be tried after a case, "" if a connection can be opened.
+    """Return why no further case can be tried after a case, or "" if a connection can be opened.
 
-    Also return whether the server is there but refuses connections.
+    The second value is whether the server is there but refuses connections.
     """
     why, refuses = "", False
     for seconds in _GONE_FOR:
@@ -165,7 +168,7 @@ async def _why_to_stop(server: JudgedServer[Any], case: Case[Any]) -> tuple[str,
 
 
 async def run_case(server: JudgedServer[Any], case: Case[Any]) -> Result:
-    """Run one case, and return its result without secrets, which the server may have echoed."""
+    """Run one case, and return its result with all secrets masked, since the server may have echoed them."""
     options = server.options
     context: Probe = server.context(Random(f"{options.seed}:{case.id}"))
     run = partial(case.run, context)

@@ -22,7 +22,7 @@ FITTING: Final = (1002, 1005, None)
 
 
 async def answers(context: CaseContext, session: Session) -> bool:
-    """Send several requests in turn, until any answer comes. Raises ConnectionGone.
+    """Send several requests in turn, and return whether any was answered. Raises ConnectionGone.
 
     Other cases judge whether the answer is right.
     """
@@ -37,7 +37,7 @@ async def answers(context: CaseContext, session: Session) -> bool:
 
 
 async def must_answer(context: CaseContext, session: Session, after: str) -> None:
-    """Fail unless the server answers on a connection. `after`: words for what happened before."""
+    """Fail unless the server answers on a connection. `after`: what happened before, in words."""
     try:
         alive = await answers(context, session)
     except ConnectionGone as gone:
@@ -59,10 +59,11 @@ async def must_be_read(
     name: str | None = None,
     refusal: str | None = None,
 ) -> Session:
-    """Fail unless a read is answered as when sent plainly; return the session to go on with.
+    """Fail unless a read in an unusual form is answered like a normal one; return the session.
 
-    `send` sends the text of the request in some other way, which `what` names. `name`: the property that is
-    read. `refusal`: the deviation to note if the answer is an error; without it an error is a failure.
+    The parameter `send` sends the text of the request in the form that `what` names. `name`: the property
+    that is read. `refusal`: the deviation to note if the answer is an error; without it an error is a
+    failure.
     """
     session = await context.session()
     name = name or context.target.any_property()
@@ -87,7 +88,10 @@ async def must_be_read(
 
 
 async def must_end(context: CaseContext, session: Session, what: str, *codes: int | None) -> ConnectionEnd:
-    """Fail unless the server ends the connection; note a code other than `codes` (none given: `FITTING`)."""
+    """Fail unless the server ends the connection; note a deviation if its code is not one of `codes`.
+
+    Without `codes`, those in `FITTING` are accepted.
+    """
     gone = await session.closed()
     if gone is None:
         context.fail(f"after {what} the connection is still open")
@@ -97,7 +101,7 @@ async def must_end(context: CaseContext, session: Session, what: str, *codes: in
 
 
 def note_close(context: CaseContext, gone: ConnectionEnd, what: str, *allowed: int) -> None:
-    """Judge how a message ended the connection: 1003 is noted, an allowed code passes, any other fails."""
+    """Judge the code with which a connection ended: 1003 is noted, an allowed one passes, others fail."""
     if gone.code == 1003:
         context.differs("closes-1003", f"after {what}")
     elif gone.code not in allowed:
@@ -106,9 +110,10 @@ def note_close(context: CaseContext, gone: ConnectionEnd, what: str, *allowed: i
 
 @attrs.frozen(kw_only=True)
 class MalformedMessage:
-    """A message that cannot be read. `what`: words for it. `only_error`: the answer must be an error.
+    """A message that cannot be read, named `what` in reports.
 
-    `has_id`: a client waits for the answer, so that silence is more than a deviation from the text.
+    `only_error`: the answer must be an error. `has_id`: a client waits for the answer, so silence is a
+    failure and not only a deviation.
     """
 
     what: str
@@ -118,7 +123,7 @@ class MalformedMessage:
 
 
 async def judge_malformed(context: CaseContext, session: Session, bad: MalformedMessage) -> Session:
-    """Send a malformed message, and judge what comes. Return the session to go on with."""
+    """Send a malformed message, and judge the reaction. Return the session to continue with."""
     received: ReceivedMessage | None = None
     try:
         await session.socket.send_text(bad.text)

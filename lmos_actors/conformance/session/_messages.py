@@ -1,4 +1,4 @@
-"""Messages of things: read in any spelling, and compared member by member with the tables."""
+"""Messages of things, parsed in any spelling, and compared member by member with the tables."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _SPELLINGS: Final = {"name": "names-spelled-property", "value": "value-spelled-d
 
 @attrs.frozen
 class Fault:
-    """A fault of a message. `key`: its deviation's key; `member`: as the tables name it; `what`: in words."""
+    """A fault of a message: the key of its deviation, the member's name in the tables, and a description."""
 
     key: str
     member: str
@@ -76,9 +76,10 @@ ABSENT: Final = Absent()
 
 @attrs.frozen(eq=False)
 class ReceivedMessage:
-    """A message that came. `data`: the JSON object, empty if it was none; `trouble`: what it was then.
+    """A message that was received.
 
-    `at`: when it came, in seconds on trio's clock. `number`: its number in the session, from 0.
+    `data`: the JSON object, or an empty one if the message is none; `trouble`: what it is then, in words.
+    `at`: the time of receipt, in seconds on trio's clock. `number`: its number in the session, from 0.
     """
 
     text: str
@@ -89,7 +90,7 @@ class ReceivedMessage:
     number: int
 
     def get(self, member: str) -> Any:
-        """Return a member by its name in the tables, in either spelling; ABSENT if it is missing."""
+        """Return a member by its name in the tables, in either spelling, or ABSENT if it is missing."""
         if member in self.data:
             return self.data[member]
         other = OTHER.get(member)
@@ -99,7 +100,7 @@ class ReceivedMessage:
 
     @property
     def kind(self) -> str:
-        """The `messageType` of the message; empty if the message has none."""
+        """The `messageType` of the message, or "" if it has none."""
         found = self.data.get("messageType")
         return found if isinstance(found, str) else ""
 
@@ -115,13 +116,13 @@ class ReceivedMessage:
 
     @property
     def correlation(self) -> Any:
-        """The `correlationID` of the message; None if it is null or absent."""
+        """The `correlationID` of the message, or None if it is null or absent."""
         found = self.get("correlationID")
         return None if found is ABSENT else found
 
     @property
     def name(self) -> Any:
-        """The name of the message's property, action or event; None if it names none."""
+        """The name of the message's property, action or event, or None if it names none."""
         for member in ("name", "property", "action", "event"):
             if isinstance(self.data.get(member), str):
                 return self.data[member]
@@ -129,12 +130,12 @@ class ReceivedMessage:
 
     @property
     def value(self) -> Any:
-        """The value of a reading; ABSENT if there is none."""
+        """The value of a reading, or ABSENT if there is none."""
         return self.get("value")
 
     @property
     def status(self) -> str | None:
-        """The status in lower case, with one spelling for each: `in progress`, `completed`."""
+        """The status as text in lower case, with spellings unified, such as `in progress` or `cancelled`."""
         found = self.data.get("status")
         if isinstance(found, int) and not isinstance(found, bool):
             return str(found)
@@ -166,7 +167,7 @@ _ENVELOPE: Final = ("messageType", *_IDS, "timestamp")
 
 
 def parse_message(text: str | bytes, at: float, number: int) -> ReceivedMessage:
-    """Return the message in a text or in bytes, whatever they hold."""
+    """Parse the message in a text or in bytes, whatever they contain."""
     twice: list[str] = []
 
     def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

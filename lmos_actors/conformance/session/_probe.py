@@ -50,9 +50,9 @@ class NoAnswer(Exception):
 class Requirement:
     """A requirement on a server. Ids are permanent: the id of a removed requirement is not used again.
 
-    `expected`: what the section demands, as the end of "expected ...". `needs`: what a server has to offer so
-    that the case is tried, in words, "" for nothing. `unsafe`: the case changes something, and needs
-    `allow_unsafe`.
+    `expected`: the demand of the section, which completes "expected ...". `needs`: what a server must offer
+    so that the case can be tried, in words, or "" for nothing. `unsafe`: the case changes something, and
+    needs `allow_unsafe`.
     """
 
     id: str
@@ -68,7 +68,7 @@ class Requirement:
         return self.id.partition(".")[0]
 
     def result(self, verdict: Verdict, seen: str) -> Result:
-        """Return a result without findings."""
+        """Return the result of this case, without departures and traffic."""
         return Result.of(self, verdict, seen)
 
 
@@ -76,8 +76,8 @@ class Requirement:
 class Case(Requirement, Generic[ContextT]):
     """A requirement, with the function that tries it in a context of its protocol.
 
-    `run` raises Failed, NotOffered or NotRun, or the errors of its connections; it records lesser deviations
-    by `context.differs`.
+    `run` raises Failed, NotOffered or NotRun, or the errors of its connections. It records lesser deviations
+    with `context.differs`.
     """
 
     run: Callable[[ContextT], Awaitable[None]]
@@ -102,7 +102,7 @@ class Chapter(Generic[ContextT]):
         needs: str | None = None,
         unsafe: bool = False,
     ) -> None:
-        """Add a case. Used where a function makes the `run` of several cases; elsewhere see `case`."""
+        """Add a case. This is for functions that make the `run` of several cases; otherwise see `case`."""
         section = section or self._section
         if section is None:
             raise RuntimeError(f"neither {id} nor its chapter has a section")
@@ -131,7 +131,7 @@ class Chapter(Generic[ContextT]):
 
 
 def cases_of(chapters: Sequence[Chapter[ContextT]]) -> tuple[Case[ContextT], ...]:
-    """Return the cases of some chapters, in their order. No two have the same id."""
+    """Return the cases of all chapters, in order. Raises RuntimeError if two have the same id."""
     cases = [case for chapter in chapters for case in chapter.cases]
     if len({case.id for case in cases}) < len(cases):
         raise RuntimeError("two cases have the same id")
@@ -139,7 +139,7 @@ def cases_of(chapters: Sequence[Chapter[ContextT]]) -> tuple[Case[ContextT], ...
 
 
 def chosen_of(cases: Sequence[RequirementT], patterns: Sequence[str]) -> tuple[RequirementT, ...]:
-    """Return the cases that match the patterns, all if there are none.
+    """Return the cases that match the patterns, or all cases if there are no patterns.
 
     Raises ConfigError for a pattern that matches no case, with the nearest id.
     """
@@ -153,7 +153,7 @@ def chosen_of(cases: Sequence[RequirementT], patterns: Sequence[str]) -> tuple[R
 
 
 class Probe:
-    """The connections of one case, which end with it, and its findings."""
+    """The connections of one case, which are closed at its end, and its findings."""
 
     def __init__(self, access: AccessOptions, random: Random) -> None:
         self.random = random
@@ -168,22 +168,22 @@ class Probe:
     # --- verdicts
 
     def fail(self, seen: object) -> NoReturn:
-        """End the case: the demand is not met."""
+        """End the case as failed."""
         raise Failed(str(seen))
 
     def differs(self, key: str, seen: object) -> None:
-        """Note a departure from the specification, and go on. The level decides how it is judged."""
+        """Note a departure from the specification, and continue. The level decides how it is judged."""
         deviation = DEVIATIONS[key]
         departure = Departure(key, deviation.title, str(seen), deviation.section)
         if departure not in self.departures:
             self.departures.append(departure)
 
     def not_offered(self, why: str) -> NoReturn:
-        """End the case: there is nothing to try it with."""
+        """End the case as not offered: the server has nothing with which to try it."""
         raise NotOffered(why)
 
     def not_run(self, why: str) -> NoReturn:
-        """End the case: it needs a permission or a hint; `why` names the option."""
+        """End the case as not run: it needs a permission or a hint, whose option `why` names."""
         raise NotRun(why)
 
     # --- connections
@@ -233,7 +233,7 @@ class Probe:
         )
 
     def record(self, traffic: Traffic) -> None:
-        """Keep an entry of traffic of a connection."""
+        """Add an entry to the traffic of a connection."""
         self.traffic.append(attrs.evolve(traffic, at=max(0.0, trio.current_time() - self._began)))
         if len(self.traffic) > 200:
             del self.traffic[0]
@@ -285,7 +285,7 @@ class Probe:
 
 
 def _in_words(departures: Sequence[Departure]) -> str:
-    """Return departures from the specification in words: each deviation once, with everything seen of it."""
+    """Return a text on departures: the title of each deviation once, followed by all its observations."""
     seen: dict[str, list[str]] = {}
     for each in departures:
         seen.setdefault(each.title, []).append(each.seen)
@@ -293,7 +293,7 @@ def _in_words(departures: Sequence[Departure]) -> str:
 
 
 def without_words(words: Iterable[str], result: Result) -> Result:
-    """Return a result in which secrets are hidden: all of these words that have at least four characters."""
+    """Return a result in which secrets are masked: those of the words that have at least four characters."""
     secrets = [word for word in dict.fromkeys(words) if len(word) >= 4]
     if not secrets:
         return result

@@ -31,7 +31,7 @@ _SOCKETS: Final = ("ws:", "wss:")
 
 
 async def a_reading(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
-    """Return a `propertyReading` that answers a `readProperty`. Raises NotOffered if none comes."""
+    """Read a property, and return the `propertyReading`. Raises NotOffered if none arrives."""
     context.roles.readable_property()
     session = await context.session()
     for name in context.target.readable()[:_MOST]:
@@ -48,7 +48,7 @@ async def a_reading(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
 
 
 async def a_status(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
-    """Return the final `actionStatus` of a quick run. Raises NotOffered if none comes, and NotRun."""
+    """Return the final `actionStatus` of a quick run. Raises NotOffered if none arrives, and NotRun."""
     for call in context.roles.safe_calls()[:_MOST]:
         try:
             session = await context.session()
@@ -62,7 +62,7 @@ async def a_status(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
 
 
 async def an_error(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
-    """Return an `error`, by asking for something unknown. Raises NotOffered if none comes."""
+    """Request something unknown, and return the `error`. Raises NotOffered if none arrives."""
     requests: tuple[tuple[str, str, str | None], ...] = (
         ("readProperty", context.target.unknown_property(), None),
         ("invokeAction", context.target.unknown_action(), None),
@@ -81,7 +81,10 @@ async def an_error(context: CaseContext) -> tuple[Sent, ReceivedMessage]:
 
 
 async def one_of_each(context: CaseContext) -> list[tuple[Sent, ReceivedMessage]]:
-    """Return a reading, an error and a status, or the ones that come. Raises NotOffered if none does."""
+    """Return a reading, an error and a status, as far as the server sends them.
+
+    Raises NotOffered or NotRun if it sends none of them.
+    """
     found: list[tuple[Sent, ReceivedMessage]] = []
     why: NotOffered | NotRun | None = None
     for get in (a_reading, an_error, a_status):
@@ -95,7 +98,7 @@ async def one_of_each(context: CaseContext) -> list[tuple[Sent, ReceivedMessage]
 
 
 def pending_call(context: CaseContext) -> Call:
-    """Return the call of a run that takes a while and has several statuses. Raises NotOffered and NotRun."""
+    """Return a call whose run takes a while and has several statuses. Raises NotOffered and NotRun."""
     call = context.roles.slow_call()
     if context.shared.dialect.is_kotlin:
         context.not_offered("for kotlin-wot's clients a run has one status")
@@ -103,7 +106,7 @@ def pending_call(context: CaseContext) -> Call:
 
 
 async def values_of(context: CaseContext, session: Session, names: Iterable[str]) -> dict[str, Any]:
-    """Return the values of properties for which a reading came. Raises ConnectionGone."""
+    """Return the values of those properties that can be read, by name. Raises ConnectionGone."""
     found: dict[str, Any] = {}
     for name in list(names)[:_MOST]:
         try:
@@ -125,7 +128,10 @@ async def restorable_values(context: CaseContext, session: Session) -> dict[str,
 
 
 async def put_back(context: CaseContext, session: Session, name: str, value: Any) -> None:
-    """Restore the value of a property, over a new connection if need be, even in a cancelled scope."""
+    """Restore the value of a property, if necessary over a new connection.
+
+    This works in a cancelled scope, too.
+    """
     with (
         trio.move_on_after(3 * context.patience, shield=True),
         suppress(*SILENCE, Unreachable),
@@ -146,13 +152,13 @@ def is_offered(forms: Iterable[Form] | None, op: str) -> bool:
 
 
 def must_be_meant_to_fail(context: CaseContext, call: Call, received: ReceivedMessage) -> None:
-    """End the case if a run has succeeded although its action's name suggested that it would fail."""
+    """End the case if a run succeeds that was expected to fail only because of its action's name."""
     if received.status == "completed" and context.shared.hints.fails is None:
         context.not_run(f"{call.action} does not fail: name one that does as fails, --hints ({received})")
 
 
 async def cancel_run(session: Session, run: Sent) -> None:
-    """Cancel a run that the kit no longer needs, if the server can."""
+    """Cancel a run that the kit no longer needs, if the dialect allows that."""
     if not session.dialect.is_kotlin:
         with suppress(ConnectionGone):
             await session.send("cancelAction", name=run.name, correlation=run.message_id)

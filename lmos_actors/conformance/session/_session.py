@@ -1,18 +1,18 @@
-"""A session with a server: requests in a dialect, answers read as widely as possible.
+"""A session with a server: requests in a dialect, answers parsed as tolerantly as possible.
 
 A case judges one subject. So a session accepts whatever may be meant as an answer: another spelling, a
 `correlationID` that is missing or is the message's own, any of the kinds in `ANSWERS`. Otherwise a server
 with wrong correlation would fail every case instead of those about correlation.
 
-Two lists make that possible. `received` has everything that came, for cases about what must not come.
-`_unclaimed` has what no wait has taken yet: `answer`, `event` and `reading` each search it first, and then
-read on, so that an event that arrives before an answer is still there afterwards. Whether a message answers a
-request is decided by its correlation, and if it has none that is known, by elimination: it may be the answer
-if no other request is open. `_open` therefore has only requests for which the text has an answer, and
-`forget` takes out requests for which a case no longer waits.
+Two lists make that possible. `received` has all messages, for cases about what must not be sent. `_unclaimed`
+has the messages that no wait has returned yet: `answer`, `event` and `reading` each search it first and then
+read on, so that an event that arrives before an answer is still available afterwards. Whether a message
+answers a request is decided by its correlation. If it has no known correlation, this is decided by
+elimination: the message may be the answer if no other request is open. Therefore `_open` has only requests
+for which the specification has an answer, and `forget` removes requests for which a case no longer waits.
 
-Nothing is read in the background: a message counts as come when a wait has read it. `CaseContext.flush` sends
-a request and waits for its answer before a case concludes that something did not come.
+Nothing is read in the background: a message counts as received when a wait has read it. `CaseContext.flush`
+sends a request and waits for its answer before a case concludes that something did not arrive.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _SAME: Final = "the same as messageID"
 
 @attrs.frozen
 class Dialect:
-    """The dialect that the kit speaks: the spelling of ids and property names, and the habits.
+    """The dialect that the kit uses: the spelling of ids, property names and `subscribeEvent`.
 
     `offered`: whether `lmosprotocol` is offered in the handshake.
     """
@@ -110,7 +110,7 @@ class Sent:
 
 
 class Session:
-    """One connection, on which the kit asks and a thing answers. Every wait ends after `patience` seconds."""
+    """One connection on which the kit sends requests to a thing. Waits end after `patience` seconds."""
 
     def __init__(self, socket: Socket, dialect: Dialect, thing: str, random: Random, patience: float) -> None:
         self.socket = socket
@@ -142,8 +142,8 @@ class Session:
     ) -> Sent:
         """Send a request about `name`, in the spelling of this session. Raises ConnectionGone.
 
-        The correlation is the request's id unless one is given; None: no correlation. `members` are sent
-        unchanged: `data`, `input`, `reason`, `ack`. Messages other than requests can be sent too.
+        The correlation is the request's id unless one is given; with None there is no correlation. `members`
+        are sent unchanged: `data`, `input`, `reason`, `ack`. Messages other than requests can be sent, too.
         """
         message_id = self.new_id() if message_id is None else message_id
         correlation = message_id if correlation == _SAME else correlation
@@ -173,7 +173,7 @@ class Session:
         correlation: str | None = None,
         **members: Any,
     ) -> str:
-        """Return the text of a request, unsent."""
+        """Return the text of a request without sending it."""
         ids, named = self.dialect.ids, _member(kind, self.dialect)
         data: dict[str, Any] = {
             f"thing{ids}": self.thing if thing is None else thing,
@@ -191,7 +191,7 @@ class Session:
     # --- in
 
     async def next(self, within: float | None = None) -> ReceivedMessage | None:
-        """Wait for the next unclaimed message; None if none came. Raises ConnectionGone."""
+        """Wait for the next unclaimed message; return None if none arrives. Raises ConnectionGone."""
         if not self._unclaimed:
             await self._receive(self.patience if within is None else within)
         return self._unclaimed.pop(0) if self._unclaimed else None
@@ -206,10 +206,10 @@ class Session:
         return True
 
     async def answer(self, sent: Sent, within: float | None = None) -> ReceivedMessage:
-        """Wait for the next answer to a request. Raises NoAnswer, and ConnectionGone.
+        """Wait for the next answer to a request. Raises NoAnswer and ConnectionGone.
 
-        An answer has the request's correlation, or its id as correlation. If no other request is open, the
-        next possible answer counts, whatever its correlation.
+        The correlation of an answer is the request's correlation or the request's id. If no other request is
+        open, the next possible answer counts, whatever its correlation.
         """
         received = await self._claim(lambda each: self._answers(each, sent), within)
         if received is None:
@@ -234,18 +234,18 @@ class Session:
         return await self.final(await self.send(kind, **members), within)
 
     def forget(self, sent: Sent) -> None:
-        """Expect no further answer to a request, so that the next message may answer another one."""
+        """Stop expecting answers to a request, so that the next message may answer another one."""
         if sent in self._open:
             self._open.remove(sent)
 
     async def event(self, name: str | None = None, within: float | None = None) -> ReceivedMessage | None:
-        """Wait for an event, of any name if none is given; return None if none came."""
+        """Wait for an event, with any name if none is given; return None if none arrives."""
         return await self._claim(
             lambda each: each.kind == "event" and name in (None, each.data.get("event", name)), within
         )
 
     async def reading(self, name: str | None = None, within: float | None = None) -> ReceivedMessage | None:
-        """Wait for a reading that was not claimed as an answer; None if none came."""
+        """Wait for a reading that was not claimed as an answer; return None if none arrives."""
 
         def fits(received: ReceivedMessage) -> bool:
             return received.kind == "propertyReading" and (name is None or received.name in (None, name))
@@ -253,9 +253,9 @@ class Session:
         return await self._claim(fits, within)
 
     async def drain(self, within: float | None = None) -> list[ReceivedMessage]:
-        """Wait until nothing has come for `within` seconds; return the unclaimed messages.
+        """Wait until no message has arrived for `within` seconds; return the unclaimed messages.
 
-        The end of the connection ends the wait, and so do ten times as many seconds, if messages never stop.
+        The wait also ends with the connection, or after ten times `within` if messages never stop.
         """
         deadline = trio.current_time() + 10 * self._seconds(within)
         try:
@@ -267,7 +267,7 @@ class Session:
         return found
 
     async def closed(self, within: float | None = None) -> ConnectionEnd | None:
-        """Wait for the end of the connection, and return it; None if it does not end."""
+        """Wait for the end of the connection, and return it, or None if the connection stays open."""
         return await self.socket.end(self._seconds(within))
 
     async def _claim(

@@ -1,4 +1,4 @@
-"""Observations and subscriptions in cases: listening, and causing changes and events."""
+"""Observations and subscriptions in cases, and the changes and events that they need."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def send_and_flush(
 ) -> tuple[Sent, ReceivedMessage | None]:
     """Send a request that need not be answered, and wait until it has been processed.
 
-    Return it, and its answer if there is one: an acknowledgement, a first reading, an error.
+    Return the request and its answer, which is an acknowledgement, a first reading, an error, or None.
     """
     sent = await session.send(kind, name=name, **members)
     if session.dialect.is_kotlin:
@@ -55,7 +55,10 @@ async def subscribed(
 
 
 async def observing(context: CaseContext, name: str, *, thing: str | None = None, **members: Any) -> Session:
-    """Return a session that observes a property, after its first reading. Raises NotOffered if refused."""
+    """Return a session that observes a property, after its first reading.
+
+    Raises NotOffered if that is refused.
+    """
     session = await context.session(thing=thing)
     await listen(context, session, "observeProperty", name, **members)
     await readings(session, name)
@@ -63,7 +66,7 @@ async def observing(context: CaseContext, name: str, *, thing: str | None = None
 
 
 async def listen(context: CaseContext, session: Session, kind: str, name: str, **members: Any) -> Sent:
-    """Subscribe or observe, and make sure that it is in effect. Raises NotOffered if it is refused."""
+    """Send a subscription or an observation, and wait until it is in effect. Raises NotOffered if refused."""
     judge = "observe.starts" if kind == "observeProperty" else "events.delivered"
     try:
         sent, received = await send_and_flush(context, session, kind, name=name, **members)
@@ -84,7 +87,7 @@ async def must_accept(
 
 
 async def events(session: Session, event: str) -> list[ReceivedMessage]:
-    """Return the events of a name that have come so far."""
+    """Return the events with a name that have arrived and were not returned before."""
     found: list[ReceivedMessage] = []
     while (received := await session.event(event, within=0)) is not None:
         found.append(received)
@@ -92,7 +95,7 @@ async def events(session: Session, event: str) -> list[ReceivedMessage]:
 
 
 async def readings(session: Session, name: str) -> list[ReceivedMessage]:
-    """Return the readings of a property that have come so far, other than answers."""
+    """Return the readings of a property that have arrived and were not claimed as answers."""
     found: list[ReceivedMessage] = []
     while (received := await session.reading(name, within=0)) is not None:
         found.append(received)
@@ -100,7 +103,7 @@ async def readings(session: Session, name: str) -> list[ReceivedMessage]:
 
 
 async def cause(context: CaseContext, call: Call, *, thing: str | None = None, times: int = 1) -> None:
-    """Invoke the call that makes an event happen, from a session of its own, several times in turn."""
+    """Invoke the call that makes an event happen, `times` times in turn, from a new session."""
     session = await context.session(thing=thing)
     for _ in range(times):
         with suppress(*SILENCE):  # the answer does not matter here
@@ -125,7 +128,7 @@ async def first_change(context: CaseContext, session: Session, name: str) -> Rec
 
 @attrs.frozen(eq=False)
 class EventTrial:
-    """An event, the call that causes it, and a subscription that shows that it happened."""
+    """An event, the call that causes it, and a session whose subscription shows that it happened."""
 
     context: CaseContext
     event: str
@@ -157,7 +160,7 @@ class EventTrial:
 
 
 class Changer:
-    """Changes a property over a connection, again and again. `value`: its present value."""
+    """The repeated changes of a property over a connection. `value`: the property's present value."""
 
     def __init__(self, context: CaseContext, session: Session, name: str) -> None:
         self.value: Any = ABSENT
@@ -202,7 +205,7 @@ class Changer:
 async def changing(
     context: CaseContext, name: str, session: Session | None = None
 ) -> AsyncGenerator[Changer]:
-    """Change a property, over a connection of its own if none is given, and restore it at the end."""
+    """Yield a changer of a property, on a new session unless one is given; restore its value at the end."""
     changer = Changer(context, await context.session() if session is None else session, name)
     await changer.begin()
     try:

@@ -1,4 +1,4 @@
-"""Hints about a thing, from a file: what its description does not say."""
+"""Hints about a thing, from a file: facts that its description does not contain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """An action to invoke. Without an `input` (`msgspec.UNSET`) the message has none."""
+    """An action to invoke. Without an `input` (`msgspec.UNSET`), the message has no input."""
 
     action: str
     input: Any = msgspec.UNSET
@@ -28,7 +28,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         return self.input is not msgspec.UNSET
 
     def members(self) -> dict[str, Any]:
-        """Return the members of an `invokeAction` with the input: `{"input": ...}` or none."""
+        """Return the members that the input adds to an `invokeAction`: `{"input": ...}` or none."""
         return {"input": self.input} if self.has_input else {}
 
 
@@ -54,8 +54,8 @@ _ONE: Final = {"actions": "action", "events": "event", "properties": "property"}
 class Hints:
     """Hints about affordances, by their names in the description.
 
-    `inputs`: the input of an action. `triggers`: the call that makes an event happen. `slow`: a run that
-    lasts a second or so at least. `fails`: a run that fails. `changes`: the change of a property.
+    `inputs`: the inputs of actions. `triggers`: the calls that make events happen. `slow`: a call whose run
+    takes about a second or more. `fails`: a call whose run fails. `changes`: the changes of properties.
     """
 
     inputs: dict[str, Any] = attrs.field(factory=dict[str, Any])
@@ -73,7 +73,7 @@ class Hints:
         return cls(**msgspec.structs.asdict(loaded.value), document=loaded.document)
 
     def check(self, *, properties: Iterable[str], actions: Iterable[str], events: Iterable[str]) -> None:
-        """Compare the names with a description. Raises FileError, with each name that it lacks."""
+        """Compare the names in the hints with a description. Raises FileError with each unknown name."""
         known = {"properties": list(properties), "actions": list(actions), "events": list(events)}
         wrong = [
             self._mistake(place, f'no {_ONE[kind]} "{name}"{did_you_mean(name, known[kind])}', key=key)
@@ -84,7 +84,7 @@ class Hints:
             raise FileError(wrong)
 
     def _names(self) -> Iterator[tuple[DataPath, bool, str, str]]:
-        """Yield every name's place, whether it is a key there, the kind of its affordance, and the name."""
+        """Yield the place of each name, whether it is a key there, the kind of affordance, and the name."""
         for member, kind in _NAMED:
             for name, hint in getattr(self, member).items():
                 yield (member, name), True, kind, name

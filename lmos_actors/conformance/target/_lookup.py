@@ -40,7 +40,7 @@ def no_headers(_: str) -> tuple[tuple[bytes, bytes], ...]:
 
 @attrs.frozen(kw_only=True)
 class AccessOptions:
-    """Access to the judged side. `headers` returns the credentials for a URL; `patience` is in seconds."""
+    """Access to the judged server. `headers` returns the credentials for a URL; `patience` is in seconds."""
 
     network: Network
     headers: HeadersFor = no_headers
@@ -53,8 +53,8 @@ class AccessOptions:
 class Document:
     """A text that may be a description.
 
-    `where`: its URL after redirects, or its file, which has no `media_type`. `problem`: why it is no text at
-    all.
+    `where`: its URL after redirects, or its file, which has no `media_type`. `problem`: why it is no valid
+    text.
     """
 
     text: str
@@ -64,7 +64,7 @@ class Document:
 
     @property
     def url(self) -> str | None:
-        """The URL of the document, if its place is a URL."""
+        """The URL of the document, or None if it comes from a file."""
         return self.where if is_url(self.where) else None
 
 
@@ -74,14 +74,17 @@ def is_url(place: str) -> bool:
 
 
 def on_web(url: str, path: str | None = None) -> str:
-    """Return the `http` or `https` form of a URL, or of another path at its authority. Raises ConfigError."""
+    """Return a URL with the scheme `http` or `https`, and with another path if one is given.
+
+    Raises ConfigError.
+    """
     endpoint = endpoint_of(url)
     scheme = "https" if endpoint.secure else "http"
     return f"{scheme}://{endpoint.authority}{endpoint.target if path is None else path}"
 
 
 def document_of(raw: bytes, where: str, media_type: str = "") -> Document:
-    """Return bytes as a document; the text is UTF-8, as JSON demands."""
+    """Decode bytes from UTF-8, as JSON demands, and return them as a document."""
     plain = raw.removeprefix(codecs.BOM_UTF8)
     try:
         return Document(text=plain.decode(), where=where, media_type=media_type)
@@ -91,7 +94,7 @@ def document_of(raw: bytes, where: str, media_type: str = "") -> Document:
 
 
 async def read_file(path: str, limit: int) -> Document:
-    """Read a file. Raises ConfigError."""
+    """Read a file of at most `limit` bytes. Raises ConfigError."""
     try:
         async with await trio.open_file(path, "rb") as file:
             raw: bytes = await file.read(limit + 1)
@@ -105,7 +108,7 @@ async def read_file(path: str, limit: int) -> Document:
 
 
 class Web:
-    """Fetches documents, each once. Credentials go to the authorities of `given` URLs alone."""
+    """A cache that fetches each document once. Credentials go only to the authorities of `given` URLs."""
 
     def __init__(self, access: AccessOptions, given: tuple[str, ...]) -> None:
         self._reach = access
@@ -162,7 +165,10 @@ def _authority(url: str) -> tuple[bool, str]:
 
 
 def next_of(url: str, here: str, location: str) -> str:
-    """Return the target of a redirect. None is followed out of TLS, or from another host to this machine."""
+    """Return the target of a redirect. Raises Unreachable for a target that is not allowed.
+
+    No redirect is followed from TLS to an insecure URL, or from another host to this machine.
+    """
     try:
         there = urlsplit(resolve(here, location))._replace(fragment="").geturl()
         after = endpoint_of(there)

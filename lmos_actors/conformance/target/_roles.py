@@ -38,11 +38,11 @@ class NotRun(Exception):
 
 @attrs.frozen(kw_only=True)
 class Roles:
-    """The choice of affordances and values for the cases; the same for the same description, hints and seed.
+    """The choice of affordances and values for the cases, determined by description, hints and seed.
 
     Methods that return one choice raise NotOffered if the description has none, and NotRun if it has one that
-    may not be used without `allow_unsafe` or a hint. Names and calls come in the order of preference. A
-    hint overrides the description, but does not permit an action that is not safe.
+    may not be used without `allow_unsafe` or a hint. Names and calls are returned in the order of preference.
+    A hint overrides the description, but does not permit an action that is not safe.
     """
 
     target: Target
@@ -54,32 +54,32 @@ class Roles:
     # --- properties
 
     def readable_property(self, wanted: Callable[[str], bool] | None = None) -> str:
-        """Name a readable property that `wanted` accepts."""
+        """Return the name of a readable property that `wanted` accepts."""
         found = [name for name in self.target.readable() if wanted is None or wanted(name)]
         return _first(found, "it describes no property that can be read for this")
 
     def writable_property(self) -> str:
-        """Name a property that can be read and written, so that its value can be written back."""
+        """Return the name of a property that can be read and written, so that its value can be restored."""
         return _first(self.target.restorable(), "it describes no property that can be both read and written")
 
     def read_only_property(self) -> str:
-        """Name a read-only property that can be read."""
+        """Return the name of a read-only property that can be read."""
         return _first(self.target.read_only(), "it describes no read-only property")
 
     def write_only_property(self) -> str:
-        """Name a write-only property."""
+        """Return the name of a write-only property."""
         return _first(self.target.write_only(), "it describes no write-only property")
 
     def observable_property(self) -> str:
-        """Name a property to observe: one that can be changed, if there is one."""
+        """Return the name of a property to observe, preferably of one that can be changed."""
         found = self.target.observable()
         changing = [name for name in found if self._is_changeable(name)]
         return _first((*changing, *found), "it describes no observable property")
 
     def change_of(self, name: str, value: Any) -> Call | NewValue:
-        """Return the change of a property from `value`.
+        """Return a change of a property whose present value is `value`.
 
-        The change is the hint's, or with `allow_unsafe` another value for the property.
+        It is the change in the hints or, with `allow_unsafe`, the writing of another value.
         """
         hinted = self.hints.changes.get(name)
         if isinstance(hinted, Call):
@@ -97,7 +97,7 @@ class Roles:
         return NewValue(value=found)
 
     def changeable_property(self) -> str:
-        """Name an observable property for which `change_of` has an answer."""
+        """Return the name of an observable property that `change_of` can change."""
         found = self.target.observable()
         if not found:
             raise NotOffered("it describes no observable property")
@@ -117,9 +117,10 @@ class Roles:
     # --- actions
 
     def call(self, action: str) -> Call:
-        """Return the call of an action with a valid input: the hint's, or one invented by the seed.
+        """Return a call of an action with a valid input: the one in the hints, or one generated from the
+        seed.
 
-        The caller has to check whether the action may be invoked.
+        The caller must check whether the action may be invoked.
         """
         return self._call(action, valid)
 
@@ -137,7 +138,8 @@ class Roles:
     def safe_call(self, *, input: bool | None = None, output: bool | None = None) -> Call:
         """Return the call of an action that may be invoked, ends by itself, and is not meant to fail.
 
-        `input`, `output`: True: it has a schema for it; False: it has none; None: either.
+        `input` and `output`: True if the action must have a schema for it, False if it must have none, None
+        for either.
         """
         names = [name for name in self._plain() if self._has(name, input, output)]
         asked = "".join(
@@ -157,9 +159,10 @@ class Roles:
         return input in (None, action.input is not None) and output in (None, action.output is not None)
 
     def slow_call(self) -> Call:
-        """Return the call of a run that takes a while: the hint's, else one whose action is not synchronous.
+        """Return a call whose run takes a while: the one in the hints, or one of an asynchronous action.
 
-        An action with a duration as its input is preferred, by its name or the name of a member of its input.
+        An action that seems to take a duration, judging by its name or the members of its input, is
+        preferred.
         """
         if self.hints.slow is not None:
             return self.allowed(self.hints.slow)
@@ -172,7 +175,7 @@ class Roles:
         return self._first_call(lasting, "", lambda name: self._call(name, largest))
 
     def failing_call(self) -> Call:
-        """Return the call of a run that fails: the hint's, else one whose action's name suggests failure."""
+        """Return a call whose run fails: from the hints, or of an action whose name suggests failure."""
         if self.hints.fails is not None:
             return self.allowed(self.hints.fails)
         self._needs_actions()
@@ -194,7 +197,7 @@ class Roles:
     def fed_call(self, *, binary: bool, answers: bool = False) -> tuple[Call, str, dict[str, Any] | None]:
         """Return the call of an action with one input stream, the stream's name, and its items' schema.
 
-        `binary`: its items are bytes, which have no schema; `answers`: its output is a stream too.
+        `binary`: the items are bytes, which have no schema; `answers`: the output is a stream, too.
         """
         found: dict[str, tuple[str, dict[str, Any] | None]] = {}
         for name in self.target.actions:
@@ -212,12 +215,12 @@ class Roles:
     # --- events
 
     def event(self) -> str:
-        """Name an event: one with a hint for its trigger, if there is one."""
+        """Return the name of an event, preferably of one with a hint for its trigger."""
         found = [*(name for name in self.target.events if name in self.hints.triggers), *self.target.events]
         return _first(found, "it describes no event")
 
     def triggers(self, event: str) -> tuple[Call, ...]:
-        """Return the calls that may cause an event, the likeliest first; none if none may be invoked."""
+        """Return the calls that may cause an event, the likeliest first, or () if none may be invoked."""
         hinted = self.hints.triggers.get(event)
         if hinted is not None:
             return (hinted,) if self._may(hinted.action) else ()
@@ -248,12 +251,12 @@ class Roles:
         return hinted or action.lower() in _FAILING
 
     def _plain(self) -> list[str]:
-        """Name the actions that take one input and should give one answer."""
+        """Return the names of actions without streams that are not meant to fail."""
         names = self.target.actions
         return [each for each in names if not self._is_streamed(each) and not self._is_failing(each)]
 
     def _ordered(self, names: Iterable[str]) -> list[str]:
-        """Name the actions that may be invoked: hinted ones first, slow ones last."""
+        """Return the names of the actions that may be invoked: hinted ones first, slow ones last."""
         allowed = [name for name in names if self._may(name)]
         return sorted(allowed, key=lambda name: (name not in self.hints.inputs, self._takes_long(name)))
 
@@ -262,7 +265,7 @@ class Roles:
         return hinted or self._is_timed(action) or self.target.actions[action].synchronous is False
 
     def _is_timed(self, action: str) -> bool:
-        """Return whether an action seems to take a duration as its input, by the names."""
+        """Return whether an action seems to take a duration, judging by its name and its input's members."""
         schema = self.target.actions[action].input or {}
         names = " ".join([action, *as_object(schema.get("properties"))]).lower()
         return any(word in names for word in _TIMES)
@@ -282,7 +285,10 @@ class Roles:
             raise NotOffered("it describes no action")
 
     def _first_call(self, names: list[str], why: str, make: Callable[[str], Call]) -> Call:
-        """Return the first call that can be made. Raises NotOffered with `why` if nothing is described."""
+        """Return the first call that can be made for one of the names.
+
+        Raises NotOffered with `why` if there are no names, and NotRun if no call may or can be made.
+        """
         allowed = self._ordered(names)
         if not names:
             raise NotOffered(why)

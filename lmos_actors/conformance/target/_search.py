@@ -1,14 +1,14 @@
 """The search for the judged thing, from a URL or a file to its description and its socket.
 
-A user passes any URL at hand: of a description, of a directory, of an origin, or of the socket itself, which
-has no link back to its description. The search therefore tries the likeliest places in turn (`_places`), and
-ends at the first that leaves no doubt (`_is_sure`): a list of things may have a better one behind a link, and
-a socket may be named by only one of them. Documents that are no descriptions are passed over, and their
-reasons kept: they are the error message if nothing is found.
+A user passes any available URL: of a description, of a directory, of an origin, or of the socket itself,
+which has no link to its description. The search therefore tries the likeliest places in turn (`_places`), and
+ends at the first that leaves no doubt (`_is_sure`): a list of things may link to a better one, and a socket
+may be named by only one of them. Documents that are no descriptions are skipped, and the reasons are kept:
+they are the error message if nothing is found.
 
-The search prefers to ask rather than to guess. Several things that fit equally well are an error that names
-them and `--thing`; a description that cannot be read is used only if the socket is known from elsewhere, so
-that a server with a broken description can still be judged by its messages.
+The search never guesses. If several things fit equally well, it raises an error that names them and
+`--thing`. A description that cannot be read is used only if the socket is known from elsewhere, so that a
+server with a broken description can still be judged by its messages.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ _MOST: Final = 20  # links followed, and things named in a message
 async def find_target(
     url: str, access: AccessOptions, *, thing: str | None = None, description: str | None = None
 ) -> Target:
-    """Find the thing that is meant, and its description.
+    """Find the requested thing and its description.
 
     `url`: the URL of a description; an origin, or its `/.well-known/wot`; a `ws` or `wss` address, whose
-    description is looked for over HTTP at the same authority; or a file. `thing`: the id, title or last part
-    of the id of the thing, if there are several. `description`: its URL or file; nothing else is searched for
-    it.
+    description is searched for over HTTP at the same authority; or a file. `thing`: the id, the title or the
+    last part of the id of the thing, if there are several. `description`: the URL or file of its description,
+    which is then not searched for elsewhere.
 
-    Raises Unreachable if no server or no description is there; ConfigError if it is not clear what is meant,
-    or a file cannot be read. Both messages name the fix.
+    Raises Unreachable if no server or no description is there; ConfigError if the request is ambiguous, or a
+    file cannot be read. Both messages name the fix.
     """
     socket = endpoint_of(url).url if url.lower().startswith(SOCKETS) else None
     search = _Search(access, url, thing, description, socket)
@@ -75,7 +75,7 @@ async def find_target(
 
 
 class _Search:
-    """One search for a thing. Every thing found is kept, as others may share its socket."""
+    """One search for a thing. Every thing found is kept, as it may share the socket of the judged one."""
 
     def __init__(
         self, access: AccessOptions, url: str, name: str | None, description: str | None, socket: str | None
@@ -95,7 +95,7 @@ class _Search:
     # --- the thing itself
 
     async def thing(self) -> Thing:
-        """Return the thing that is meant; the search ends as soon as that is clear."""
+        """Return the requested thing; the search ends as soon as the choice is certain."""
         if not self._places:
             self._take(await read_file(self._description or self._url, MAX_BYTES), exact=True)
         for place in self._places:
@@ -113,7 +113,10 @@ class _Search:
         return self._decided()
 
     def _take(self, document: Document, *, exact: bool = False) -> None:
-        """Keep a document's things; `exact`: it alone was asked for, and need not look like a description."""
+        """Store the things in a document.
+
+        `exact`: the user named this document, so the things in it need not look like descriptions.
+        """
         if not exact and not is_meant_as_json(document):
             self._why.append(f"{document.where}: {document.media_type or 'what is there'} is no description")
             return
@@ -125,9 +128,10 @@ class _Search:
                 self._found.setdefault(_key(thing), thing)
 
     def _meant(self) -> list[Thing]:
-        """Return the things found that fit the given name: only those on the given socket, if there are any.
+        """Return the things found that have the given name and, if possible, the given socket.
 
-        If there are none, return those with any socket, else all that fit the name.
+        If none has that socket, return those described at its address, else those with any socket, else all
+        with the name.
         """
         meant = [each for each in self._found.values() if self._name is None or each.is_called(self._name)]
         leading = [each for each in meant if self._socket in self._leads_to(each)]
@@ -135,7 +139,7 @@ class _Search:
         return leading or there or [each for each in meant if self._leads_to(each)] or meant
 
     def _is_there(self, thing: Thing) -> bool:
-        """Return whether a thing is described at the address of the socket itself."""
+        """Return whether the description of a thing is served at the address of the socket."""
         return self._socket is not None and thing.where in self._places[:1]
 
     def _leads_to(self, thing: Thing) -> tuple[str, ...]:
@@ -146,7 +150,7 @@ class _Search:
         return self._urls[key]
 
     def _is_sure(self, thing: Thing) -> bool:
-        """Return whether no better fit can be elsewhere."""
+        """Return whether no better thing can be found elsewhere."""
         if self._socket is None or self._name is not None:
             return not links_of(thing)
         return self._socket in self._leads_to(thing) or self._is_there(thing)
@@ -206,7 +210,7 @@ class _Search:
     # --- the others
 
     async def others(self, target: Target) -> tuple[Thing, ...]:
-        """Return further things on the same socket: from all finds so far, and lists at its authority."""
+        """Return further things on the same socket: those found so far, and those listed at its authority."""
         if target.socket is None:
             return ()
         if self._description is None and is_url(self._url):
@@ -217,7 +221,7 @@ class _Search:
         return tuple(each for each in rest if any(url in same for url in self._leads_to(each)))
 
     async def _look(self, urls: list[str]) -> None:
-        """Keep the things in the documents at these places, where there are any."""
+        """Store the things in the documents at these URLs; URLs without a document are skipped."""
         async with trio.open_nursery() as nursery:
             for url in urls:
                 nursery.start_soon(self._quietly, url)
@@ -247,7 +251,7 @@ def _key(thing: Thing) -> str:
 
 
 def _nearest(found: Sequence[tuple[str, Form]], where: str) -> tuple[str, Form] | tuple[None, None]:
-    """Return a socket with its form, preferably at the authority of the description."""
+    """Return the URL of a socket and its form, preferably at the authority of the description."""
     if not found:
         return None, None
     here = endpoint_of(where).authority if is_url(where) else None

@@ -1,4 +1,4 @@
-"""The judged thing: its affordances, sorted by what can be done with them, and its socket."""
+"""The judged thing: its affordances, by the operations that they allow, and its socket."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WEB: Final = ("https", "http")
 
 @attrs.frozen(kw_only=True)
 class HttpForm:
-    """The way to carry out an operation over HTTP."""
+    """The request that carries out an operation over HTTP: its URL, method and content type."""
 
     url: str
     method: str
@@ -39,9 +39,9 @@ class Target:
     """A thing, its affordances in the order of its description, and how to reach it.
 
     `given`: the URL as requested. `others`: further things whose LMOS form leads to the same socket.
-    `socket`: the `ws` or `wss` URL, None if the description has no form for LMOS. `form`: the form with that
-    URL, None if the socket itself was given. `readable_part`: the readable part of the description; its base
-    is absolute as far as that is known.
+    `socket`: the `ws` or `wss` URL, or None if the description has no form for LMOS. `form`: the form with
+    that URL, or None if the socket itself was given. `readable_part`: the readable part of the description;
+    its base is absolute if an absolute one is known.
     """
 
     given: str
@@ -74,37 +74,37 @@ class Target:
     # --- properties
 
     def readable(self) -> tuple[str, ...]:
-        """Name the properties that can be read."""
+        """Return the names of the properties that can be read."""
         return tuple(name for name, each in self.properties.items() if not each.write_only)
 
     def writable(self) -> tuple[str, ...]:
-        """Name the properties that can be written."""
+        """Return the names of the properties that can be written."""
         return tuple(name for name, each in self.properties.items() if not each.read_only)
 
     def restorable(self) -> tuple[str, ...]:
-        """Name the properties that can be read and written, so that a value can be written back."""
+        """Return the names of properties that can be read and written, so that values can be restored."""
         return tuple(name for name in self.readable() if not self.properties[name].read_only)
 
     def read_only(self) -> tuple[str, ...]:
-        """Name the properties that can be read and are read-only."""
+        """Return the names of the properties that are read-only and can be read."""
         return tuple(name for name in self.readable() if self.properties[name].read_only)
 
     def write_only(self) -> tuple[str, ...]:
-        """Name the properties that can be written and are write-only."""
+        """Return the names of the properties that are write-only and can be written."""
         return tuple(name for name in self.writable() if self.properties[name].write_only)
 
     def observable(self) -> tuple[str, ...]:
-        """Name the properties that can be observed."""
+        """Return the names of the properties that can be observed."""
         return tuple(name for name in self.readable() if self.properties[name].observable)
 
     def any_property(self, *, but: str | None = None) -> str:
-        """Return a readable property other than `but`, or else a name that no property has."""
+        """Return the name of a readable property other than `but`, or else a name that no property has."""
         return next((name for name in self.readable() if name != but), None) or self.unknown_property()
 
     # --- actions
 
     def safe_actions(self) -> tuple[str, ...]:
-        """Name the actions that are safe."""
+        """Return the names of the actions that are declared safe."""
         return tuple(name for name, each in self.actions.items() if each.safe)
 
     # --- over HTTP
@@ -112,7 +112,8 @@ class Target:
     def http_form(self, kind: str, name: str, op: str) -> HttpForm | None:
         """Return the HTTP form of an operation (`readproperty`) on an affordance (`properties`, `level`).
 
-        Return None without such a form; a form with a subprotocol, such as `sse`, is for listening.
+        Returns None without such a form. A form with a subprotocol, such as `sse`, is for observation only
+        and does not count.
         """
         affordance = self._named(kind, name)
         if affordance is None:
@@ -134,19 +135,19 @@ class Target:
     # --- what is not there
 
     def unknown_property(self) -> str:
-        """Return a name that neither a property nor anything else of the thing has."""
+        """Return a name that no affordance of the thing has, for an unknown property."""
         return self._unknown("noSuchProperty")
 
     def unknown_action(self) -> str:
-        """Return a name that neither an action nor anything else of the thing has."""
+        """Return a name that no affordance of the thing has, for an unknown action."""
         return self._unknown("noSuchAction")
 
     def unknown_event(self) -> str:
-        """Return a name that neither an event nor anything else of the thing has."""
+        """Return a name that no affordance of the thing has, for an unknown event."""
         return self._unknown("noSuchEvent")
 
     def unknown_thing(self) -> str:
-        """Return an id, a URI, that no thing known here has."""
+        """Return a URI that is the id of no known thing."""
         known = "\n".join([self.thing.id, *(other.id for other in self.others)])
         return uuid5(NAMESPACE_URL, known.encode("utf-8", "replace").decode()).urn
 

@@ -1,4 +1,4 @@
-"""Things as documents describe them, correctly or not, and their sockets."""
+"""The things that documents describe, correctly or incorrectly, and their WebSocket URLs."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ _ID: Final = re.compile(r'"id"\s*:\s*"([^"\\]{1,2048})"')
 
 @attrs.frozen(kw_only=True)
 class Thing:
-    """A thing by its description, which may be wrong.
+    """A thing, built from a description that may be invalid.
 
-    `text`: as served; one of several is written anew. `data`: the same as plain data, empty if it is not a
-    JSON object. `description`: None if it cannot be loaded; `problem` is why. `media_type`: as served, "" for
-    a file. `where`: its URL after redirects, or its file.
+    `text` is the description as served; if the document contains several, it is serialized again. `data` is
+    the same as plain data, empty if the description is not a JSON object. `description` is None if it cannot
+    be loaded; `problem` is then the reason. `media_type` is as served, "" for a file. `where` is the URL
+    after redirects, or the file.
     """
 
     id: str
@@ -59,7 +60,11 @@ class Thing:
 
 
 def things_in(document: Document) -> tuple[Thing, ...]:
-    """Return the things that a document describes: one, several in an array, or one that cannot be read."""
+    """Return the things that a document describes.
+
+    The document describes one thing, or several in an array. A document that cannot be read yields one thing
+    with a `problem`.
+    """
     try:
         data: object = read_json(document.text, dict)  # the case `description.readable` finds a name twice
         problem = document.problem
@@ -74,17 +79,20 @@ def things_in(document: Document) -> tuple[Thing, ...]:
 
 
 def _sendable(text: str) -> str:
-    """Return a text without halves of surrogate pairs, which no message can have."""
+    """Return a text with lone surrogates replaced, since no message can contain them."""
     return text.encode("utf-8", "replace").decode()
 
 
 def describes(thing: Thing) -> bool:
-    """Return whether a thing that was not requested as a description has any part of one."""
+    """Return whether a thing's data has any typical member of a description.
+
+    This is for documents that were not requested as descriptions.
+    """
     return any(word in thing.data for word in _TELLING)
 
 
 def is_meant_as_json(document: Document) -> bool:
-    """Return whether a document claims to be JSON, or begins like a description."""
+    """Return whether a document has a JSON media type, or begins with a brace or a bracket."""
     kind = document.media_type
     return kind.endswith(("json", "+json")) or document.text.lstrip()[:1] in ("{", "[")
 
@@ -135,9 +143,9 @@ def readable_part(thing: Thing, url: str | None) -> Description:
 
 
 def _loadable(data: dict[str, Any]) -> dict[str, Any]:
-    """Return data without the parts that stop the rest from being loaded.
+    """Return data without the parts that prevent the rest from being loaded.
 
-    These are members, affordances, and members and forms of affordances.
+    The removed parts are members, affordances, or members and forms of affordances.
     """
     kept: dict[str, Any] = {}
     for name, value in data.items():
@@ -173,10 +181,10 @@ def _loads(data: dict[str, Any]) -> bool:
 
 
 def sockets_of(described: Description) -> tuple[tuple[str, Form], ...]:
-    """Return the `ws` and `wss` URLs at which a thing speaks LMOS, each with its first form.
+    """Return the `ws` and `wss` URLs at which a thing offers LMOS, each with its first form.
 
-    These are the URLs whose form names the subprotocol of LMOS, or if there are none, those without a
-    subprotocol.
+    These are the URLs of forms that name the subprotocol of LMOS. If there are none, they are the URLs of
+    forms without a subprotocol.
     """
     forms = [form for form in _forms(described) if "{" not in form.href]
     named = [form for form in forms if form.subprotocol == SUBPROTOCOL]
@@ -201,7 +209,7 @@ def _forms(described: Description) -> Iterator[Form]:
 
 
 def links_of(thing: Thing) -> tuple[str, ...]:
-    """Return the URLs of things to which a mere list links; none for a thing that has a socket itself."""
+    """Return the URLs of a thing's `item` links; none if the thing has a socket itself."""
     url = thing.where if "://" in thing.where else None
     described = readable_part(thing, url)
     if sockets_of(described):

@@ -1,4 +1,4 @@
-"""Bytes between the kit and a server: frames, items of streams, sockets, the opening handshake, HTTP."""
+"""The byte level between the kit and a server: frames, stream items, sockets, handshakes and HTTP."""
 
 from lmos_actors._late import late
 

@@ -1,4 +1,4 @@
-"""Frames of RFC 6455, written and read without a library: correct ones, and wrong ones."""
+"""Reading and writing valid and invalid WebSocket frames (RFC 6455) without a library."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def accept_of(key: str) -> str:
-    """Return the answer to a `Sec-WebSocket-Key`."""
+    """Return the `Sec-WebSocket-Accept` value for a `Sec-WebSocket-Key`."""
     return base64.b64encode(hashlib.sha1(key.encode("latin-1") + _MAGIC).digest()).decode()
 
 
 @attrs.frozen
 class RawFrame:
-    """A frame as it came. `masked`: it had a mask; `payload` is without the mask."""
+    """A frame as received. `masked` is whether it had a mask; `payload` is always unmasked."""
 
     opcode: int
     payload: bytes
@@ -43,18 +43,18 @@ class RawFrame:
 
 
 class FrameTooLong(Exception):
-    """A frame claims more bytes than are read."""
+    """The length of a frame exceeds the limit of the reader."""
 
 
 class FrameReader:
-    """An incremental parser of frames. Raises FrameTooLong, and judges nothing else."""
+    """An incremental parser of frames. Raises FrameTooLong, and checks nothing else."""
 
     def __init__(self, longest: int = LONGEST) -> None:
         self._buffer = bytearray()
         self._longest = longest
 
     def feed(self, data: bytes) -> list[RawFrame]:
-        """Return the frames that are complete with these bytes."""
+        """Add bytes, and return the frames that are now complete."""
         self._buffer += data
         found: list[RawFrame] = []
         while (frame := self._next()) is not None:
@@ -95,10 +95,10 @@ def write_frame(
     width: int | None = None,
     claims: int | None = None,
 ) -> bytes:
-    """Return a frame: masked with `key`, or without a mask.
+    """Return a frame, which is masked if a `key` is given.
 
-    `width`: the number of bytes for its length, 0, 2 or 8, instead of the fewest. `claims`: the length that
-    it claims, instead of its payload's.
+    `width` is the number of bytes of the extended length (0, 2 or 8) instead of the smallest that fits.
+    `claims` is written as the length instead of the payload's length.
     """
     size = len(payload) if claims is None else claims
     if width is None:
@@ -109,7 +109,7 @@ def write_frame(
 
 
 def mask(data: bytes, key: bytes) -> bytes:
-    """Return data with a mask put on, or taken off."""
+    """Return data XORed with a key, which masks or unmasks it."""
     if not data:
         return b""
     keys = (key * (len(data) // 4 + 1))[: len(data)]

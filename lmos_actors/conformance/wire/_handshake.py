@@ -33,7 +33,7 @@ _PLAIN: Final = ("connection", "host", "origin", "upgrade", "user-agent")  # hea
 
 
 class Refused(Exception):
-    """An upgrade was answered with something other than 101."""
+    """The server answered an upgrade with a status other than 101."""
 
     def __init__(self, handshake: Handshake, hint: str = "") -> None:
         self.handshake = handshake
@@ -42,7 +42,10 @@ class Refused(Exception):
 
 @attrs.frozen(kw_only=True)
 class HandshakeOptions:
-    """Options of a handshake: `offered` subprotocols; `headers` replace the kit's or add to them."""
+    """Options of a handshake.
+
+    `offered` are the subprotocols. `headers` replace the kit's own headers or add to them.
+    """
 
     network: Network
     endpoint: Endpoint
@@ -54,7 +57,7 @@ class HandshakeOptions:
 
 
 async def open_socket(options: HandshakeOptions, recorder: Recorder, random: Random) -> Socket:
-    """Connect, and do the handshake. Raises Unreachable, and Refused for any answer but 101."""
+    """Connect and perform the handshake. Raises Unreachable, or Refused for any status but 101."""
     endpoint = options.endpoint
     stream: trio.abc.Stream | None = None
     with trio.move_on_after(max(options.patience, 10.0)):

@@ -1,4 +1,4 @@
-"""One exchange of HTTP/1.1 over a network: one connection, one request, one answer, all of it limited."""
+"""One HTTP/1.1 exchange over a network, on one connection, with limits on time and size."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Record: TypeAlias = "Callable[[Traffic], None]"
 
 
 class Unreachable(LmosActorsError):
-    """Nothing of use answers at `url`; `why` names what was tried, and the fix if it is known."""
+    """No usable answer came from `url`; `why` names what was tried, and the fix if it is known."""
 
     def __init__(self, url: str, why: str) -> None:
         self.url = url
@@ -57,7 +57,7 @@ class HttpAnswer:
     body: bytes
 
     def header(self, name: str) -> str | None:
-        """Return the first header of that name, whatever its case."""
+        """Return the first header with a name, ignoring case; None if there is none."""
         return next((value for each, value in self.headers if each == name.lower()), None)
 
     @property
@@ -67,18 +67,19 @@ class HttpAnswer:
 
     @property
     def text(self) -> str:
-        """The body as text; what is not UTF-8 is replaced."""
+        """The body as text; invalid UTF-8 is replaced."""
         return self.body.decode("utf-8", "replace")
 
     def json(self) -> Any:
-        """Return the body as JSON. Raises ValueError, with what is wrong, if the body is not JSON."""
+        """Return the body as JSON. Raises ValueError with the reason if the body is not JSON."""
         return read_json(self.body)
 
 
 def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """Read JSON strictly: UTF-8, no NaN, no infinite number, no name twice in one object. Raises ValueError.
+    """Parse JSON strictly. Raises ValueError.
 
-    `pairs` builds objects from members instead, and may accept a name twice.
+    Invalid UTF-8, NaN, infinite numbers, duplicate names in an object and deep nesting are refused. `pairs`
+    replaces the function that builds an object from its members, and may accept duplicate names.
     """
     try:
         plain = text if isinstance(text, str) else text.decode("utf-8")
@@ -95,7 +96,7 @@ def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] |
 
 
 def _finite_number(text: str) -> float:
-    """Return a number as a 64-bit float. Raises ValueError for one that is too large."""
+    """Parse a number as a 64-bit float. Raises ValueError if it is too large."""
     found = float(text)
     if math.isinf(found):
         raise ValueError(f"the number {text[:40]} is too large to be read")
@@ -125,12 +126,12 @@ async def exchange(
     patience: float,
     record: Record | None = None,
 ) -> HttpAnswer:
-    """Send a request over a connection of its own and return the answer. Redirects are not followed.
+    """Send a request over a new connection and return the answer. Redirects are not followed.
 
-    `url` may also be a `ws` or `wss` URL: it is asked over HTTP. `patience` is the time for everything, in
-    seconds. `record` gets the traffic with times of trio's clock, but only the names of headers that may hold
-    secrets. Raises Unreachable if no server is there, or the answer is too late, too long (over 4 MiB) or not
-    HTTP; ConfigError if the URL or the headers cannot be used.
+    A `ws` or `wss` URL is requested over HTTP, too. `patience` is the time for the whole exchange, in
+    seconds. `record` receives the traffic with times of trio's clock; headers that may hold secrets are
+    recorded by name only. Raises Unreachable if no server is there, or if the answer is too late, too long
+    (over 4 MiB) or not HTTP. Raises ConfigError if the URL or the headers cannot be used.
     """
     endpoint = endpoint_of(url)
     with trio.move_on_after(patience):
@@ -195,7 +196,7 @@ def _text(value: str | bytes) -> str:
 
 
 class _Http:
-    """A stream on which one request is sent and one answer read."""
+    """A stream that carries one request and one answer."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
@@ -248,6 +249,9 @@ def _report(
 
 
 def _shown(name: str, value: str, sent: bool) -> str:
-    """Return a header's value, or "…" if it may be secret: unusual headers sent, and cookies received."""
+    """Return a header's value, or "…" if the value may be secret.
+
+    Unusual headers that are sent and cookies that are received may be secret.
+    """
     plain = name.lower() in _PLAIN if sent else not name.lower().startswith("set-cookie")
     return value if plain else "…"

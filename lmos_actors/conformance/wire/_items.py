@@ -30,7 +30,7 @@ class ItemFrame:
 
 
 def read_item(data: bytes) -> ItemFrame | None:
-    """Return the item in a binary message; None if it is no frame of a stream."""
+    """Return the item in a binary message; None if the message is not a frame of a stream."""
     if len(data) < _HEADER.size:
         return None
     version, flags, reserved, stream, sequence = _HEADER.unpack_from(data)

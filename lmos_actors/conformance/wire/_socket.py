@@ -1,4 +1,4 @@
-"""The client's side of an open WebSocket: reads on demand, sends any frame."""
+"""The client side of an open WebSocket, which reads on demand and can send any frame."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def why(error: BaseException) -> str:
 
 @attrs.frozen
 class ConnectionEnd:
-    """The end of a connection: the code of the other side's Close (1005 if empty); None without a Close."""
+    """The end of a connection.
+
+    `code` is the code of the other side's Close, 1005 if the Close was empty, and None without a Close.
+    """
 
     code: int | None
     reason: str = ""
@@ -69,7 +72,7 @@ class ConnectionEnd:
 
 
 class ConnectionGone(Exception):
-    """The other side ended the connection while something was awaited from it."""
+    """The connection ended while something was being sent or awaited."""
 
     def __init__(self, gone: ConnectionEnd) -> None:
         self.gone = gone
@@ -78,14 +81,14 @@ class ConnectionGone(Exception):
 
 @attrs.frozen(kw_only=True)
 class Handshake:
-    """The answer to an upgrade."""
+    """The server's answer to an upgrade."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
     key: str
 
     def header(self, name: str) -> str | None:
-        """Return a header, several of one name joined by commas; None if there is none."""
+        """Return a header, with several values joined by commas; None if there is none."""
         found = [value for each, value in self.headers if each == name.lower()]
         return ", ".join(found) if found else None
 
@@ -102,7 +105,7 @@ class Recorder:
         self._record, self._number, self._began = record, number, began
 
     def keep(self, kind: Kind, payload: bytes, *, sent: bool) -> None:
-        """Keep a frame."""
+        """Record a frame."""
         if kind in ("binary", "bytes"):
             shown = payload[: _SHOWN // 2].hex()
         elif kind == "close" and len(payload) >= 2:
@@ -112,7 +115,7 @@ class Recorder:
         self.note(kind, shown, len(payload), sent=sent)
 
     def note(self, kind: Kind, text: str, size: int, *, sent: bool) -> None:
-        """Keep a remark."""
+        """Record a text with the current time."""
         at = trio.current_time() - self._began
         self._record(
             Traffic(at=at, sent=sent, connection=self._number, kind=kind, text=text[:_SHOWN], size=size)
@@ -120,9 +123,10 @@ class Recorder:
 
 
 class Socket:
-    """An open connection. It has no task: pings and Closes are answered while a caller waits for frames.
+    """An open connection.
 
-    `answers_pings`, `returns_close`: whether the socket does that.
+    The socket runs no task: pings and Closes are answered while a caller waits for frames. `answers_pings`
+    and `returns_close` turn these answers on or off.
     """
 
     def __init__(
@@ -167,7 +171,7 @@ class Socket:
         await self.send_frame(TEXT, text.encode("utf-8", "surrogatepass"))
 
     async def send_bytes(self, data: bytes) -> None:
-        """Send any bytes, even if they are no frame. Raises ConnectionGone."""
+        """Send any bytes, even if they do not form a frame. Raises ConnectionGone."""
         self._recorder.keep("bytes", data, sent=True)
         await self._send(data)
 
@@ -187,9 +191,9 @@ class Socket:
     # --- in
 
     async def next_frame(self, within: float) -> RawFrame | None:
-        """Wait for the next frame of any kind; None if none came within a number of seconds.
+        """Wait for the next frame of any kind; return None if none arrives within `within` seconds.
 
-        Raises ConnectionGone once the stream has ended. A Close is answered first, and then returned too.
+        Raises ConnectionGone once the stream has ended. A Close is answered before it is returned.
         """
         with trio.move_on_after(within):
             while not self._waiting:
@@ -201,9 +205,10 @@ class Socket:
         return frame
 
     async def next_message(self, within: float) -> str | bytes | None:
-        """Wait for the next message: a text or binary data, from however many frames; None if none came.
+        """Wait for the next text or binary message; return None if none arrives within `within` seconds.
 
-        Raises ConnectionGone if the other side has ended the connection.
+        A message may consist of several frames. Raises ConnectionGone if the other side has ended the
+        connection.
         """
         deadline = trio.current_time() + within
         while (frame := await self.next_frame(max(0.0, deadline - trio.current_time()))) is not None:
@@ -220,9 +225,10 @@ class Socket:
         return None
 
     async def end(self, within: float) -> ConnectionEnd | None:
-        """Wait for the end of the connection, whatever else comes; None if it does not end in time.
+        """Wait for the end of the connection; return None if it does not end within `within` seconds.
 
-        The end is the Close of the other side if there was one, else the end of the stream.
+        Other frames are answered and dropped. The result is the other side's Close if there was one, or else
+        the end of the stream.
         """
         with trio.move_on_after(within):
             while self.gone is None or self.gone.code is not None:
@@ -240,7 +246,7 @@ class Socket:
         return self.gone
 
     async def stream_end(self, within: float) -> bool:
-        """Wait for the end of the TCP stream; return whether it came within a number of seconds."""
+        """Wait for the end of the TCP stream; return whether it ended within `within` seconds."""
         with trio.move_on_after(within):
             while True:
                 try:
@@ -275,7 +281,7 @@ class Socket:
             raise ConnectionGone(self._went(None, limit_text))
 
     def read_on(self, data: bytes) -> None:
-        """Read the bytes that came after the handshake."""
+        """Process the bytes that were received right after the handshake."""
         with suppress(ConnectionGone):  # the next caller that waits gets the error
             self._take(data)
 
@@ -298,7 +304,7 @@ class Socket:
         return self.gone
 
     async def aclose(self) -> None:
-        """End the connection: with a Close if none was sent, without waiting for the other side's."""
+        """Send a Close if none was sent, and close the stream without waiting for the other side's Close."""
         if self.gone is None and not self._said_close:
             with trio.move_on_after(0.5), suppress(ConnectionGone):
                 await self.close()

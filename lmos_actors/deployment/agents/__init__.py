@@ -1,4 +1,4 @@
-"""The agents of one group on the node of its process, that process, and remote agents."""
+"""The agents and the process of one group, and refs to remote agents."""
 
 from lmos_actors._late import late
 

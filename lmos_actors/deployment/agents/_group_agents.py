@@ -1,8 +1,8 @@
-"""The agents of one group of a deployment on the node of its process.
+"""The agents of one group of a deployment, on the node of the group's process.
 
-A ref to an agent of the same group leads to the agent in this process. Agents of other groups are looked up
-in the directories of the group, by name and class; if there are several processes, they are used in turn. An
-agent with a key is looked up by the key, as any process of its group may run it.
+A ref to an agent of the same group leads to the agent in this process. An agent of another group is looked up
+by name and class in the directories that this group uses; if several processes run it, they are used in turn.
+An agent with a key is looked up by the key, as any process of its group may run it.
 """
 
 from __future__ import annotations
@@ -45,11 +45,14 @@ class GroupAgents:
 
     @property
     def root(self) -> SupervisorSpec:
-        """The root supervisor of the process, without children: `start` adds them."""
+        """The specification of the root supervisor, without children, which `start` adds."""
         return root_spec(self._file.system)
 
     async def start(self, node: Node) -> None:
-        """Start the agents in the order of the tree, and wait until others find them. Raises StartFailed."""
+        """Start the agents in the order of the tree. Raises StartFailed.
+
+        Then wait for up to 2 seconds until they are registered in the directories of the group.
+        """
         refs = _Refs(node, self._file, self._name, self._group_of, await self._remotes(node))
         tree = TreeBuilder(self._file.system, refs, {})
         for child in tree.children(lambda name: self._group_of.path(name) == self._name):

@@ -1,4 +1,4 @@
-"""The groups of a deployment, by the agents that are in them."""
+"""An index of the groups of a deployment by the paths of their agents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GroupNames:
             self._groups.setdefault(DIRECTORY, host)
 
     def path(self, path: str) -> str | None:
-        """Return the group of the agent or supervisor at a path, or below it; None without one."""
+        """Return the group that contains a path, or else a group below the path; None if there is none."""
         place = path
         while place:
             if place in self._groups:

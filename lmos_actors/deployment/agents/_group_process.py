@@ -1,4 +1,4 @@
-"""One process of a group: its number in the texts of the file, its folder, environment and limits."""
+"""The setup of one process of a group: its number, folder, environment and limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def group_for(group: Group, replica: int, keep: Path | None = None) -> Group:
-    """Return a group with the number of one process filled in; `keep` moves its stores and folders there."""
+    """Return a group with the number of one process filled in.
+
+    If `keep` is given, the stores and folders of the group are moved to that folder.
+    """
     found: Group = _filled(group, replica)
     return found if keep is None else _kept_in(found, keep.resolve())
 
@@ -45,7 +48,7 @@ def _kept_in(group: Group, folder: Path) -> Group:
 
 
 def _filled(part: Any, replica: int) -> Any:
-    """Return a part of a group in whose texts the number of the process is filled in."""
+    """Return a part of a group with the number of the process filled into its texts."""
     if isinstance(part, str) and type(part) is str:
         return filled_for(part, replica)
     parts: Any = part

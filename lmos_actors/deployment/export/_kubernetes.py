@@ -124,7 +124,7 @@ class _Group:
         return made | ({"volumeClaimTemplates": claims} if claims else {})
 
     def _volumes(self) -> dict[str, str]:
-        """Return the lasting volumes, and the paths at which they are mounted."""
+        """Return the mount paths of the persistent volumes by volume name."""
         return {dns_name(place.rpartition("/")[2]): place for place in self._source.volumes_of(self._group)}
 
     def _claim(self, name: str) -> dict[str, Any]:
@@ -235,7 +235,7 @@ class _Group:
         return {"httpGet": {"path": path, "port": "agents", "scheme": scheme}, "timeoutSeconds": PROBE}
 
     def _waiting(self, need: str, path: str) -> dict[str, Any]:
-        """Return a container that ends once another group answers at a path."""
+        """Return a container that exits once another group answers at a path."""
         address = _address_of(self._source, self._source.groups[need])
         asked = probe(address, path, _own(self._source, need))
         return {
@@ -247,7 +247,7 @@ class _Group:
 
 
 def _closed() -> dict[str, Any]:
-    """Return the security context of a container: nothing is allowed that agents do not need."""
+    """Return the security context of a container, which allows only what agents need."""
     return {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,

@@ -1,4 +1,4 @@
-"""Lines of a Procfile: one for each process, as read by foreman and its relatives."""
+"""A Procfile with a line for each process, as read by foreman and similar tools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def procfile(source: Source) -> dict[str, str]:
-    """Return the text of a Procfile. Raises FileError for a deployment that it cannot express."""
+    """Return the text of a Procfile. Raises FileError if a Procfile cannot express the deployment."""
     source.give_addresses()
     source.check()
     _note_losses(source)
@@ -28,7 +28,7 @@ def procfile(source: Source) -> dict[str, str]:
 
 
 def _here(source: Source) -> str:
-    """Return the path of the file relative to the Procfile's folder, in which the commands run."""
+    """Return the path of the deployment file for the commands, which run in the Procfile's folder."""
     if source.options.root is not None:
         return source.placed(source.file, source.options.root)
     return os.path.relpath(source.file, source.options.out or Path())

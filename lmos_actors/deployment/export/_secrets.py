@@ -47,9 +47,9 @@ class Secrets:
 
 
 def secrets_of(loaded: DeploymentFile, group: Group, file: Path, folder: Path) -> Secrets:
-    """Return the secrets of a group whose processes run in `folder`, except secrets that its `env` sets.
+    """Return the secrets of a group whose processes run in `folder`.
 
-    Blocks on the disk.
+    Variables that the group's `env` sets are left out. Blocks on the disk.
     """
     deployment, found = loaded.deployment, Secrets()
     for name in (group.cert, group.key, group.client_ca):

@@ -53,10 +53,10 @@ class ExportOptions:
 
 @attrs.frozen
 class Address:
-    """Where a process listens in its container.
+    """The address at which a process listens in its container.
 
-    `published`: the port of the machine that is forwarded to it, None for none. With `asks_certificate` the
-    process refuses every client without a certificate, probes too.
+    `published` is the port mapping from the machine, None if there is none. With `asks_certificate` the
+    process refuses every client without a certificate, including health probes.
     """
 
     port: int
@@ -98,16 +98,16 @@ class Source:
     # ---- notes and mistakes
 
     def lost(self, why: str, *path: str) -> None:
-        """Note that a format cannot express a part of the file, with the place of that part."""
+        """Add a note that the format cannot express the part of the file at `path`."""
         self.notes.append(self._document.note(path, why, key=True))
 
     def lost_key(self, group: str, key: str, why: str) -> None:
-        """Note that the format cannot express a key of a group, if the file has that key."""
+        """Add a note that the format cannot express a key of a group, if the file has that key."""
         if self._says(group, key):
             self.lost(f'"{key}" of "{group}": {why}', "groups", group, key)
 
     def refuse(self, why: str, *path: str) -> None:
-        """Note a mistake: a part that cannot be exported at all."""
+        """Add a mistake for a part of the file that cannot be exported at all."""
         self.mistakes.append(
             self._document.mistake(path, why, key=path[-1:] not in (("listen",), ("store",)))
         )
@@ -195,7 +195,7 @@ class Source:
         return self.options.image or f"{dns_name(self.deployment.name)}:latest"
 
     def address_of(self, group: Group, number: int = 1) -> Address:
-        """Return where a process listens in its container: at the file's port, if it names one."""
+        """Return the address of a process in its container, with the file's port if the file names one."""
         first = texts_of(group.listen)[0]
         endpoint = endpoint_of(filled_for(first, number))
         asks = group.client_ca is not None and group.security is None
@@ -246,7 +246,7 @@ class Source:
         return list(dict.fromkeys(places))
 
     def needs_of(self, group: str) -> dict[str, str]:
-        """Return the groups that a group waits for, with the state that it waits for."""
+        """Return the groups that a group waits for, each with the state to wait for."""
         return {
             name: what for name, what in needs_of(self.groups[group], self.groups).items() if name != group
         }

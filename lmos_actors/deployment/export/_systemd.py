@@ -23,7 +23,7 @@ INSTANCE: Final = "%i"
 
 
 def units(source: Source) -> dict[str, str]:
-    """Return the texts of the units, by name. Raises FileError for what units cannot express."""
+    """Return the texts of the units by name. Raises FileError if units cannot express the deployment."""
     source.give_addresses()
     source.check()
     _note_losses(source)

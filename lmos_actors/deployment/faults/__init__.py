@@ -1,4 +1,4 @@
-"""Faults of real connections: a proxy that passes them on, and a gateway for clients that name a server."""
+"""Faults of real connections: a proxy that causes them, and a gateway for clients that name a server."""
 
 from lmos_actors._late import late
 

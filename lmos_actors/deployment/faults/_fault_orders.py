@@ -1,4 +1,4 @@
-"""Faults in words: the lines that `fault-proxy` reads, such as "cut one-way in for 5s", and their parser."""
+"""A parser of the lines that `fault-proxy` reads, such as "cut one-way in for 5s"."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORD: Final = re.compile(r"\S+")
 
 
 def read_at(read: Callable[[Any], Any], value: Any, place: str) -> Any:
-    """Return the result of reading a value. Raises ConfigError with the place instead of ValueError."""
+    """Return `read(value)`. Raises ConfigError with `place` in place of a ValueError."""
     try:
         return read(value)
     except ValueError as error:
@@ -31,14 +31,14 @@ def read_at(read: Callable[[Any], Any], value: Any, place: str) -> Any:
 
 
 def delay_of(word: str) -> Draw:
-    """Return a delay in words, such as 20ms or uniform:10ms:30ms. Blocks on the disk. Raises ValueError."""
+    """Parse a delay, such as 20ms or uniform:10ms:30ms. Blocks on the disk. Raises ValueError."""
     from lmos_actors.system.values import delay_in, sampler  # which takes a while, and is not needed by all
 
     return sampler(delay_in(word))
 
 
 def share_of(given: str | float) -> float:
-    """Return a share, from 0 to below 1. Raises ValueError."""
+    """Parse a share, which is at least 0 and below 1. Raises ValueError."""
     try:
         share = number_of(str(given))
     except ValueError:
@@ -50,7 +50,7 @@ def share_of(given: str | float) -> float:
 
 @attrs.frozen
 class FaultOrder:
-    """The order in a line: `kind` is its first word. Without a `duration` it lasts until it is healed."""
+    """The order in a line; `kind` is its first word. Without a `duration`, the fault lasts until healed."""
 
     kind: str
     words: str
@@ -64,12 +64,12 @@ LASTING: Final = ("cut", "hang", "latency", "loss")
 
 
 def order_of(line: str, place: str) -> FaultOrder:
-    """Return the order in a line. Blocks on the disk. Raises ConfigError with the place of a wrong word."""
+    """Parse the order in a line. Blocks on the disk. Raises ConfigError with the place of a wrong word."""
     return _LineReader(line, place).order()
 
 
 class _LineReader:
-    """The words of a line, one after the other."""
+    """A reader of the words of one line."""
 
     def __init__(self, line: str, place: str) -> None:
         self._words = [(found[0], found.start() + 1) for found in _WORD.finditer(line)]

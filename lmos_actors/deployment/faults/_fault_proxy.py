@@ -1,24 +1,25 @@
 """A TCP proxy that disturbs real connections as a simulated network disturbs simulated ones.
 
 Between its clients and the server behind it there are two lines of a simulated network (`Links`), one for
-each way: *in*, from a client to the server, and *out*, back. They decide when data arrives, by the same
-functions and the same random numbers; here the data is held until then, in real time.
+each way: *in*, from a client to the server, and *out*, from the server to a client. The lines decide when
+data arrives, with the same functions and the same random numbers as in a simulation. Here the data is held
+until then, in real time.
 
 What this module guarantees:
 
 - **Each connection keeps its order.** Lost or late data holds up the data behind it, but no other connection.
-- **A message is the data of one read of a socket**, at most 64 KiB; on a line with a bandwidth, each segment
-  of it. Making a connection takes two more messages, a round trip, and the end of each side's data is one
-  more.
+- **A message is the data of one read of a socket**, at most 64 KiB. On a line with a bandwidth, each segment
+  of that data is a message. Making a connection takes two more messages, which are a round trip, and the end
+  of each side's data takes one more.
 - **Data sent during a cut is held**, and sent again after it, as TCP does. Data under way when a cut begins
   arrives. A connection made during a cut is accepted, since the kernel does that, but carries nothing until
   the cut is over. So while both ways are cut, connections are half open: nothing comes through, and neither
   side notices.
 - **Ends are passed on unchanged**: the end of one side's data, with the other way still open, or a reset.
   Both take as long as data on that line.
-- **Memory is bounded.** Each way of a connection holds `WINDOW` bytes at most, and one read; then nothing
-  more is read, so that the kernel holds the sender back. At most `most` connections are open; more wait to
-  be accepted.
+- **Memory is bounded.** Each way of a connection holds at most `WINDOW` bytes and the data of one read. Then
+  the proxy stops reading, so that the kernel holds the sender back. At most `most` connections are open; more
+  wait to be accepted.
 """
 
 from __future__ import annotations
@@ -67,14 +68,14 @@ SERVER: Final = "server"
 
 
 def links_with(rules: LinkRules, seed: int | None = None) -> Links:
-    """Return the links of a network whose lines all have the same rules; `seed` decides on chance."""
+    """Return links whose lines all have the same rules; `seed` determines the random numbers."""
     entropy = Entropy() if seed is None else Entropy(seed=seed, key_bytes=SeededBytes(seed).of_stream)
     return Links(lambda source, target: rules, entropy.stream)
 
 
 @attrs.frozen
 class FaultProxyStatistics:
-    """The counts of a proxy: connections, and the bytes that have come through."""
+    """The counts of a proxy: its connections, and the bytes passed on in each direction."""
 
     connections: int = 0
     """Accepted connections."""
@@ -89,7 +90,7 @@ class FaultProxyStatistics:
 
 @attrs.frozen
 class Route:
-    """The target of a connection: an address, over the lines to the node `target`."""
+    """The target of a connection: an address that is reached over the lines to the node `target`."""
 
     to: Endpoint
     target: str
@@ -99,21 +100,21 @@ class Gate(Protocol):
     """The entrance of a proxy whose clients name their targets."""
 
     async def ask(self, client: trio.abc.Stream) -> Route | None:
-        """Return the target for a new client, None to drop the client."""
+        """Return the route for a new client, or None to drop the client."""
         ...
 
     async def tell(self, client: trio.abc.Stream, failure: ConnectFailed | None) -> None:
-        """Answer a client that it is now connected, or why it cannot be."""
+        """Tell a client that it is now connected, or why the connection failed."""
         ...
 
 
 class FaultProxy:
-    """A proxy that listens at one address and passes on to another, with faults; see the module docstring.
+    """A proxy that forwards connections to another address, with faults; see the module docstring.
 
-    Used as an async context manager: at its end all connections are closed. `links` has the lines between
-    `source`, the clients, and `target`, the server; several proxies may share it, and whoever changes it
-    calls `look_at_lines` of each. `on_unreachable` is called with each failure to connect to the server. With
-    a `Gate` in place of an address, the gate chooses the target of each connection.
+    Use it as an async context manager; on exit all connections are closed. `links` has the lines between
+    `source`, the clients, and `target`, the server. Several proxies may share `links`; after a change, call
+    `look_at_lines` of each. `on_unreachable` is called with each failure to connect to the server. If `to` is
+    a `Gate`, the gate chooses the target of each connection.
     """
 
     def __init__(
@@ -201,7 +202,7 @@ class FaultProxy:
         return number
 
     def heal(self, number: int | None = None) -> None:
-        """End a fault that was begun here, or all of them. Ignore one that has already ended."""
+        """End a fault that this proxy began, or all of them. A fault that has already ended is ignored."""
         for each in tuple(self._begun) if number is None else (number,):
             if each in self._begun:
                 del self._begun[each]
@@ -209,17 +210,18 @@ class FaultProxy:
         self.look_at_lines()
 
     def look_at_lines(self) -> None:
-        """Send held data again where its line is up again: the links have changed."""
+        """Send held data again on lines that are up again. Call this after a change of `links`."""
         for connection in self._connections:
             connection.look_at_lines()
 
     def reset(
         self, selects: Callable[[str, str], bool] = lambda source, target: True, *, half_open: bool = False
     ) -> int:
-        """Reset all connections, at both ends and at once. Return how many there were.
+        """Reset the selected connections, by default all, and return their number.
 
-        `selects` chooses connections by their ends, in either order. `half_open` resets only the server's end
-        at once; a client's end is reset when it sends something.
+        `selects` chooses connections by their ends, in either order. Both ends are reset at once. With
+        `half_open`, only the server's end is reset at once; a client's end is reset when the client sends
+        something.
         """
         source = self.ends[0]
         found = [
@@ -254,11 +256,11 @@ class FaultProxy:
             self._places.release()
 
     def count(self, way: Way, size: int) -> None:
-        """Count bytes that have come through."""
+        """Count bytes that were passed on in one direction."""
         self._bytes[way] += size
 
     def note_unreachable(self, failure: ConnectFailed) -> None:
-        """Count a connection that the server has refused."""
+        """Count a failure to connect to the server, and report it to `on_unreachable`."""
         self._unreachable += 1
         if self._on_unreachable is not None:
             self._on_unreachable(failure)
@@ -281,7 +283,7 @@ class _OneServer:
 
 
 class _Connection:
-    """A connection of a client, and the connection to the server that belongs to it."""
+    """A client's connection, and the matching connection to the server."""
 
     def __init__(self, proxy: FaultProxy, client: trio.abc.Stream) -> None:
         self.target = ""
@@ -325,7 +327,7 @@ class _Connection:
         return (self._client,) if self._server is None else (self._client, self._server)
 
     async def _connected(self, route: Route) -> trio.abc.Stream | None:
-        """Make a round trip, and connect at the far end; return None if that fails."""
+        """Make a round trip over the lines and connect to the server; return None if that fails."""
         proxy, source, target = self._proxy, self._proxy.ends[0], route.target
         come = _Passage(proxy.links, source, target, lambda size: proxy.count("in", size))
         back = _Passage(proxy.links, target, source, lambda size: proxy.count("out", size))
@@ -379,7 +381,7 @@ class _Connection:
                 return
 
     def look_at_lines(self) -> None:
-        """Note that the lines have changed."""
+        """Send held data again in both directions if the lines are up again."""
         for passage in self._ways or ():
             passage.look_at_line()
 
@@ -398,7 +400,7 @@ class _Connection:
 
 
 class _Mark(bytes):
-    """A mark without data, which keeps its place in the order; marks are compared by identity."""
+    """A mark in the order of the messages that has no data; marks are compared by identity."""
 
     __slots__ = ()
 
@@ -426,7 +428,7 @@ class _Piece:
 
 
 class _Passage:
-    """One way of a connection: the data that one side has sent and the other has yet to get, in order."""
+    """One way of a connection: the data, in order, that one side has sent and the other has not received."""
 
     def __init__(self, links: Links, source: str, target: str, count: Callable[[int], object]) -> None:
         self.has_ended = False
@@ -445,7 +447,7 @@ class _Passage:
     # ---- from the source
 
     async def read(self, source: trio.abc.Stream) -> None:
-        """Read one side's data until its end, whenever there is room."""
+        """Read one side's data until its end, with pauses while the window is full."""
         last = RESET
         with suppress(*GONE):
             while data := bytes(await source.receive_some(CHUNK)):
@@ -458,13 +460,13 @@ class _Passage:
         self._send(RESET if self._is_broken else last)
 
     def source_is_broken(self) -> None:
-        """Pass on that the source has reset the connection, after the data that it sent before."""
+        """Send the source's reset after all data that the source has sent."""
         self._is_broken = True
         if self._is_last_read:
             self._send(RESET)
 
     def _put(self, data: bytes) -> None:
-        """Send data; over a line with a bandwidth in segments, one after the other."""
+        """Send data, which is split into segments if the line has a bandwidth."""
         if self._is_dropped:
             return
         line = self._links.line(self._source, self._target)
@@ -484,7 +486,7 @@ class _Passage:
         self._news.set()
 
     def look_at_line(self) -> None:
-        """Send held data again, if the line is up again."""
+        """Send held data again if the line is up again."""
         links, now = self._links, trio.current_time()
         line = links.line(self._source, self._target)
         if line.is_cut:
@@ -503,7 +505,7 @@ class _Passage:
         await self.arrived()
 
     async def arrived(self) -> list[bytes]:
-        """Wait until something arrives; return all that has arrived, with adjacent data in one piece."""
+        """Wait until something arrives; return all that has arrived, with adjacent data joined."""
         while (arrives := self._arrival()) is None:
             self._news = trio.Event()
             await self._news.wait()
@@ -521,11 +523,14 @@ class _Passage:
         return [*found, b"".join(data)] if data else found
 
     def _arrival(self) -> float | None:
-        """Return when the next piece arrives; None if there is none, or it is held."""
+        """Return the time at which the next piece arrives; None if there is no piece or it is held."""
         return self._under_way[0].arrives if self._under_way else None
 
     def has_passed(self, data: bytes) -> None:
-        """Note that the other side has received data, which makes room for more, or the end of the data."""
+        """Note that the other side has received data or the end of the data.
+
+        Received data makes room for more.
+        """
         if data is END:
             self.has_ended = True
             return
@@ -534,7 +539,7 @@ class _Passage:
         self._room.set()
 
     def drop(self) -> None:
-        """Drop all data under way, and all that is still to come: the other side receives no more."""
+        """Drop all data under way and all later data: the other side receives no more."""
         self._is_dropped = True
         self._size = 0
         self._under_way.clear()
@@ -550,6 +555,6 @@ async def _pass_on(data: bytes, sink: trio.abc.Stream) -> None:
 
 
 def _break(stream: trio.abc.Stream) -> None:
-    """Reset a stream; every stream here is a network stream."""
+    """Reset a stream, which must be a network stream."""
     assert isinstance(stream, DirectStream | MemoryStream)
     stream.break_now()

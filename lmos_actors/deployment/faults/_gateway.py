@@ -1,15 +1,15 @@
 """The way out of a group: a gateway for all connections that its processes make.
 
-Both ends are here: the gate of a fault proxy, which asks each client for its target, and the network of a
-process that connects through it. They speak HTTP CONNECT, as proxies do.
+This module contains both ends: the gate of a fault proxy, which reads the target of each client, and the
+network of a process that connects through the gateway. They use HTTP CONNECT, as ordinary proxies do.
 
-Reasons: a link between two groups must affect the connections of these two groups and no others, so the
-origin and the target of each connection have to be known. The origin is the group whose gateway it is, and
-CONNECT names the target. Nothing changes in what a process knows of others: addresses in the directory and in
-descriptions are the real ones, hosts in certificates fit, and a process that comes back at another port needs
-nothing new. Proxies in place of the addresses would mean one proxy for each pair of groups and each replica,
-at ports that are known before the processes start, and a view of the directory for each group. Failures are
-visible, too: a connection that cannot be made fails, instead of being made and then reset.
+The reason is that a link between two groups must affect only the connections of these two groups, so the
+origin and the target of each connection have to be known. The origin is the group to which the gateway
+belongs, and CONNECT names the target. Processes see each other as before: addresses in the directory and in
+descriptions are the real ones, hosts in certificates match, and a process that restarts at another port needs
+no new setting. Separate proxies in place of the addresses would need one proxy for each pair of groups and
+each replica, at ports that are known before the processes start, and a view of the directory for each group.
+Failures are visible, too: a connection that cannot be made fails, instead of being made and then reset.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Gateway:
     name_of: Callable[[Endpoint], Awaitable[str]]
 
     async def ask(self, client: trio.abc.Stream) -> Route | None:
-        """Read the target of a client; None if it does not name one."""
+        """Read the target that a client names, and return its route; return None if there is no valid target.
+        """
         try:
             with trio.fail_after(ASKED):
                 to = _place_in(await _head(client))
@@ -63,7 +64,7 @@ class Gateway:
         return Route(to, await self.name_of(to))
 
     async def tell(self, client: trio.abc.Stream, failure: ConnectFailed | None) -> None:
-        """Answer that the client is connected, or why not."""
+        """Tell the client that it is connected, or why the connection failed."""
         answer = OK
         if failure is not None:
             answer = UNREACHABLE + " ".join(failure.why.split()).encode()[: MOST_HEAD // 2]
@@ -72,14 +73,14 @@ class Gateway:
 
 
 class GatewayNetwork:
-    """A `Network` whose connections are made through a gateway, which is reached over `within`."""
+    """A `Network` that connects through a gateway; the gateway is reached over `within`."""
 
     def __init__(self, gateway: Endpoint, within: Network) -> None:
         self._gateway = gateway
         self._within = within
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
-        """Connect as a `Network`. An endpoint that is to be on another machine is reached directly."""
+        """Connect through the gateway, or directly if the endpoint must be on another machine."""
         if endpoint.elsewhere:
             return await self._within.connect(endpoint, tls)
         stream = await self._within.connect(self._gateway, None)
@@ -99,14 +100,14 @@ class GatewayNetwork:
         return await secured(stream, endpoint, tls)
 
     async def listen(self, endpoint: Endpoint) -> Listener:
-        """See `Network`: it listens directly, not through the gateway."""
+        """Listen directly, not through the gateway; see `Network`."""
         return await self._within.listen(endpoint)
 
 
 async def _head(stream: trio.abc.Stream) -> bytes:
-    """Read a request or an answer, up to its end. Raises ValueError if the end does not come.
+    """Read the head of a request or an answer. Raises ValueError if the head does not end.
 
-    Nothing follows it: the other side waits for a reply.
+    No data follows the head, as the other side waits for a reply.
     """
     head = b""
     while not head.endswith(END):
@@ -118,7 +119,7 @@ async def _head(stream: trio.abc.Stream) -> bytes:
 
 
 def _place_in(head: bytes) -> Endpoint:
-    """Return the target of a request. Raises ValueError, or ConfigError, for any request but CONNECT."""
+    """Return the target of a CONNECT request. Raises ValueError or ConfigError for anything else."""
     verb, place = head.decode("ascii").split(" ")[:2]
     if verb != "CONNECT":
         raise ValueError(f"not CONNECT, but {verb}")

@@ -1,4 +1,4 @@
-"""Deployment files after reading, and the plan of their processes."""
+"""Loaded deployment files, and the plans of their processes."""
 
 from lmos_actors._late import late
 

@@ -1,4 +1,4 @@
-"""Reading deployment files: every name resolved, every value checked against its class."""
+"""Reading deployment files, with every name resolved and every value checked against its class."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DeploymentFile:
 
     @property
     def parts(self) -> Mapping[str, tuple[Document, DataPath]]:
-        """The places of the parts that a scenario file uses; groups become nodes there."""
+        """The places of the parts that a scenario can use from this file, where groups become nodes."""
         return {key: (self.document, (at,)) for key, at in PARTS.items()}
 
 
@@ -64,12 +64,13 @@ def load_deployment(
     group: str | None = None,
     snapshot: Path | None = None,
 ) -> DeploymentFile:
-    """Read and check a deployment file; with `classes` also against the agents' classes, which it imports.
+    """Read and check a deployment file.
 
-    With `group`, only the classes of its agents are imported, and of the agents that they have refs to.
-    `settings` set variables to text from the command line. `snapshot` is a copy of the file, which is read in
-    its place: the file may have been changed since. Blocks on the disk and runs the code of the named
-    modules. Raises FileError with every mistake found; ConfigError for a setting that the file does not know.
+    With `classes`, the agents' classes are imported, and the file is checked against them. With `group`, only
+    the classes of that group's agents, and of the agents that they have refs to, are imported. `settings` set
+    variables to text from the command line. `snapshot` is a copy of the file, which is read in its place, as
+    the file may have been changed since. Blocks on the disk and runs the code of the named modules. Raises
+    FileError with every mistake found, and ConfigError for a setting that the file does not define.
     """
     document = read(path, copy=snapshot)
     kind = mapped(document.data).get("lmos")
@@ -97,7 +98,7 @@ def load_deployment(
 
 
 class _Deployment:
-    """Decoding and checks of the data of one file; `mistakes` and `notes` grow."""
+    """A decoder and checker of the data of one file, which adds to `mistakes` and `notes`."""
 
     def __init__(
         self, document: Document, mistakes: list[Mistake], root: Path, *, classes: bool, group: str | None

@@ -1,7 +1,7 @@
 """Validation of refs from one group to another: whether each leads to an agent that its holder can ask.
 
-A ref that a file or a tree gives to an agent is looked up by name in the directories of its group. Lookups in
-code, as with `find`, are not seen. A directory elsewhere may know any agent: its content is assumed.
+A ref that a file or a tree gives to an agent is looked up by name in the directories of the agent's group.
+Lookups in code, such as `find`, are not checked. A directory outside the file is assumed to list any agent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ BESIDE: Final = "put both in one group"
 
 @attrs.frozen
 class GivenRef:
-    """A ref that an agent is given; `written` is its place in a tree, "" for one at `place` in the file."""
+    """A ref that an agent is given.
+
+    `place` is its place in the file. `written` is its place in the tree, "" if the file gives the ref.
+    """
 
     user: str
     target: str
@@ -152,7 +155,10 @@ class GroupRefs:
         self._report(ref, f"{where}, and {why}: {fix}, or {BESIDE}")
 
     def _security(self, name: str) -> Security | None:
-        """Return the access rules of a group; None if they are elsewhere, or invalid (see `doctor`)."""
+        """Return the access rules of a group; None if there are none, or they cannot be read here.
+
+        Invalid rules are reported by `doctor`.
+        """
         if name not in self._rules:
             group, self._rules[name] = self._groups[name], None
             if group.security is not None:

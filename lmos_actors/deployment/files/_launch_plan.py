@@ -81,7 +81,7 @@ def _group_plan(deployment: Deployment, name: str, file: str, words: tuple[str, 
 
 
 def _only_here(group: Group) -> Iterator[str]:
-    """Yield, in words, the things that a group's process uses and only one machine has."""
+    """Yield a text for each thing that a group's process uses and that exists on one machine only."""
     from lmos_actors.security import is_loopback
     from lmos_actors.transport import endpoint_of
 
@@ -105,7 +105,10 @@ def _hosts_of(group: Group) -> tuple[str, ...]:
 
 
 def _is_known_late(group: Group) -> bool:
-    """Return whether a process learns its address late: at a free port, or at all its addresses."""
+    """Return whether the address of a process is known only once it listens.
+
+    This applies to a free port, and to listening at all addresses without a `public_url`.
+    """
     from lmos_actors.transport import endpoint_of
 
     endpoint = endpoint_of(filled_for(texts_of(group.listen)[0], 1))
@@ -118,7 +121,7 @@ def is_alone(group: Group) -> bool:
 
 
 def endpoints_of(group: Group | LauncherPage) -> list[tuple[str, Endpoint]]:
-    """Return the addresses at which a process listens, without mistaken addresses."""
+    """Return the addresses at which a process listens, without invalid ones."""
     from lmos_actors.transport import endpoint_of
 
     found: list[tuple[str, Endpoint]] = []
@@ -129,7 +132,10 @@ def endpoints_of(group: Group | LauncherPage) -> list[tuple[str, Endpoint]]:
 
 
 def owned_by(group: Group) -> list[tuple[str, str]]:
-    """Return the resources that only one process can have: key, and text with `$(replica)` not filled in."""
+    """Return the resources that only one process can have, as pairs of a key and its text.
+
+    The texts still contain `$(replica)`.
+    """
     from lmos_actors.persistence import has_one_writer
 
     found = [("listen", url) for url, endpoint in endpoints_of(group) if endpoint.port]

@@ -1,6 +1,7 @@
-"""Limits of the node of a group: the numbers of a file for the records of options that `open_node` takes.
+"""Limits of a group's node: numbers in the file that set fields of the option records of `open_node`.
 
-No field is named here: the fields of a record are its schema, and its own checks say what is wrong.
+This module names no fields: the fields of a record are its schema, and the record's own checks report what is
+wrong.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _NUMBERS: Final = ("int", "float", "int | None", "float | None")
 
 
 def node_limits(group: Group) -> dict[str, dict[str, int | float]]:
-    """Return the limits of the node of a group, by argument of `open_node` and field of its record."""
+    """Return the limits of a group's node, by argument of `open_node` and by field of its record."""
     given = {key: getattr(group.limits, key) for key in RECORDS}
     return {"limits" if key == "node" else key: numbers for key, numbers in given.items() if numbers}
 
 
 def with_limits(arguments: dict[str, Any], limits: Mapping[str, Mapping[str, int | float]]) -> dict[str, Any]:
-    """Return arguments of `open_node` whose records have these limits. Raises ConfigError."""
+    """Return arguments of `open_node` with these limits set in their records. Raises ConfigError."""
     found = dict(arguments)
     for key, numbers in limits.items():
         given = arguments.get(key)
@@ -47,7 +48,10 @@ def with_limits(arguments: dict[str, Any], limits: Mapping[str, Mapping[str, int
 
 
 def limit_mistakes(group: Group) -> Iterator[tuple[DataPath, str, bool]]:
-    """Yield mistakes in a group's node limits: path below the group, reason, whether it is in the key."""
+    """Yield mistakes in a group's node limits.
+
+    Each has its path below the group, the reason, and whether the key is wrong instead of the value.
+    """
     for argument, numbers in node_limits(group).items():
         key = "node" if argument == "limits" else argument
         here: DataPath = ("limits", key)
@@ -83,7 +87,7 @@ def _why_not(cls: Any, numbers: Mapping[str, int | float]) -> str:
 
 
 def _record_class(argument: str) -> Any:
-    """Return the class of a record; only the packages that a group uses are imported."""
+    """Return the record class for an argument of `open_node`, and import only the package of that class."""
     cls: Any
     match argument:
         case "limits":

@@ -1,7 +1,7 @@
 """Validation of what agents need to start: a store for durable state, and arguments that fit.
 
-`ValueValidator` compares the arguments in a file with the classes; here the arguments in a tree of the
-project are checked.
+`ValueValidator` compares the arguments in a file with the classes. This module checks the arguments in a tree
+of the project.
 """
 
 from __future__ import annotations

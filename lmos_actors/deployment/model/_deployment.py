@@ -46,7 +46,7 @@ Numbers: TypeAlias = dict[str, int | float]
 
 
 class Drain(Closed, frozen=True, kw_only=True):
-    """The orderly end of a process: runs may go on for `timeout`; then they are stopped hard.
+    """The orderly end of a process: runs may continue for `timeout`, and are then stopped by force.
 
     Connections are closed one after another over `spread`, so that not all clients reconnect at once.
     """
@@ -56,10 +56,10 @@ class Drain(Closed, frozen=True, kw_only=True):
 
 
 class Limits(Closed, frozen=True, kw_only=True):
-    """Limits of each process: open files and connections, bytes of memory, processors it may run on.
+    """Limits of each process: open files and connections, bytes of memory, and number of processors.
 
-    The others are limits of its node: numbers for the fields of the record that `open_node` takes under that
-    name; `node` has those of `NodeLimits`.
+    The other fields are limits of the process's node. Each sets fields of the record that `open_node` takes
+    under the same name; `node` sets fields of `NodeLimits`.
     """
 
     descriptors: Annotated[int, Meta(ge=64, le=1 << 20)] | UnsetType = UNSET
@@ -90,7 +90,10 @@ class Update(Closed, frozen=True, kw_only=True):
 
 
 class Omnia(Closed, frozen=True, kw_only=True):
-    """Chat agents served by Omnia's chat protocol too, or only by it; `uploads` is a folder."""
+    """Options for serving chat agents over Omnia's chat protocol; `uploads` is a folder.
+
+    With `only`, the agents are served by no other protocol.
+    """
 
     only: bool = False
     strict_sessions: bool = False
@@ -98,11 +101,11 @@ class Omnia(Closed, frozen=True, kw_only=True):
 
 
 class Group(Closed, frozen=True, kw_only=True):
-    """A group of agents that run in one process, or in several equal ones: its `replicas`.
+    """A group of agents that run in one process, or in several equal processes (`replicas`).
 
     Paths are relative to `cwd`, which is the folder of the file unless given. In texts `$(replica)` is the
-    number of the process, from 1 on. `register` and `lookup` are directories: names of groups that host one,
-    or URLs.
+    number of the process, counted from 1. `register` and `lookup` name directories: a group that hosts one,
+    or a URL.
     """
 
     agents: tuple[Name, ...] = ()
@@ -157,7 +160,7 @@ class LauncherPage(Closed, frozen=True, kw_only=True):
 class Launcher(Closed, frozen=True, kw_only=True):
     """The supervisor of the groups: the restart strategy, and how many restarts are allowed.
 
-    `page` is the page on which people look at it.
+    `page` is the launcher's page for browsers.
     """
 
     strategy: Strategy = "one_for_one"
@@ -197,8 +200,8 @@ def needs_of(
 ) -> dict[str, Literal["ready", "started", "listening"]]:
     """Return the groups that a group waits for: its `needs`, and the groups whose directories it uses.
 
-    It waits for a group that hosts a directory and also has agents only until that group listens: those
-    agents may wait for agents of groups that use the directory.
+    If a group hosts a directory and also has agents, the others wait only until it listens. Its agents may in
+    turn wait for agents of groups that use the directory.
     """
     used = [text for text in (*texts_of(group.register), *texts_of(group.lookup)) if "://" not in text]
     found: dict[str, Need] = {}

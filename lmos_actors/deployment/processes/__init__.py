@@ -1,4 +1,4 @@
-"""Groups of agents as processes, started, watched and replaced."""
+"""The processes that run groups of agents: how they are started, watched and replaced."""
 
 from lmos_actors._late import late
 

@@ -38,7 +38,7 @@ TOKEN_LENGTH: Final = 64
 
 
 class AlreadyRunning(LmosActorsError):
-    """There is already a launcher for the file: `process` names it."""
+    """A launcher for the file is already running; `process` names it."""
 
     def __init__(self, file: str, process: str, state: str = "") -> None:
         self.process = process
@@ -61,7 +61,7 @@ class Controls:
 
     @property
     def copies(self) -> Path:
-        """The folder of copies of the deployment file, one for each time that a launcher has read it."""
+        """The folder of copies of the deployment file, one for each reading by a launcher."""
         return self.folder / "copies"
 
     @property
@@ -71,14 +71,15 @@ class Controls:
 
     @property
     def stores(self) -> Path:
-        """The file that lists the stores in servers that the deployment's processes have used."""
+        """The file that lists the server stores which the deployment's processes have used."""
         return self.folder / "stores"
 
     def token(self) -> str:
-        """Return the token of this file's launchers, a new one if there is none. Raises ConfigError.
+        """Return the token of this file's launchers; create one if there is none. Raises ConfigError.
 
-        The token is kept beside the socket, for its owner only, until a launcher ends in order: so after
-        `kill -9` the next launcher has it. A file that others could have read or written does not count.
+        The token is stored beside the socket, readable only by its owner, until a launcher ends in order. So
+        after `kill -9` the next launcher has the same token. A file that others could have read or written is
+        ignored.
         """
         path = self.socket.with_suffix(".token")
         try:
@@ -98,7 +99,10 @@ class Controls:
         return made
 
     def prepare(self) -> LockFile:
-        """Make the folders and take the lock. Raises AlreadyRunning; ConfigError if it cannot write."""
+        """Create the folders and take the lock.
+
+        Raises AlreadyRunning, and ConfigError if a folder is not writable or not private.
+        """
         try:
             self.folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             private = self.socket.parent
@@ -123,12 +127,12 @@ class Controls:
         return lock
 
     def unwritable(self, error: OSError) -> ConfigError:
-        """Return the error for a folder of state that is not writable."""
+        """Return the error to raise if the folder of state is not writable."""
         where = error.filename or self.folder
         return ConfigError(f"{where}: {error.strerror}: --state FOLDER names another", self.file)
 
     def _locked(self) -> LockFile:
-        """Take the lock, with several attempts: a command that checks the lock holds it for an instant."""
+        """Take the lock, with several attempts, since a command that checks the lock holds it briefly."""
         lock = LockFile(str(self.folder / "launcher"))
         for _ in range(5):
             if lock.acquire():
@@ -137,7 +141,7 @@ class Controls:
         raise AlreadyRunning(self.file, lock.owner())
 
     def running(self) -> Controls | None:
-        """Return the paths of the launcher that runs this file, whatever its folder. Blocks on the disk."""
+        """Return the paths of the launcher that runs this file, in any folder. Blocks on the disk."""
         return next((each for each in running_controls() if each.file == self.file), None)
 
     def check_alone(self) -> None:
@@ -147,11 +151,11 @@ class Controls:
             raise AlreadyRunning(self.file, other.owner(), str(other.folder))
 
     def owner(self) -> str:
-        """Return the launcher's name: "process 4711", or "another process" if it is not known."""
+        """Return the launcher's name: "process 4711", or "another process" if its number is not known."""
         return LockFile(str(self.folder / "launcher")).owner()
 
     def is_running(self) -> bool:
-        """Return whether there is a launcher. Blocks on the disk."""
+        """Return whether a launcher is running. Blocks on the disk."""
         try:
             descriptor = os.open(LockFile(str(self.folder / "launcher")).path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -192,7 +196,7 @@ def running_controls() -> list[Controls]:
 
 
 def _sockets() -> Path:
-    """Return the folder of this user's sockets: the path of a socket cannot be long."""
+    """Return the folder of this user's sockets, which is short because socket paths are limited."""
     own = os.environ.get("XDG_RUNTIME_DIR")
     if own and os.path.isdir(own) and len(os.fsencode(own)) <= MOST_PATH:
         return Path(own) / "lmos-actors"
@@ -202,7 +206,7 @@ def _sockets() -> Path:
 
 
 def _own_text(path: Path) -> str | None:
-    """Return the token in a file; None without a file, or if others could know the token. Raises OSError."""
+    """Return the token in a file; None if it is not a valid token or others could read it. Raises OSError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -217,13 +221,13 @@ def _own_text(path: Path) -> str | None:
 
 
 class UnixNetwork:
-    """The `Network` of one socket of this machine, whatever the address, by which a launcher is reached."""
+    """A `Network` with one socket of this machine, used for every address, by which a launcher is reached."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
-        """Connect. Raises ConnectFailed."""
+        """Connect to the launcher's socket. Raises ConnectFailed."""
         sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             await sock.connect(str(self._path))
@@ -236,7 +240,7 @@ class UnixNetwork:
         return DirectStream(socket.socket(fileno=sock.detach()))
 
     async def listen(self, endpoint: Endpoint) -> UnixListener:
-        """Listen at the socket, which only its owner may use. Raises ConfigError."""
+        """Listen on the socket, which only its owner may use. Raises ConfigError."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.bind(str(self._path))
@@ -257,7 +261,7 @@ class UnixListener:
         self.addresses = (address,)
 
     async def accept(self) -> tuple[trio.abc.Stream, str]:
-        """Wait for the next connection. Raises trio.ClosedResourceError once it is closed."""
+        """Wait for the next connection. Raises trio.ClosedResourceError once the listener is closed."""
         await trio.lowlevel.checkpoint()
         while True:
             if self._socket.fileno() < 0:

@@ -1,31 +1,33 @@
 """A process that has imported the modules of a group, and forks for each requested process.
 
-Importing is most of what the start of a process takes. The fork server does it once for a launcher, and the
-processes share the memory that they do not change. The server's half of this file is at the end, and runs as
-a script, with the names of the modules to import, none of them a user's. It has no event loop and one thread,
-as a fork copies no other.
+Imports take most of the time in which a process starts. The fork server imports once for a launcher, and the
+processes share the memory that they do not change. The server's half of this file is at the end. It runs as a
+script, whose arguments are the names of the modules to import; none of them is a user's module. It has no
+event loop and only one thread, since a fork copies no other thread.
 
-A forked process does not differ in anything that matters from a process that is started anew:
+A forked process behaves like a newly started process in all that matters:
 
 - **Its surroundings.** Environment and arguments come with the request, in a file in memory. Variables that
-  Python, the C library and OpenSSL read when a process starts cannot be changed by then: `can_fork` tells
-  whether a process has to be started anew. It has a session of its own, three pipes whose other ends only the
-  launcher has, and no other descriptor. Random numbers begin anew after a fork: `random`, the masks of frames
-  and the pool of ids see to that by themselves. Hashes of texts are the same in all processes of a launcher,
-  and known to nobody else.
+  Python, the C library and OpenSSL read when a process starts can no longer be changed by then: `can_fork`
+  returns whether a process can be forked at all. It has a new session, three pipes whose other ends only the
+  launcher has, and no other descriptor. Random numbers are seeded again after a fork: `random`, the masks of
+  frames and the pool of ids do this by themselves. Hashes of texts are the same in all processes of a
+  launcher, and no other program can predict them.
 - **Its end.** The server is its parent, and sends the launcher its exit code. The launcher has a descriptor
   of the process, too. So no signal reaches another process that was given the same number, and the end is
-  noticed even if the server has been killed. The exit code is not known then, unless the launcher is the one
-  to which the system gives orphans, as the first process of a container: it has to reap them, too.
-- **The end of its launcher.** The pipe that is its standard input closes with the launcher, however that
-  ends. So does the socket by which the server is asked, and the server ends. Its processes go on without it.
+  noticed even if the server has been killed. The exit code is then unknown, unless the system makes orphans
+  children of the launcher, as it does for the first process of a container; the launcher has to reap them
+  then.
+- **The end of its launcher.** The pipe that is its standard input closes when the launcher ends in any way.
+  So does the socket on which the server receives requests, and the server ends. Its processes continue
+  without it.
 
-Where this package is upgraded on disk, launcher and server still have the version that they began with, and
-so do processes that are forked: the launcher has to begin anew.
+If this package is upgraded on disk, the launcher and the server still run the version that they started with,
+and so do forked processes: the launcher has to be restarted.
 
-A server that has ended is replaced at the next start. One process is asked for at a time: the system limits
-how many descriptors may be under way. A process that nobody waits for any more finds its standard input
-closed, and ends as if its launcher had gone.
+A server that has ended is replaced at the next start. Only one process is requested at a time, since the
+system limits how many descriptors may be in transit. A process that nothing waits for finds its standard
+input closed, and ends as if its launcher had ended.
 """
 
 from __future__ import annotations
@@ -70,13 +72,13 @@ LOOK: Final = 0.02
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
-    """Return whether a process with these variables, besides the launcher's own, can be forked."""
+    """Return whether a process can be forked if these variables are added to the launcher's environment."""
     has_all = all(hasattr(os, name) for name in ("fork", "pidfd_open", "memfd_create"))
     return has_all and not any(name.startswith(AT_START) for name in environment)
 
 
 async def pieces_of(stream: Any) -> AsyncGenerator[bytes]:
-    """Yield the data from a pipe, in pieces as they come."""
+    """Yield the data from a pipe in pieces, as they arrive."""
     try:
         while piece := await stream.receive_some(1 << 16):
             yield piece
@@ -144,7 +146,7 @@ class ForkedProcess:
         return None
 
     def _adopted_end(self) -> tuple[bool, int | None]:
-        """Return whether nothing more can be learned about the end, and the exit code, if known.
+        """Return whether no more can be learned about the process's end, and the exit code, if it is known.
 
         The code is known if the system has made the process our child, as for a container's first process.
         """
@@ -163,14 +165,14 @@ class ForkedProcess:
             self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """See `Process`: together with all processes that it has started."""
+        """Kill the process and all processes that it has started; see `Process`."""
         if self._send(signal.SIGSTOP):
             end_tree(self.pid)
         if self._pause is not None:
             self._pause.forget()
 
     def pause(self) -> None:
-        """See `Process`: together with all processes that it has started."""
+        """Pause the process and all processes that it has started; see `Process`."""
         from ._pause import Pause  # a script has no siblings
 
         if not self.has_ended:
@@ -183,7 +185,7 @@ class ForkedProcess:
             self._pause.end(self.pid)
 
     def _send(self, number: signal.Signals) -> bool:
-        """Send a signal; return whether the process was there."""
+        """Send a signal; return whether the process still existed."""
         if self.has_ended:
             return False
         try:
@@ -208,7 +210,7 @@ class ForkServer:
         return None if self._process is None else self._process.pid
 
     async def start(self, words: Sequence[str], environment: Mapping[str, str]) -> ForkedProcess | None:
-        """Start `lmos-actors` with some arguments, in an environment. Raises OSError.
+        """Start `lmos-actors` with the given arguments and environment. Raises OSError.
 
         Returns None if the server ended before it answered.
         """
@@ -237,7 +239,7 @@ class ForkServer:
         return ours
 
     async def aclose(self) -> None:
-        """End the server. The processes that it has forked go on."""
+        """End the server. The processes that it has forked continue."""
         with trio.CancelScope(shield=True):
             await self._finish()
 
@@ -253,7 +255,7 @@ class ForkServer:
 async def _forked(
     asked: socket.socket, words: Sequence[str], environment: Mapping[str, str]
 ) -> ForkedProcess | None:
-    """Ask a server for a process; return None if the server has ended. Raises OSError."""
+    """Request a process from a server; return None if the server has ended. Raises OSError."""
     with ExitStack() as ours:
         with ExitStack() as theirs:
             status, its_status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -284,7 +286,7 @@ async def _forked(
 
 
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
-    """Return the two ends of a pipe, which close with their stacks. Raises OSError."""
+    """Return the two ends of a new pipe, each closed by its exit stack. Raises OSError."""
     ends = os.pipe()
     reader.callback(os.close, ends[0])
     writer.callback(os.close, ends[1])
@@ -292,7 +294,7 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
 
 
 async def _answer_on(status: socket.socket, handles: int) -> tuple[int, list[int]] | None:
-    """Return a number from the server, and descriptors; None if the server has ended."""
+    """Wait for a number and descriptors from the server; return None if the server has ended."""
     await trio.lowlevel.wait_readable(status)
     try:
         # The answer is a number.
@@ -306,7 +308,7 @@ async def _answer_on(status: socket.socket, handles: int) -> tuple[int, list[int
 
 
 def _serve(modules: Sequence[str]) -> None:
-    """Fork for each request. Returns in each forked process, once."""
+    """Import the modules, and fork for each request. Returns only in the forked processes."""
     for name in modules:
         import_module(name)
     if len(os.listdir("/proc/self/task")) > 1:
@@ -323,7 +325,7 @@ def _serve(modules: Sequence[str]) -> None:
 
 
 def _next_call(asked: socket.socket) -> list[int]:
-    """Fork for each request, and report ends. Returns in each forked process, with its descriptors."""
+    """Fork for each request, and report ends. Returns only in a forked process, with its descriptors."""
     processes: dict[int, tuple[int, socket.socket]] = {}
     ready = select.poll()
     ready.register(asked, select.POLLIN)
@@ -371,7 +373,7 @@ def _answer(status: socket.socket, number: int, *handles: int) -> None:
 
 
 def _become(stdin: int, stdout: int, stderr: int, call: int) -> None:
-    """Turn this process into the requested one, up to the first line of its code."""
+    """Turn this process into the requested one: session, streams, environment and arguments."""
     os.setsid()
     for number, (name, file) in enumerate((("stdin", stdin), ("stdout", stdout), ("stderr", stderr))):
         os.dup2(file, number)
@@ -387,7 +389,7 @@ def _become(stdin: int, stdout: int, stderr: int, call: int) -> None:
 
 
 def _renew(name: str, number: int) -> None:
-    """Make a standard stream anew, for the kind of its new file."""
+    """Create a standard stream again, since its new file may be of another kind."""
     before = getattr(sys, name)
     at_once = number > 0 and before.write_through  # PYTHONUNBUFFERED
     raw = open(number, "wb" if number else "rb", 0 if at_once else -1, closefd=False)  # noqa: SIM115 - for good
@@ -404,7 +406,7 @@ def _renew(name: str, number: int) -> None:
 
 
 def _show_as(text: str) -> None:
-    """Have `ps` show a text as the command line, cut to the length of the server's command line.
+    """Make `ps` show a text as the command line, cut to the length of the server's command line.
 
     The system shows a text up to its first zero byte if the last byte of the command line is not zero.
     """

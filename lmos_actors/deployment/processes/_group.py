@@ -1,13 +1,13 @@
 """One group of a launcher: its processes by number, and the groups that wait for it.
 
-Each process belongs to an agent, and begins and ends with the agent's incarnation. So supervisors of agents
-also supervise processes: a process that ends by itself is a crash of its agent, a restart of the agent is a
-new process, and stopping the agent lets the process drain. The agent starts at once, and waits for what its
-group needs before it starts the process.
+Each process belongs to an agent, and starts and ends with the agent's incarnation. So supervisors of agents
+also supervise processes: a process that ends by itself is a crash of its agent, a restart of the agent starts
+a new process, and stopping the agent drains the process. The agent starts at once, and waits for the groups
+that its group needs before it starts the process.
 
-The output is read in the lifespan, around everything else, until the process has ended: its output while it
-drains is read, too. The time to drain is also counted there: processes that drain together are killed
-together, though their supervisor stops them one after another.
+The outermost part of the lifespan reads the output until the process has ended, so output during a drain is
+read, too. It also measures the time to drain: processes that drain together are killed together, though their
+supervisor stops them one after another.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ MOST_URLS: Final = 8
 
 
 class ProcessEnded(LmosActorsError):
-    """A process has ended by itself, or was not ready in time. `why` says how, with its last words."""
+    """A process has ended by itself, or was not ready in time.
+
+    `why` is the reason, with the last message that the process printed.
+    """
 
     def __init__(self, name: str, why: str) -> None:
         self.name = name
@@ -62,7 +65,7 @@ class ProcessEnded(LmosActorsError):
 
 
 class Replica(Agent, private=True):
-    """The agent of one process of a group: it starts the process, reads its output, and ends it."""
+    """The agent of one process of a group, which starts the process, reads its output, and ends it."""
 
     of: Group
     number: int
@@ -93,7 +96,7 @@ class Replica(Agent, private=True):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Read the output, whatever else happens, and end the process."""
+        """Read the output until the process has ended, and end the process on exit."""
         async with trio.open_nursery() as hard_end, trio.open_nursery() as reading:
             self.reading, self.hard_end = reading, hard_end
             try:
@@ -110,7 +113,7 @@ class Replica(Agent, private=True):
                     self.of.has_ended(self, self.why)
 
     def started(self) -> None:
-        """Begin the life of the process in a task, as the agent itself has started."""
+        """Start a task that starts and watches the process, so that the agent itself starts at once."""
         self.of.enters(self, "waiting")
         self.nursery.start_soon(self._live)
 
@@ -168,7 +171,7 @@ class Replica(Agent, private=True):
         raise ProcessEnded(self.name, self.why)
 
     def ask_to_end(self) -> None:
-        """Ask the process to drain. The agent goes on until its supervisor stops it."""
+        """Ask the process to drain. The agent runs until its supervisor stops it."""
         if not self.asked:
             self.asked = True
             if self.process is not None and not self.has_gone:
@@ -187,11 +190,11 @@ class Replica(Agent, private=True):
 
     @property
     def time_to_end(self) -> float:
-        """Seconds from the request to end until the process is killed; few if it was never ready."""
+        """The seconds from the request to end until the process is killed; few if it was never ready."""
         return self.of.plan.shutdown if self.was_ready.is_set() else HARD_END
 
     async def _end(self) -> None:
-        """End the process, if there is one; at once if there is no time to drain."""
+        """Drain the process if it is running, and kill it if that is cancelled."""
         process = self.process
         if not (self.why or self.has_gone or self.number in self.of.chosen):
             self.of.ask_to_end(self.of.members)  # its supervisor stops all, one after another
@@ -229,7 +232,7 @@ class Replica(Agent, private=True):
         await self.of.logs.write(self.name, list(splitter.rest()))
 
     def _take(self, line: str) -> None:
-        """Handle an event that `serve` has printed; ignore other lines, which are for people."""
+        """Handle a line with an event that `serve` has printed; ignore other lines, which are for people."""
         if not line.startswith('{"event"'):
             return
         with suppress(ValueError, RecursionError):
@@ -262,18 +265,18 @@ class Replica(Agent, private=True):
 
 
 def _at(host: Group) -> tuple[str, ...]:
-    """Return the arguments that name the address of a group's directory; none while that is not known."""
+    """Return the arguments that name the address of a group's directory; empty while it is not known."""
     known = host.plan.tells_address and host.address
     return ("--at", f"{host.plan.name}={host.address}") if known else ()
 
 
 def _is_said(line: str) -> bool:
-    """Return whether a line is a message: not an excerpt of a file, nor a hint at --help."""
+    """Return whether a line is a message, not an excerpt of a file or a hint at --help."""
     return bool(line.strip()) and not _EXCERPT.match(line) and not line.startswith("lmos-actors serve --help")
 
 
 def how_ended(code: int | None) -> str:
-    """Return in words how a process ended."""
+    """Return a text on how a process ended; None means an unknown exit code."""
     if code is None:
         return "ended, with an exit code that is not known: what had started it is gone, too"
     if code >= 0:
@@ -286,7 +289,7 @@ def how_ended(code: int | None) -> str:
 
 @attrs.define(eq=False)
 class Member:
-    """The state of the process with a given number, over all its restarts."""
+    """The state of the process with a given number, kept over all its restarts."""
 
     state: State = "waiting"
     since: str = ""
@@ -303,7 +306,7 @@ class Member:
     """The agent of its present life."""
 
     def status(self, number: int) -> ReplicaStatus:
-        """Return the state of the process as plain data; `number` is its number."""
+        """Return the state of the process as plain data, including its `number`."""
         return ReplicaStatus(
             number=number,
             state=self.state,
@@ -321,7 +324,11 @@ class Member:
 
 @attrs.define(eq=False)
 class Group:
-    """One group. `others` are all groups by name, `notice` is called with each changed process's number."""
+    """One group of a launcher.
+
+    `others` are all groups by name. `notice` is called with the group and the number of each process whose
+    state changes.
+    """
 
     plan: GroupPlan
     place: Place
@@ -352,13 +359,16 @@ class Group:
 
     @property
     def running(self) -> GroupPlan:
-        """The plan of the group's processes; after an incomplete replacement, their content is unknown."""
+        """The plan of the running processes.
+
+        After an incomplete replacement, the content of the processes is unknown, so it is "" in this plan.
+        """
         return self.plan if self.is_whole else attrs.evolve(self.plan, content="")
 
     # ---- what its processes say
 
     def enters(self, replica: Replica, state: State, pid: int | None = None) -> None:
-        """Note a new state of a process."""
+        """Record a new state of a process."""
         member = self.members.setdefault(replica.number, Member())
         if state == "waiting":
             member.generation += 1
@@ -371,7 +381,7 @@ class Group:
         self._set(replica.number, member, state)
 
     def has_ended(self, replica: Replica, why: str) -> None:
-        """Note the end of a process; `why` is empty if it had been asked to end."""
+        """Record the end of a process; `why` is empty if the process had been asked to end."""
         member = self.members.get(replica.number)
         if member is None or member.replica is not replica:
             return
@@ -386,7 +396,7 @@ class Group:
         self._set(replica.number, member, "restarting" if why else "stopped")
 
     def listens(self, replica: Replica, url: str) -> None:
-        """Note an address of a process; only a few are kept, however many it prints."""
+        """Record an address of a process; only a few are kept, even if the process prints many."""
         member = self.members.get(replica.number)
         if member is None or member.replica is not replica:
             return
@@ -399,25 +409,28 @@ class Group:
             self.wake()
 
     def shows(self, replica: Replica, url: str) -> None:
-        """Note the address of a process's page. The process has printed it, so it may be anything."""
+        """Record the address of a process's page, if it is a valid address.
+
+        The address is checked, since the process may have printed anything.
+        """
         member = self.members.get(replica.number)
         is_page = url.startswith(("http://", "https://")) and len(url) <= MOST_URL and url.isprintable()
         if member is not None and member.replica is replica and is_page:
             member.page = url
 
     def is_degraded(self, replica: Replica, agents: Sequence[object]) -> None:
-        """Note which agents of a process are down; only a few are kept, whatever it prints."""
+        """Record which agents of a process are down; only a few are kept, even if the process prints many."""
         member = self.members.get(replica.number)
         if member is not None and member.replica is replica:
             member.degraded = tuple(plain(str(each), MOST_URL) for each in agents[:MOST_URLS])
 
     def uses_store(self, number: int, id: str) -> None:
-        """Note the store in a server that a process has opened."""
+        """Record the identifier of the server store that a process has opened."""
         if self.plan.store is not None:
             self.stores.note(filled_for(self.plan.store, number), id)
 
     def has_stopped(self, number: int) -> None:
-        """Note that a process is no longer started; it may have been waiting for a restart."""
+        """Record that a process will not be restarted; it may have been waiting for a restart."""
         member = self.members.get(number)
         if member is not None and member.state != "stopped":
             self._set(number, member, "stopped")
@@ -429,7 +442,7 @@ class Group:
 
     @contextmanager
     def stopping(self, numbers: Iterable[int]) -> Generator[None]:
-        """Ask processes to drain, all at once; the block then stops them."""
+        """Ask processes to drain, all at once, for a block of code that then stops them."""
         self.chosen.update(numbers)
         self.ask_to_end(numbers)
         try:
@@ -465,12 +478,15 @@ class Group:
             await self._changed.wait()
 
     def is_ready(self) -> bool:
-        """Return whether the wanted number of processes is ready; more may be starting, or draining."""
+        """Return whether the wanted number of processes is ready.
+
+        More processes may be starting or draining.
+        """
         ready = [member for member in self.members.values() if member.state == "ready"]
         return len(ready) >= self.plan.replicas
 
     def is_stopped(self) -> bool:
-        """Return whether this group lacks processes that only a request can start again."""
+        """Return whether this group lacks processes that start again only by request."""
         return self.has_failed() or any(
             member.state == "stopped" and number not in self.chosen for number, member in self.members.items()
         )
@@ -480,18 +496,21 @@ class Group:
         return any(member.state == "failed" for member in self.members.values())
 
     async def wait_needed(self, what: Need) -> None:
-        """Wait until this group meets a need; no waiter is woken before, as many may wait."""
+        """Wait until this group meets a need.
+
+        As many tasks may wait, they are woken only once the need is met.
+        """
         while not self.holds(what):
             await self._needed.setdefault(what, trio.Event()).wait()
 
     def missing_needs(self) -> list[str]:
-        """Return the unmet needs of this group, in words."""
+        """Return the unmet needs of this group as texts."""
         needs = self.plan.needs.items()
         missing = [(name, what) for name, what in needs if not self.others[name].holds(what)]
         return [f"{name} to be {what}" for name, what in missing]
 
     def holds(self, what: Need) -> bool:
-        """Return whether this group is as others need it."""
+        """Return whether this group meets a need of other groups."""
         if what == "listening":
             return sum(bool(member.urls) for member in self.members.values()) >= self.plan.replicas
         if what == "ready":
@@ -510,13 +529,13 @@ class Group:
         return (*self.plan.arguments, "--replica", str(number), *at, *same, "--launched")
 
     def whereabouts(self) -> tuple[str, ...]:
-        """Return the arguments that name the addresses of the other groups' directories in use."""
+        """Return the arguments with the addresses of the directories that this group uses in other groups."""
         return tuple(
             word for name in self.plan.hosts if name != self.plan.name for word in _at(self.others[name])
         )
 
     def is_behind(self) -> bool:
-        """Return whether a process of this group looks for a directory at a former address."""
+        """Return whether a process of this group uses a former address of a directory."""
         now = self.whereabouts()
         lives = [member.replica for member in self.members.values() if member.replica is not None]
         return any(life.knows and life.knows != now and not life.asked for life in lives)

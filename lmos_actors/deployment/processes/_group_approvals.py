@@ -1,21 +1,21 @@
 """The approvals of all groups in one list on the launcher's page, and the decisions on them.
 
-Each process keeps its agents' questions, and only it decides. To a process the launcher is a viewer of its
-live view, and a client of its agent `approvals`, on this machine and without credentials. So it has the
-rights of every program on this machine, by the rules of that process; if these demand credentials, it gets
-nothing, and the list says so.
+Each process keeps its agents' questions, and only that process decides on them. The launcher connects to a
+process as a viewer of its live view and as a client of its agent `approvals`, on this machine and without
+credentials. So it has the rights that the process's rules give to every program on this machine. If the rules
+demand credentials, the launcher gets no questions, and the list shows the reason.
 
-A question is kept with the agent that asks it, whoever waits for the agent, near or in another group: so each
-is in the list once.
+A question is kept with the agent that asks it, even if an agent in another group waits for the answer. So
+each question is in the list once.
 
 What this module guarantees:
 
-- **Without viewers nothing is asked.** The processes are watched while there are viewers, and a little
-  longer.
-- **A process that hangs, or sends what it should not, costs the others nothing.** Each has a task and a
-  connection of its own; its data is checked and bounded, and so is the number of watched processes. The
-  questions of one process do not push out those of others: each has its newest questions in the list.
-- **A decision is reported once its process has kept it.** If that is not known, that is said.
+- **Without viewers, no process is watched.** The processes are watched while there are viewers, and a few
+  seconds longer.
+- **A process that hangs or sends invalid data does not affect the others.** Each process has a separate task
+  and connection. Its data is checked and bounded, and so is the number of watched processes. The questions of
+  one process do not displace those of others: the newest questions of each process are in the list.
+- **A decision is reported once its process has kept it.** If that is not known, the report says so.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ State = dict[str, Any]
 
 
 class _Row(Struct, kw_only=True):
-    """A question in the view of its process: the members that are shown."""
+    """The members of a question that are shown, from the view of its process."""
 
     id: Annotated[str, Meta(max_length=100)]
     agent: str
@@ -127,7 +127,7 @@ class _Row(Struct, kw_only=True):
 
 
 class _Shown(Struct):
-    """The view of one process."""
+    """The approvals view that one process sends."""
 
     waiting: Annotated[int, Meta(ge=0, le=MOST_WAITING)]
     order: list[str]
@@ -136,7 +136,10 @@ class _Shown(Struct):
 
 @attrs.define(eq=False)
 class _Seen:
-    """The questions of one run of a process. `why`: why they are not known, "" if they are known."""
+    """The questions of one run of a process.
+
+    `why` is the reason if the questions are not known, and "" if they are.
+    """
 
     life: tuple[object, str]
     why: str = ASKED
@@ -146,7 +149,7 @@ class _Seen:
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
 
     def take(self, state: State) -> None:
-        """Replace the questions by those in a view of the process. Raises MsgspecError, ValueError."""
+        """Replace the questions with those in a view of the process. Raises MsgspecError, ValueError."""
         if len(msgspec.json.encode(state)) > MOST_BYTES:
             raise ValueError(MOST_BYTES)
         found = msgspec.convert(state, _Shown)
@@ -158,7 +161,7 @@ class _Seen:
         self.waiting, self.why = found.waiting, ""
 
     def lose(self, why: str) -> None:
-        """Forget the questions that the process has shown."""
+        """Forget the questions of the process, and set the reason why they are not known."""
         self.waiting, self.rows, self.why = 0, [], why
 
 
@@ -187,8 +190,9 @@ class GroupApprovals:
     def content(self, most: int) -> State:
         """Return the questions by `weather/1/ID`: waiting ones before decided ones, the newest first.
 
-        `waiting`: how many wait; `apart`: why a process is not asked; `left_out`: how many more there are.
-        Each call counts as a viewer's look, after which processes are watched for five seconds. Never blocks.
+        In the result, `waiting` is the number of waiting questions, `apart` gives the reason for each process
+        without known questions, and `left_out` is the number of processes that are not watched. Each call
+        counts as a look by a viewer, after which processes are watched for five seconds. Never blocks.
         """
         self._until = trio.current_time() + 5.0
         if not self._runs:
@@ -205,7 +209,10 @@ class GroupApprovals:
         }
 
     def _chosen(self, most: int) -> dict[str, State]:
-        """Return the rows for which there is room: first the rows that fit the share of each process."""
+        """Return the rows that fit into the list.
+
+        Rows within the share of their process come first.
+        """
         share = ROOM // max(1, sum(bool(each.rows) for each in self._seen.values()))
         found: list[tuple[bool, bool, int, str, State, int]] = []
         for name, each in self._seen.items():
@@ -235,7 +242,7 @@ class GroupApprovals:
             self._seen.clear()
 
     def _follow(self, nursery: trio.Nursery) -> None:
-        """Begin to watch processes that have started, and drop processes that have ended."""
+        """Watch processes that have started, and drop processes that have ended."""
         every = [
             (f"{name}/{number}", group.members[number])
             for name, group in self._groups.items()
@@ -277,7 +284,8 @@ class GroupApprovals:
                 await trio.sleep(inf if why in (GUARDED, CLOSED) else AGAIN)
 
     def _is_near(self, page: str) -> bool:
-        """Return whether an address printed by a process is on this machine only."""
+        """Return whether a process printed the address of a page on this machine, other than the launcher's.
+        """
         try:
             endpoint = endpoint_of(page)
         except ConfigError:
@@ -288,7 +296,7 @@ class GroupApprovals:
     # ---- decisions
 
     async def decide(self, do: Do, name: str, member: Member, id: str) -> str:
-        """Have the process `name` decide a question; return the kept outcome, in words. Raises Refused."""
+        """Have the process `name` decide a question; return a text on the outcome. Raises Refused."""
         given: State = {"id": id, "note": do.note}
         if do.answer:
             try:
@@ -322,7 +330,10 @@ class GroupApprovals:
 
 
 async def _read(client: LiveClient, seen: _Seen, opening: trio.CancelScope) -> str:
-    """Read the views of a process until that fails; return why. `opening` ends if none comes."""
+    """Read the views of a process until that fails, and return the reason.
+
+    `opening` limits the wait for the first view.
+    """
     if client.hello is None or "approve" not in client.hello.rights:
         return CLOSED
     client.look("asked", "approvals", rows=EACH)
@@ -357,7 +368,7 @@ def _with_reason(text: str, *why: str) -> str:
 
 
 def _outcome(kept: Any) -> str:
-    """Return the decision that a process has kept, in words."""
+    """Return a text on the decision that a process has kept. Raises Refused if the decision is unreadable."""
     try:
         found = msgspec.convert(kept, _Kept)
     except msgspec.ValidationError:

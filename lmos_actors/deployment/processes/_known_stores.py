@@ -1,7 +1,7 @@
-"""The identifiers of the stores in servers that the processes of a deployment have used.
+"""The identifiers of the server stores that the processes of a deployment have used.
 
-A server that has lost everything, or another server at its address, looks new to a starting process. So the
-launcher remembers, even beyond its own end, which store was there, and each process refuses another.
+A server that has lost all its data, or another server at its address, looks new to a starting process. So the
+launcher records which store was used, also for later launchers, and each process refuses any other store.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MOST_BYTES: Final = 8 << 20
 
 
 class KnownStores:
-    """Identifiers of stores by name, kept in a file if there is one.
+    """Identifiers of stores by name, kept in a file if one is given.
 
-    `warn` is called with a text for people if the file cannot be written. A name is noted only once: the
-    first store is the one that must be there.
+    `warn` is called with a text for people if the file cannot be written. Only the first identifier for a
+    name is kept; later processes must find the same store.
     """
 
     def __init__(self, file: Path | None = None, warn: Callable[[str], None] = lambda text: None) -> None:
-        """Read the file, if it exists; blocks on the disk. Raise ConfigError if it is not readable."""
+        """Read the file if it exists, which blocks on the disk. Raise ConfigError if it is not readable."""
         self._file = file
         self._warn = warn
         self._ids: dict[str, str] = {} if file is None else _read(file)
@@ -42,7 +42,7 @@ class KnownStores:
         return self._ids.get(name)
 
     def note(self, name: str, id: str) -> None:
-        """Remember a store, unless its name is known; blocks on the disk for a short file."""
+        """Store the identifier of a store if its name is new. Blocks on the disk for a short file."""
         if name in self._ids:
             return
         self._ids[name] = id

@@ -9,12 +9,12 @@
           1
           2
 
-Requests of commands are carried out one at a time; each step is finished once begun, so that a command that
-is cut off leaves no group half replaced. At its end the launcher has the groups drain in reverse order, all
+Requests of commands are carried out one at a time. Each step is finished once begun, so that an interrupted
+command leaves no group half replaced. When the launcher ends, it drains the groups in reverse order, all
 processes of a group at once.
 
-The supervisor of a group that fails too often is restarted by the one above it, with the processes that the
-file lists. Then the launcher brings it to the count that it had been scaled to (`keep_counts`).
+If the supervisor of a group fails too often, the supervisor above restarts it with the processes that the
+file lists. Then the launcher restores the count to which the group had been scaled (`keep_counts`).
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ GROUPS: Final = "groups"
 class Launcher:
     """The groups of one deployment, and the operations on them.
 
-    `notice` is called at each state of a process and each step of a rolling restart, `say` with a text when
-    the launcher does something by itself, or fails to. With a `token` its processes know each other: nobody
-    else can change their entries in their directories. A process whose store is among `stores` refuses
-    another store at that address.
+    `notice` is called at each state of a process and each step of a rolling restart. `say` is called with a
+    text when the launcher does something by itself, or fails to do so. With a `token`, the launcher's
+    processes can authenticate each other, and no other client can change their entries in their directories.
+    A process whose store is among `stores` refuses another store at that address.
     """
 
     def __init__(
@@ -116,12 +116,12 @@ class Launcher:
             self._notice(group.plan.name, group.replica_status(number))
 
     def _enters(self, group: Group, step: Step, processes: Sequence[int]) -> None:
-        """Note a step of a rolling restart."""
+        """Record a step of a rolling restart, and report it to `notice`."""
         group.rollout = RolloutStatus(step=step, processes=tuple(processes))
         self._notice(group.plan.name, group.rollout)
 
     def spec(self) -> SupervisorSpec:
-        """Return the supervisor of the groups."""
+        """Return the spec of the supervisor of the groups."""
         plan = self.plan
         return SupervisorSpec(
             GROUPS,
@@ -133,7 +133,7 @@ class Launcher:
 
     @property
     def running(self) -> LaunchPlan:
-        """The present plan, with the changes of `scale`."""
+        """The current plan, with the changes made by `scale`."""
         return attrs.evolve(self.plan, groups=tuple(group.running for group in self.groups.values()))
 
     def opened(self, node: Node) -> None:
@@ -141,7 +141,7 @@ class Launcher:
         self._node = node
 
     def status(self) -> LauncherStatus:
-        """Return the state of everything as plain data."""
+        """Return the state of the launcher and all groups as plain data."""
         return LauncherStatus(
             name=self.plan.name,
             file=self.plan.file,
@@ -155,7 +155,7 @@ class Launcher:
         )
 
     async def wait_ready(self) -> None:
-        """Wait until all groups are ready, or one cannot start. Raises ActionFailed if the launcher ends."""
+        """Wait until all groups are ready or one cannot start. Raises ActionFailed if the launcher ends."""
         for group in tuple(self.groups.values()):
             await group.wait_until(partial(self._is_ready_or_never, group))
         self._check_goes_on()
@@ -168,7 +168,7 @@ class Launcher:
         return any(group.has_failed() for group in self.groups.values())
 
     def end(self) -> None:
-        """Ask the launcher to end: the present request is cut short after its step."""
+        """Ask the launcher to end. The current request is cut short after its current step."""
         self.ending.set()
         for group in self.groups.values():
             group.wake()
@@ -180,7 +180,7 @@ class Launcher:
     # ---- what commands ask for
 
     def group(self, name: str) -> Group:
-        """Return a group. Raises ActionFailed, which names the nearest one."""
+        """Return a group. Raises ActionFailed, which suggests a group with a similar name."""
         found = self.groups.get(name)
         if found is None:
             hint = hint_at(name, self.groups, '"') or f" (there are: {', '.join(self.groups)})"
@@ -191,7 +191,7 @@ class Launcher:
     async def at_work(self, doing: str) -> AsyncGenerator[None]:
         """Return a context manager for one request, which is entered once all earlier requests are done.
 
-        Raises ActionFailed if the launcher ends, or the supervisor of the group has given up.
+        Raises ActionFailed if the launcher ends, or if the supervisor of the group has given up.
         """
         async with self._lock:
             self._check_goes_on()
@@ -229,7 +229,7 @@ class Launcher:
                     await self._supervisor(group).restart_child(info.name)
 
     async def restart(self, group: Group) -> AsyncGenerator[str]:
-        """Stop all processes of a group and start them anew. Yields what has been done."""
+        """Stop all processes of a group and start new ones. Yields what has been done."""
         with trio.CancelScope(shield=True):
             await self.stop_all(group)
             self._check_goes_on()
@@ -240,7 +240,7 @@ class Launcher:
         yield f"{group.plan.name}: ready"
 
     async def restart_one(self, group: Group, number: int) -> AsyncGenerator[str]:
-        """Stop one process of a group and start it anew. Yields what has been done."""
+        """Stop one process of a group and start a new one. Yields what has been done."""
         name = f"{group.plan.name}/{number}"
         with trio.CancelScope(shield=True):
             await self.stop_all(group, [number])
@@ -251,7 +251,10 @@ class Launcher:
         yield f"{name}: ready"
 
     async def drain(self, group: Group, number: int | None = None) -> AsyncGenerator[str]:
-        """Stop one process of a group, or all; `restart` or `up` starts them again. Yields what was done."""
+        """Stop one process of a group or all of them, and yield what was done.
+
+        `restart` or `up` starts them again.
+        """
         await self.stop_all(group, None if number is None else [number])
         yield f"{group.plan.name}{'' if number is None else f'/{number}'}: stopped"
 
@@ -298,7 +301,10 @@ class Launcher:
         return batch
 
     async def _give_up(self, group: Group, numbers: Sequence[int]) -> None:
-        """Stop the processes that are not ready: their restarts would end the others. Keep the reasons."""
+        """Stop the processes that are not ready, and keep the reasons.
+
+        Their restarts would end the other processes of the group.
+        """
         group.is_whole = False
         self._enters(group, "giving_up", numbers)
         members = {number: group.members[number] for number in numbers if number in group.members}
@@ -325,7 +331,7 @@ class Launcher:
         return news
 
     async def remove(self, group: Group, numbers: Sequence[int]) -> None:
-        """Stop processes of a group for good."""
+        """Stop processes of a group, and remove them from the group."""
         await self.stop_all(group, numbers)
         with trio.CancelScope(shield=True):
             for number in numbers:
@@ -359,7 +365,7 @@ class Launcher:
                 raise ActionFailed(f"{group.plan.name}/{number} did not become ready{why}")
 
     async def scale(self, group: Group, count: int) -> AsyncGenerator[str]:
-        """Bring a group to a number of processes. Yields what has been done. Raises ActionFailed."""
+        """Change the number of processes of a group. Yields what has been done. Raises ActionFailed."""
         name, most = group.plan.name, group.plan.most
         if not 0 <= count <= most:
             why = "they would have one port or one file" if most == 1 else "that is the most"
@@ -373,7 +379,7 @@ class Launcher:
             yield f"{name}: {', '.join(map(str, news))} ready"
 
     async def _bring_to_count(self, group: Group) -> tuple[Sequence[int], Sequence[int]]:
-        """Stop the surplus processes of a group, and start missing ones. Returns the numbers of both."""
+        """Stop surplus processes of a group, and start missing ones. Return the numbers of both."""
         count, there = group.plan.replicas, self._numbers(group)
         surplus = there[count:]
         free = [number for number in range(1, count + len(there) + 1) if number not in there]
@@ -388,8 +394,8 @@ class Launcher:
     async def keep_counts(self) -> None:
         """Keep groups at the requested numbers of processes, until cancelled.
 
-        A supervisor that begins anew has the processes of the file, whatever `scale` has changed. A group
-        that uses a directory that has moved to another machine is restarted, process by process.
+        A supervisor that is restarted has the processes of the file, without the changes made by `scale`. A
+        group that uses a directory which has moved to another machine is restarted, process by process.
         """
         while True:
             await self._news.wait()
@@ -410,7 +416,7 @@ class Launcher:
                 await self._follow(group)
 
     async def _follow(self, group: Group) -> None:
-        """Restart a group whose processes do not know where its directories are now; once for each move."""
+        """Restart a group whose processes have old addresses of its directories, once for each move."""
         name, where = group.plan.name, group.whereabouts()
         if not group.is_behind() or self._followed.get(name) == where:
             return
@@ -429,7 +435,7 @@ class Launcher:
     # ---- another plan
 
     async def read(self, settings: Mapping[str, str]) -> LaunchPlan:
-        """Return the plan of the file in its present state. Raises ActionFailed."""
+        """Read the file again and return its plan. Raises ActionFailed."""
         if self._read is None:
             raise ActionFailed("this launcher has no file")
         try:
@@ -445,8 +451,8 @@ class Launcher:
     async def apply(self, plan: LaunchPlan) -> AsyncGenerator[str]:
         """Run another plan in place of this one. Yields what has been done.
 
-        Raises ActionFailed if a changed group does not become ready: that group is then as before, and the
-        groups after it are not begun.
+        Raises ActionFailed if a changed group does not become ready. That group is then rolled back, and the
+        groups after it are not changed.
         """
         changes = self.changes_to(plan)
         self._set_limits(plan)
@@ -479,7 +485,8 @@ class Launcher:
         self.plan = attrs.evolve(plan, strategy=self.plan.strategy, page=self.plan.page)  # as they run
 
     def _set_limits(self, plan: LaunchPlan) -> None:
-        """Set supervisors' limits to those in a plan. Raises NotFound for a supervisor that begins anew."""
+        """Set the limits of the supervisors from a plan. Raises NotFound if a supervisor is being restarted.
+        """
         assert self._node is not None
         self._node.root.supervisor(GROUPS).set_limits(plan.max_restarts, plan.max_seconds)
         self.plan = attrs.evolve(self.plan, max_restarts=plan.max_restarts, max_seconds=plan.max_seconds)
@@ -510,9 +517,9 @@ class Launcher:
         del self.groups[name]
 
     async def _replace(self, group: Group, plan: GroupPlan) -> AsyncGenerator[str]:
-        """Replace a group's processes according to another plan; if that fails, restore the group's own plan.
+        """Replace a group's processes according to another plan; if that fails, restore the previous plan.
 
-        If there will be fewer, the surplus processes are stopped first.
+        If the new plan has fewer processes, the surplus processes are stopped first.
         """
         if plan.replicas < group.plan.replicas:
             async with aclosing(self.scale(group, plan.replicas)) as texts:
@@ -542,7 +549,7 @@ class Launcher:
             raise ActionFailed(f"{error.output}; {plan.name} was rolled back") from error
 
     async def stop(self) -> None:
-        """Drain all groups, in reverse order, once the present step of a request is done."""
+        """Drain all groups in reverse order, once the current step of a request is done."""
         self.end()
         async with self._lock:
             self.doing = "down"

@@ -28,12 +28,12 @@ ADDRESS: Final = "ws://127.0.0.1:1"
 
 
 class LauncherAgent(Agent):
-    """The launcher of a deployment, as its commands see it."""
+    """The agent through which commands control the launcher of a deployment."""
 
     launcher: Launcher
 
     def started(self) -> None:
-        """Begin to keep the requested sizes of groups."""
+        """Start the task that keeps groups at their requested sizes."""
         self.nursery.start_soon(self.launcher.keep_counts)
 
     @action
@@ -125,7 +125,7 @@ def launcher_url() -> str:
 
 
 def launcher_tree(launcher: Launcher) -> SupervisorSpec:
-    """Return the tree of the node of a launcher: its agent, and its groups."""
+    """Return the supervisor tree of a launcher's node: the launcher's agent, and the groups."""
     control = SupervisorSpec("control", (ChildSpec("launcher", partial(LauncherAgent, launcher=launcher)),))
     return SupervisorSpec("root", (control, launcher.spec()), max_restarts=0)
 
@@ -139,9 +139,10 @@ async def open_launcher(
 ) -> AsyncGenerator[Node]:
     """Start the groups of a launcher, and stop them in order at the end of the block.
 
-    It is controlled over `network`. With `page` people look at it in browsers, at that address, until all has
-    stopped; `noted` is called with what they have done. Raises RestartIntensityExceeded when groups fail too
-    often, ConfigError where it cannot be controlled, or has no page.
+    The launcher is controlled over `network`. With `page`, it serves a page for browsers at that address
+    until all groups have stopped; `noted` is called with each operation by a person. Raises
+    RestartIntensityExceeded if groups fail too often, and ConfigError if it cannot listen for commands or
+    serve the page.
     """
     options = RuntimeOptions(listen=ADDRESS, network=network)
     async with open_stages(launcher_tree(launcher), options) as stages:

@@ -7,10 +7,10 @@
     stop     groups/weather/1    one process
     approve  groups/weather/1/ID what an agent of that process asks people; so does refuse
 
-The last two are passed on at once, if the page lets this machine decide. The others take their turn with the
-requests of commands, one at a time, and each step is finished once begun. They replace the operations on
-agents: an agent here is a process of a group, and stopping it without its launcher would make the launcher
-take the whole group for stopped.
+`approve` and `refuse` are passed on at once, if the page allows this machine to decide. The other operations
+queue with the requests of commands, one at a time, and each step is finished once begun. They replace the
+operations on agents: here an agent is a process of a group, and if it were stopped without its launcher, the
+launcher would treat the whole group as stopped.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def operations_of(launcher: Launcher) -> OwnOperations:
 
 
 def _place(launcher: Launcher, path: str) -> tuple[Group, int | None]:
-    """Return the group at a path, and the number of the process, if any. Raises Refused, NotFound."""
+    """Return the group at a path, and the process number if the path has one. Raises Refused, NotFound."""
     top, *names = path.split("/")
     if top != GROUPS or not 1 <= len(names) <= 2:
         text = f"name a group or a process of one: {GROUPS}/NAME, or {GROUPS}/NAME/NUMBER"
@@ -98,9 +98,10 @@ def _roll(launcher: Launcher, group: Group, _number: int | None) -> AsyncGenerat
 
 
 async def _carried_out(launcher: Launcher, verb: str, path: str, begin: Begin, say: Say) -> str:
-    """Carry out an operation after all earlier requests; return all that was done. Raises Refused, NotFound.
+    """Carry out an operation after all earlier requests, and return a text on what was done.
 
-    The path is looked up again then: the group may have been replaced by another.
+    The path is looked up again at that time, since another group may have replaced this one. Raises Refused,
+    NotFound.
     """
     _place(launcher, path)
     # not for what: that may be about a group that the viewer is not to know of; the others see it in `doing`

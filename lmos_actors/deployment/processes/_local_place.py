@@ -1,8 +1,8 @@
 """This machine as the place of processes.
 
-Each process has a pipe as its standard input, whose other end this process holds. It closes with the
-launcher, however that ends, and the process then drains by itself (`serve --launched`). A file
-lists processes by number and instant of start, so that the next launcher finds those that outlive this one.
+The standard input of each process is a pipe whose other end this process holds. The pipe closes when the
+launcher ends in any way, and the process then drains by itself (`serve --launched`). A file lists processes
+by number and start time, so that the next launcher finds those that outlive this one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ DESCRIPTORS_EACH: Final = 5
 
 
 class LocalProcess:
-    """A process on this machine; `mark` is in its environment, so that its own children are known."""
+    """A process on this machine; `mark` is in its environment and identifies its child processes."""
 
     def __init__(self, process: trio.Process, mark: str = "") -> None:
         self._process = process
@@ -100,13 +100,13 @@ class LocalProcess:
                 self._process.terminate()
 
     def kill(self) -> None:
-        """See `Process`: together with all processes that it has started."""
+        """Kill the process and all processes that it has started; see `Process`."""
         if not self.has_ended:
             end_tree(self._process.pid)
         self._pause.forget()
 
     def pause(self) -> None:
-        """See `Process`: together with all processes that it has started."""
+        """Pause the process and all processes that it has started; see `Process`."""
         if not self.has_ended:
             self._pause.begin(self.pid)
 
@@ -117,10 +117,10 @@ class LocalProcess:
 
 
 class LocalPlace:
-    """This machine. `records` is the file that lists the processes for the next launcher.
+    """This machine as a place. `records` is the file that lists the processes for the next launcher.
 
-    With `modules` one process imports them, and forks for each started process, if the system and the
-    environment of the process allow that: see `_fork_server.py`. It ends with `aclose`, or with this process.
+    With `modules`, a fork server imports them once and forks each process, if the system and the environment
+    of the process allow that; see `_fork_server.py`. The fork server ends at `aclose`, or with this process.
     """
 
     def __init__(self, records: Path, modules: Sequence[str] = ()) -> None:
@@ -143,7 +143,7 @@ class LocalPlace:
         return process
 
     async def _forked(self, order: Order, mark: str) -> ForkedProcess | None:
-        """Return a forked process; None if it has to be started anew. Raises OSError."""
+        """Return a forked process; None if the process cannot be forked. Raises OSError."""
         if self._forks is None or not can_fork(order.environment):
             return None
         environment = {**os.environ, **order.environment}
@@ -155,7 +155,7 @@ class LocalPlace:
         return None
 
     async def _started(self, order: Order, mark: str) -> LocalProcess:
-        """Start a process anew. Raises OSError."""
+        """Start a process without the fork server. Raises OSError."""
         process = await trio.lowlevel.open_process(
             [sys.executable, "-P", "-m", "lmos_actors", *order.arguments],
             stdin=PIPE,
@@ -167,7 +167,7 @@ class LocalPlace:
         return LocalProcess(process, mark)
 
     def _record(self) -> None:
-        """Write down the running processes. If that fails, the next launcher does not wait for them."""
+        """Write the list of running processes. If that fails, the next launcher does not wait for them."""
         begun = {each.pid: self._begun.get(each.pid) or _begun(each.pid) for each in self._running}
         self._begun = begun
         lines = "".join(f"{pid} {at}\n" for pid, at in begun.items())
@@ -177,7 +177,7 @@ class LocalPlace:
             os.replace(fresh, self._records)
 
     async def aclose(self) -> None:
-        """End the forking process. The processes that it has started go on."""
+        """End the fork server. The processes that it has started continue."""
         if self._forks is not None:
             await self._forks.aclose()
 
@@ -190,10 +190,10 @@ class LocalPlace:
             await self.aclose()
 
     def check(self, plan: LaunchPlan) -> None:
-        """See `Place`: everything that a file can request is possible here."""
+        """Accept every plan, as this machine can do all that a file can request; see `Place`."""
 
     async def left(self) -> list[int]:
-        """See `Place`: the numbers of the processes. Reads the disk, once."""
+        """Return the numbers of the processes that still run; see `Place`. Reads the disk once."""
         await trio.lowlevel.checkpoint()
         return self._left()
 
@@ -207,7 +207,7 @@ class LocalPlace:
         return [pid for pid, begun in known if begun != GONE and _begun(pid) == begun]
 
     async def wait_left(self, seconds: float) -> None:
-        """Wait until the processes of an earlier launcher have ended; after some seconds, kill them."""
+        """Wait until the processes of an earlier launcher have ended; kill them after `seconds`."""
         with trio.move_on_after(seconds):
             await self._none_left()
         for pid in self._left():
@@ -235,7 +235,7 @@ GONE: Final = "-"
 
 
 def _begun(pid: int) -> str:
-    """Return the instant at which a process was started: a later process with the same number has another."""
+    """Return the start time of a process, which tells it apart from a later process with the same number."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         fields = stat.rpartition(")")[2].split()
@@ -245,7 +245,7 @@ def _begun(pid: int) -> str:
 
 
 def _alive(pid: int) -> str:
-    """Return whether a process with a number exists, on systems that do not tell when processes began."""
+    """Return "there" if a process exists, or else `GONE`, on systems without start times of processes."""
     if Path("/proc/self/stat").exists():
         return GONE
     try:

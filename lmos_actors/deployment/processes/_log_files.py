@@ -1,7 +1,7 @@
-"""The output of processes: kept in rotated files, and shown to followers.
+"""The output of processes, kept in rotated files and passed to followers.
 
-Each process has files of its own. The reader of its output waits until the line is written and taken, so that
-a flood of lines slows the process that prints it, but neither the launcher nor the others.
+Each process has separate files. The reader of its output waits until a line is written and passed on. So a
+flood of lines slows down the process that prints it, but neither the launcher nor the other processes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ WAITING: Final = 1 << 20
 
 @attrs.frozen
 class LogLine:
-    """One line of a process. `left_out` counts lines before it that a follower did not take in time."""
+    """One line of a process.
+
+    `left_out` is the number of lines before it that were left out because the follower was too slow.
+    """
 
     process: str
     text: str
@@ -52,7 +55,7 @@ class LogFiles:
     """The logs of all processes of a launcher, in one folder.
 
     Lines that cannot be written are lost and counted; the first time, `warn` is called with the reason. Once
-    there is room again, the file of a process says how many of its lines are missing.
+    writing is possible again, the file of a process gets a line with the number of its missing lines.
     """
 
     def __init__(
@@ -75,12 +78,15 @@ class LogFiles:
         self._locks: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
 
     def file(self, process: str, age: int = 0) -> Path:
-        """Return the file of a process; with `age` 1 the file before it."""
+        """Return the path of a process's file; `age` 1 is the rotated file before it."""
         name = process.replace("/", "-")
         return self.folder / (f"{name}.log" if not age else f"{name}.{age}.log")
 
     async def write(self, process: str, lines: list[str]) -> None:
-        """Keep some lines, and pass them to followers. A full disk loses the lines, and nothing else."""
+        """Write lines to the file of a process, and pass them to followers.
+
+        If the disk is full, only these lines are lost.
+        """
         self.recent.add(process, lines)
         at = f"{self._now():%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
         data = "".join(f"{at} {line}\n" for line in lines).encode("utf-8", "backslashreplace")
@@ -109,7 +115,7 @@ class LogFiles:
             )
 
     def close(self) -> None:
-        """End the followers, once they have taken all waiting lines."""
+        """Close the followers; each can still take its waiting lines."""
         for follower in tuple(self._followers):
             follower.close()
 
@@ -132,8 +138,9 @@ class LogFiles:
     def follow(self, patience: float = 0.0, later: Iterable[str] = ()) -> Generator[Follower]:
         """Return a context manager for a follower of all lines from now on.
 
-        Processes wait up to `patience` seconds for a follower that is behind; then lines are left out, and
-        counted. The lines of processes in `later` come once `last_before` has returned the earlier lines.
+        Processes wait up to `patience` seconds for a follower that is behind; then lines are left out and
+        counted. The lines of processes in `later` are passed on once `last_before` has returned the earlier
+        lines.
         """
         follower = Follower(patience, later)
         self._followers[follower] = None
@@ -143,7 +150,7 @@ class LogFiles:
             del self._followers[follower]
 
     async def last_before(self, follower: Follower, process: str, count: int) -> list[LogLine]:
-        """Return the last lines of a process; the follower then gets the lines after them, none twice."""
+        """Return the last lines of a process, and pass all later lines to the follower, without repeats."""
         async with self._locks[process]:
             found = await trio.to_thread.run_sync(self.last, process, count)
             follower.later.discard(process)
@@ -162,7 +169,7 @@ class LogFiles:
 
 
 class Follower:
-    """A reader of all lines as they come: lines that it has not taken wait, up to `WAITING` characters."""
+    """A reader of all lines as they arrive; up to `WAITING` characters wait to be taken."""
 
     def __init__(self, patience: float, later: Iterable[str] = ()) -> None:
         self.patience = patience
@@ -181,7 +188,7 @@ class Follower:
         return self._size >= WAITING
 
     async def put(self, process: str, lines: list[str], time: str = "") -> None:
-        """Add lines, waiting for room while this follower is patient; leave out the others."""
+        """Add lines. If the follower is full, wait for up to `patience` seconds, then leave lines out."""
         is_patient = self.patience > 0
         for line in lines:
             if self.is_full and is_patient:
@@ -201,7 +208,7 @@ class Follower:
         self._there.set()
 
     async def lines(self) -> list[LogLine]:
-        """Return the waiting lines; wait for the first. Return none at the end."""
+        """Wait for the first line, and return all waiting lines; return an empty list at the end."""
         await self._there.wait()
         if not self._is_closed:
             self._there = trio.Event()
@@ -211,25 +218,25 @@ class Follower:
         return found
 
     def close(self) -> None:
-        """Let `lines` return the waiting lines, and nothing after that."""
+        """Close the follower: `lines` returns the waiting lines, and then only empty lists."""
         self._is_closed = True
         self._there.set()
 
 
 def _line_of(process: str, written: str) -> LogLine:
-    """Return a line of a file; lines of older versions have no time."""
+    """Parse a line of a file; lines written by older versions have no time."""
     time, _, text = written.partition(" ")
     return LogLine(process, text, time=time) if _TIME.fullmatch(time) else LogLine(process, written)
 
 
 class LineSplitter:
-    """Cuts output into lines; an incomplete line is kept, up to the maximum length."""
+    """A splitter of output into lines; an incomplete line is kept, up to the maximum length."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def lines(self, piece: bytes) -> Iterator[str]:
-        """Yield the lines that a piece completes."""
+        """Yield the lines that a piece of output completes."""
         *whole, self._rest = (self._rest + piece).split(b"\n")
         for line in whole:
             for start in range(0, max(len(line), 1), MOST_LINE):

@@ -1,4 +1,4 @@
-"""The pausing of processes, as a fault: by SIGSTOP, with a shell that watches over them meanwhile."""
+"""The pausing of processes by SIGSTOP, as a fault, with a shell that guards them in the meantime."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from subprocess import PIPE, Popen
 
 
 def kill_with_us(group: int) -> Popen[bytes]:
-    """Start a shell that kills a process group once this process has gone, unless the shell is killed first.
+    """Start a shell that kills a process group once this process has ended.
 
-    The shell waits for the end of its standard input, which ends with this process, however that ends.
+    The shell waits for the end of its standard input, which closes when this process ends in any way. Kill
+    the shell to prevent that.
     """
     return Popen(["/bin/sh", "-c", f"read _; kill -KILL -{group}"], stdin=PIPE, start_new_session=True)
 
 
 class Pause:
-    """The pause of a process and of all processes that it has started: of the process group with its number.
+    """The pause of a process group: a process, and all processes that it has started.
 
-    A stopped process does not see that its launcher has gone, so a shell watches in its place.
+    A stopped process does not notice the end of its launcher, so a shell watches the launcher in its place.
     """
 
     def __init__(self) -> None:
@@ -32,13 +33,13 @@ class Pause:
             self._shell = kill_with_us(group)
 
     def end(self, group: int) -> None:
-        """Let a group go on, if it is stopped."""
+        """Continue a group, if it is stopped."""
         if self._shell is not None:
             self.forget()
             _send(group, signal.SIGCONT)
 
     def forget(self) -> None:
-        """Stop watching over the group, which has been killed."""
+        """Stop guarding the group, which has been killed."""
         shell, self._shell = self._shell, None
         if shell is not None:
             shell.kill()

@@ -1,9 +1,9 @@
-"""Placement: where processes run. Nothing above this file knows of machines, disks or addresses.
+"""The interface of places, which run processes and hide their machines, disks and addresses.
 
 The embedded place is this machine (`_local_place.py`); another is a Ray cluster (`_ray_place.py`). A process
-reports its state (where it listens, that it is ready, that it drains) in the lines that it prints, the same
-at each place: a place passes them on without reading them. The duties of every place are in
-`tests/deployment/processes/test_place.py`.
+reports its state (where it listens, that it is ready, that it drains) in the lines that it prints. These
+lines are the same at each place: a place passes them on without reading them. The duties of every place are
+in `tests/deployment/processes/test_place.py`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Order:
-    """One process to run: `arguments` are the arguments of `lmos-actors`, `name` is for people.
+    """One process to run. `arguments` are the arguments of `lmos-actors`; `name` is for people.
 
-    `processors` is how many the place must find for it; None means whatever there is.
+    `processors` is the number of processors that the place must find for it; None means no demand.
     """
 
     name: str
@@ -42,22 +42,22 @@ class Process(Protocol):
         ...
 
     def output(self) -> AsyncGenerator[bytes]:
-        """Return the standard output, in pieces as they come. Unread output holds the process back."""
+        """Return the standard output in pieces, as they arrive. Unread output blocks the process."""
         ...
 
     def errors(self) -> AsyncGenerator[bytes]:
-        """Return the process's standard error, in the same way."""
+        """Return the standard error in pieces, as `output` does."""
         ...
 
     async def wait(self) -> int | None:
         """Wait for the end; return the exit code, or the negative number of the signal that caused it.
 
-        Return None if the end was noticed, but the exit code is not known.
+        Return None if the end was noticed but the exit code is not known.
         """
         ...
 
     def stop(self) -> None:
-        """Ask the process to end in order. Do nothing if it was asked before, or has ended."""
+        """Ask the process to end in order. Do nothing if it was asked before or has ended."""
         ...
 
     def kill(self) -> None:
@@ -65,26 +65,27 @@ class Process(Protocol):
         ...
 
     def pause(self) -> None:
-        """Stop the process entirely until `resume`: a fault, for tests. Do nothing if it has ended."""
+        """Suspend the process until `resume`, as a fault for tests. Do nothing if it has ended."""
         ...
 
     def resume(self) -> None:
-        """Let the process go on after `pause`. Do nothing if it is not paused, or has ended."""
+        """Continue the process after `pause`. Do nothing if it is not paused or has ended."""
         ...
 
 
 class Place(Protocol):
-    """A place where processes run; they end in order once the launcher is gone, however it has ended."""
+    """A place where processes run. They end in order after the end of the launcher, however that ended."""
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Allow processes to be started during a block. Raise ConfigError, AlreadyRunning.
 
-        At its end, running processes are left alone: they end in order, as the launcher has gone.
+        At the end of the block, running processes are left alone: they end in order, as the launcher has
+        ended.
         """
         ...
 
     def check(self, plan: LaunchPlan) -> None:
-        """Raise ConfigError if the place cannot do what a plan asks for; call it once the place is open."""
+        """Raise ConfigError if the place cannot do what a plan requires. Call this once the place is open."""
         ...
 
     async def left(self) -> Sequence[int | str]:
@@ -92,9 +93,9 @@ class Place(Protocol):
         ...
 
     async def wait_left(self, seconds: float) -> None:
-        """Wait until these processes have ended; after some seconds, kill the others."""
+        """Wait until the processes of an earlier launcher have ended; kill them after `seconds`."""
         ...
 
     async def start(self, order: Order) -> Process:
-        """Start a process, in bounded time. Raise StartFailed, also if the place has no room for it."""
+        """Start a process in bounded time. Raise StartFailed, also if the place has no room for it."""
         ...

@@ -1,4 +1,4 @@
-"""The plan of a launcher, as values: groups, their order, and their needs. Pure."""
+"""The plan of a launcher as values: groups, their order, and their needs. No side effects."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ HARD_END = 6.0
 
 @attrs.frozen(kw_only=True)
 class GroupPlan:
-    """A group: how many processes it has, what starts them, and how they are watched. Times are in seconds.
+    """A group: how many processes it has, what starts them, and how they are watched.
 
-    `arguments` are the arguments of the command for one process, without its number. `needs` are groups that
-    must be ready, or started, first. With `exclusive`, two processes with the same number cannot exist at
-    the same time, as they would share a port or a file.
+    Times are in seconds. `arguments` are the arguments of the command for one process, without its number.
+    `needs` are groups that must be ready or started first. If `most` is 1, two processes cannot exist at the
+    same time, as they would share a port or a file.
     """
 
     name: str
@@ -64,18 +64,18 @@ class GroupPlan:
 
     @property
     def version(self) -> str:
-        """The beginning of the digest, for people."""
+        """The first characters of the digest, for display."""
         return self.content[:8]
 
     @property
     def shutdown(self) -> float:
-        """Seconds from the request to end until a process is killed."""
+        """The seconds from the request to end until a process is killed."""
         return self.drain + HARD_END
 
 
 @attrs.frozen(kw_only=True)
 class LaunchPlan:
-    """All groups in the order of the file, and how often they may fail together."""
+    """All groups in the order of the file, and the limit on restarts of all groups together."""
 
     name: str
     file: str
@@ -87,7 +87,7 @@ class LaunchPlan:
     """All settings of its page, as one text that shows whether they have changed."""
 
     def group(self, name: str) -> GroupPlan:
-        """Return a group. Raises KeyError."""
+        """Return the plan of a group. Raises KeyError."""
         return {group.name: group for group in self.groups}[name]
 
 
@@ -166,7 +166,10 @@ def changes_between(old: LaunchPlan, new: LaunchPlan, stopped: Collection[str] =
 
 
 def in_order(groups: Sequence[GroupPlan]) -> tuple[GroupPlan, ...]:
-    """Return groups, each after the groups it needs, otherwise in the given order. There are no circles."""
+    """Return groups so that each follows the groups that it needs, and otherwise in the given order.
+
+    The needs must not form a circle.
+    """
     left, done = {group.name: group for group in groups}, dict[str, GroupPlan]()
     while left:
         free = next(

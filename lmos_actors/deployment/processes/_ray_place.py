@@ -1,20 +1,21 @@
 """A Ray cluster as the place of processes: Ray chooses the machine, and reports when one is gone.
 
     launcher (a driver of Ray)          a machine of the cluster
-      RayPlace ── RayProcess ─────────── RayReplica (_ray_worker.py), an actor in a worker of its own
+      RayPlace ── RayProcess ─────────── RayReplica (_ray_worker.py), an actor in a separate worker
                   begin, read,             a thread: `serve --group`
-                  wait, stop                 connections of its own to other groups
+                  wait, stop                 separate connections to other groups
 
-Messages between agents do not pass through Ray: it only carries the request to begin or to end, and the lines
-that a process prints. It restarts nothing either: a process whose worker or machine is gone has ended, and
-its supervisor starts another, by its own rules, which Ray then places.
+Messages between agents do not pass through Ray. It only carries the requests to begin and to end, and the
+lines that a process prints. Ray restarts nothing, either: a process whose worker or machine is gone has
+ended, and its supervisor starts another by its restart rules, which Ray then places.
 
-- **One launcher for a deployment.** The actors are in a namespace of its name. A further actor, `launcher`,
-  ends with the launcher's job; as long as it is there, a second launcher is refused.
-- **Processes of an earlier launcher** drain once nobody asks for their lines, and are waited for.
-- **The project travels**: its folder is the working directory of each worker (`runtime_env`). The copy of the
-  deployment file that a process reads comes with its order.
-- **The event loop never waits for Ray.** Blocking calls are made in a thread; answers come by futures.
+- **One launcher for a deployment.** The actors are in a namespace named after the deployment. A further
+  actor, `launcher`, ends with the launcher's job; while it exists, a second launcher is refused.
+- **Processes of an earlier launcher** drain once no launcher reads their lines. A new launcher waits for
+  their end.
+- **The project is sent along**: its folder is the working directory of each worker (`runtime_env`). The copy
+  of the deployment file that a process reads is sent with its order.
+- **The event loop never waits for Ray.** Blocking calls are made in a thread; answers arrive as futures.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _ray() -> Any:
 
 
 async def _answer(ref: Any) -> Any:
-    """Return the answer of an actor, or raise what Ray reports. A cancel does not stop the call."""
+    """Wait for the answer of an actor, or raise what Ray reports. Cancellation does not stop the call."""
     token, done = trio.lowlevel.current_trio_token(), trio.Event()
 
     def wake(_: object) -> None:
@@ -135,7 +136,7 @@ class RayProcess:
         return code
 
     def _known(self) -> None:
-        """End the worker once the launcher knows everything about the process in it."""
+        """Note that one more thing about the process is known; end the worker once all are."""
         self._open -= 1
         if not self._open:
             self.kill()
@@ -150,7 +151,7 @@ class RayProcess:
         self._aside(partial(_killed, self._ray, self._actor))
 
     def pause(self) -> None:
-        """See `Process`; Ray has no way to do this."""
+        """Raise ConfigError, as Ray cannot pause a process; see `Process`."""
         raise ConfigError("a process on Ray cannot be paused", "--on")
 
     def resume(self) -> None:
@@ -158,7 +159,7 @@ class RayProcess:
 
 
 class _Mark:
-    """The actor that exists as long as a launcher does."""
+    """An actor that exists for as long as its launcher does."""
 
     def __init__(self, who: str) -> None:
         self._who = who
@@ -168,13 +169,12 @@ class _Mark:
 
 
 class RayPlace:
-    """A Ray cluster. `address` is Ray's address, "auto" for the cluster of this machine.
+    """A Ray cluster as a place. `address` is Ray's address, "auto" for the cluster of this machine.
 
-    `command` is what runs in each worker: it is called with the arguments of a process.
-
-    `root` is the folder of the project, which travels to the workers, `file` the deployment file in it.
-    `placed`: the seconds for the cluster to find room for a process, and for a worker to start; `gone`: the
-    seconds until it notices that an earlier launcher has ended.
+    `command` is called in each worker with the arguments of a process. `root` is the folder of the project,
+    which is copied to the workers; `file` is the deployment file in it. `placed` is the number of seconds for
+    the cluster to find room for a process and to start a worker. `gone` is the number of seconds until the
+    cluster notices that an earlier launcher has ended.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class RayPlace:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
-        """Be connected to the cluster during a block. Raise ConfigError, AlreadyRunning."""
+        """Keep a connection to the cluster during a block. Raise ConfigError, AlreadyRunning."""
         await self._reach()
         await trio.to_thread.run_sync(self._connect)
         # Python alone handles SIGTERM again: Ray puts a handler before it that prints this process's stack.
@@ -216,7 +216,7 @@ class RayPlace:
                 await trio.to_thread.run_sync(self._shut_down)
 
     def _do_aside(self, call: Callable[[], None]) -> None:
-        """Have Ray do something that may take long if a part of the cluster is cut off."""
+        """Make a call to Ray in a thread, as it may take long if a part of the cluster is cut off."""
         self._aside = [thread for thread in self._aside if thread.is_alive()]
         self._aside.append(threading.Thread(target=call, name="lmos-actors: Ray", daemon=True))
         self._aside[-1].start()
@@ -228,7 +228,10 @@ class RayPlace:
         self._ray.shutdown()
 
     async def _reach(self) -> None:
-        """Raise ConfigError if nobody listens: Ray would try for minutes, and cannot be interrupted."""
+        """Raise ConfigError if nothing listens at the address.
+
+        Without this check Ray would try for minutes, and could not be interrupted.
+        """
         address = await trio.to_thread.run_sync(self._named)
         host, _, port = address.removeprefix("ray://").rpartition(":")
         try:
@@ -240,7 +243,7 @@ class RayPlace:
             raise self._no_ray(str(error) or f"no connection within {REACHED:g} s") from None
 
     def _named(self) -> str:
-        """Return the address to use: for "auto" the address that Ray finds. Raise ConfigError."""
+        """Return the address to use; "auto" is replaced by the address that Ray finds. Raise ConfigError."""
         if self._address == "auto":
             find = import_module("ray._private.services").get_ray_address_from_environment
             try:
@@ -289,7 +292,8 @@ class RayPlace:
                 return
 
     async def _mark(self) -> None:
-        """Become the launcher of this namespace; wait for one that has just ended.
+        """Become the launcher of this namespace; wait while the end of an earlier launcher is not yet
+        noticed.
 
         Raise AlreadyRunning, and ConfigError if this package is missing on a machine.
         """
@@ -315,7 +319,7 @@ class RayPlace:
                 return
 
     async def _other(self) -> str | None:
-        """Return the other launcher's name, None if it has gone."""
+        """Return the name of the other launcher; None if it has ended."""
         try:
             actor = await trio.to_thread.run_sync(partial(self._ray.get_actor, LAUNCHER))
             return str(await _answer(actor.who.remote()))
@@ -351,7 +355,9 @@ class RayPlace:
         raise StartFailed(order.name, await trio.to_thread.run_sync(self._no_room, order))
 
     def _shipped(self, words: Sequence[str]) -> tuple[list[str], list[tuple[str, bytes]]]:
-        """Return the arguments for a worker, and the files sent with them: a worker has only the project."""
+        """Return the arguments for a worker, and the files to send with them, as a worker has only the
+        project.
+        """
         placed: list[str] = []
         files: list[tuple[str, bytes]] = []
         for word in words:
@@ -382,7 +388,7 @@ class RayPlace:
         return sorted(name for name in named if name != LAUNCHER)
 
     async def wait_left(self, seconds: float) -> None:
-        """Let the processes of an earlier launcher drain, and wait; after some seconds, kill them."""
+        """Drain the processes of an earlier launcher and wait for their end; kill them after `seconds`."""
         for name in await self.left():
             with suppress(ValueError):
                 actor = await trio.to_thread.run_sync(partial(self._ray.get_actor, name))
@@ -396,7 +402,7 @@ class RayPlace:
             await trio.sleep(0.2)
 
     def check(self, plan: LaunchPlan) -> None:
-        """See `Place`: if there are several machines, no group may depend on a particular one."""
+        """Raise ConfigError if a group depends on one machine and the cluster has several; see `Place`."""
         machines = {node["NodeManagerAddress"] for node in self._ray.nodes() if node["Alive"]}
         for group in plan.groups if len(machines) > 1 else ():
             for why in group.only_here:
@@ -404,12 +410,12 @@ class RayPlace:
 
 
 def _killed(ray: Any, actor: Any) -> None:
-    """Have Ray end the worker of an actor at once. Blocks until Ray has taken note."""
+    """Make Ray end the worker of an actor at once. Blocks until Ray has accepted the request."""
     with suppress(ray.exceptions.RayError, ValueError):  # ValueError: there is none
         ray.kill(actor)
 
 
 def _said_of(error: Exception) -> str:
-    """Return the line of a Ray error that gives the reason: the last line if there is a traceback."""
+    """Return the line of a Ray error with the reason, which is the last line if there is a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return lines[-1] if any(line.startswith("File ") for line in lines) else lines[0]

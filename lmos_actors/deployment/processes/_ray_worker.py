@@ -1,16 +1,18 @@
-"""The worker of a Ray actor: it runs one process of a group, and keeps its output.
+"""The worker of a Ray actor, which runs one process of a group and keeps its output.
 
-The worker belongs to the process of the group alone. `serve --group` runs in a thread of it, with pipes in
-place of the three standard streams: so it ends with its standard input, as on the launcher's own machine, and
-its lines reach the launcher. Ray carries nothing else: messages between agents go over their own connections.
+The worker runs nothing but the process of the group. `serve --group` runs in a thread of the worker, with
+pipes in place of the three standard streams. So it ends with its standard input, as on the launcher's
+machine, and its lines reach the launcher. Ray carries nothing else: messages between agents use separate
+connections.
 
-Every method may be called again after it has run, as Ray may lose an answer: `begin` begins once, and a read
-gives the number of bytes that the caller has.
+Every method may be called again after it has run, as Ray may lose an answer: `begin` begins only once, and
+the argument of `read` is the number of bytes that the caller already has.
 
-A launcher that asks for nothing has gone, and the process drains, after `ORPHAN`; Ray keeps the actor until
-then (`lifetime="detached"`), as it would otherwise kill it in the middle of its work. Where the raylet is
-gone, Ray lets its workers run on and calls them dead: the process drains at once, so that others get its
-leases. A worker that is cut off goes on until its leases end; the store refuses what it commits after that.
+If a launcher makes no request for `ORPHAN` seconds, it is assumed to be gone, and the process drains. Ray
+keeps the actor until then (`lifetime="detached"`), as it would otherwise kill it in the middle of its work.
+If the raylet is gone, Ray lets its workers run on and reports them as dead. The process then drains at once,
+so that others get its leases. A worker that is cut off runs until its leases end; after that, the store
+refuses its commits.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ def version() -> str:
 
 
 class Stream:
-    """A standard stream of this process, from now on a pipe that is read here."""
+    """A standard stream of this process, replaced by a pipe that is read here."""
 
     def __init__(self, number: int) -> None:
         ours, theirs = os.pipe()
@@ -73,7 +75,10 @@ class Stream:
             self._changed.notify_all()
 
     def after(self, taken: int, seconds: float) -> tuple[bytes, bool]:
-        """Return the data after the first `taken` bytes, and whether it is complete. Wait for news."""
+        """Return the data after the first `taken` bytes, and whether it is complete.
+
+        Wait up to `seconds` if there is no such data yet.
+        """
         with self._changed:
             del self._kept[: max(0, taken - self._before)]
             self._before = max(self._before, taken)
@@ -82,14 +87,14 @@ class Stream:
             return bytes(self._kept), self._ended
 
     def close(self) -> None:
-        """Discard what is written from now on."""
+        """Discard all later output of this process."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._number)
         os.close(nowhere)
 
 
 class RayReplica:
-    """One process of a group; an actor of Ray with threads.
+    """One process of a group, as an actor of Ray with threads.
 
     `command` is called with the arguments of the process. Ray sends a function by name, so it must be in a
     module that the worker can import.
@@ -112,10 +117,10 @@ class RayReplica:
         environment: Mapping[str, str],
         launcher: str,
     ) -> tuple[str, int]:
-        """Begin, unless begun before; return the address of the machine and the number of the process.
+        """Start the process unless it is started; return the machine's address and the process's number.
 
-        `words` are the arguments of `lmos-actors serve`, `files` the files sent with them, `launcher` is the
-        launcher's version of this package. Raise RuntimeError if the version here is another one.
+        `words` are the arguments of `lmos-actors serve`, `files` are the files sent with them, and `launcher`
+        is the launcher's version of this package. Raise RuntimeError if another version is installed here.
         """
         host = str(import_module("ray").util.get_node_ip_address())
         if launcher != version():
@@ -165,7 +170,7 @@ class RayReplica:
             self._ended.set()
 
     def _watch(self) -> None:
-        """End once the launcher has gone, or the raylet that started the worker."""
+        """End the process once the launcher, or the raylet that started the worker, is gone."""
         while time.monotonic() - self._heard < ORPHAN and os.getppid() == self._raylet:
             time.sleep(0.5)
         with self._lock:
@@ -178,18 +183,20 @@ class RayReplica:
     # ---- what the launcher asks
 
     def read(self, stream: int, taken: int) -> tuple[bytes, bool]:
-        """Return the bytes of a stream that the launcher does not have yet, and whether it ends there."""
+        """Return the bytes of a stream that the launcher does not have yet, and whether the stream ends
+        there.
+        """
         self._heard = time.monotonic()
         return self._streams[stream].after(taken, POLL)
 
     def wait(self) -> int | None:
-        """Return the exit code, None if the process still runs."""
+        """Wait a while for the end; return the exit code, or None if the process is still running."""
         self._heard = time.monotonic()
         self._ended.wait(POLL)
         return self._code
 
     def stop(self) -> None:
-        """Have the process drain."""
+        """Ask the process to drain."""
         self._heard = time.monotonic()
         with self._lock:
             if self._stdin is not None:

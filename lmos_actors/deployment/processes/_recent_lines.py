@@ -1,7 +1,7 @@
 """The last lines of all processes of a launcher, in memory, for its page.
 
-A few lines of each process are kept, however much others print, and the last lines of all together. Lines
-that `serve` prints for its launcher are left out, and so are colours.
+A few lines of each process are always kept, even if other processes print much more. So are the last lines of
+all processes together. Lines that `serve` prints for its launcher are left out, and colours are removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]")
 
 @attrs.frozen
 class RecentLine:
-    """One line: its number among all lines of this launcher, its time (Unix time), and the process."""
+    """One line of a process, with its number among all lines of this launcher and its Unix time."""
 
     number: int
     time: float
@@ -49,7 +49,7 @@ class RecentLine:
 
 
 class RecentLines:
-    """The last lines of all processes. Memory is bounded, and nothing here blocks."""
+    """The last lines of all processes. Memory is bounded, and no method blocks."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -94,7 +94,7 @@ class RecentLines:
 
 
 def plain(line: str, most: int) -> str:
-    """Return a limited number of characters of a process's output, without colours or terminal codes."""
+    """Return a line of output without colours or terminal codes, cut to `most` characters."""
     return printable(_COLOUR.sub("", line[: 2 * most]).replace("\t", "    "))[:most]
 
 

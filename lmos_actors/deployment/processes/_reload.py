@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def reload_changed(launcher: Launcher, say: Callable[[str], None]) -> None:
-    """Restart each group of a launcher when one of its project files has changed, until cancelled."""
+    """Restart each group when a project file that it imports has changed. Runs until cancelled."""
     before = _times(launcher.groups.values())
     while True:
         await trio.sleep(0.5)
@@ -36,7 +36,7 @@ async def reload_changed(launcher: Launcher, say: Callable[[str], None]) -> None
 
 
 def _times(groups: Iterable[Group]) -> dict[str, int]:
-    """Return the times of changes to the files that groups have imported. Blocks on the disk, briefly."""
+    """Return the modification times of the files that groups have imported. Blocks on the disk briefly."""
     found: dict[str, int] = {}
     for group in groups:
         for file in group.files:

@@ -16,7 +16,7 @@ group, then `replaced`; `giving_up` those that do not become ready, and `rolling
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of a group. `generation` counts its starts, `since` is when its state began."""
+    """One process of a group. `generation` counts its starts; `since` is when its state began."""
 
     number: int
     state: State

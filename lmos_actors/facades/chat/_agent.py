@@ -1,13 +1,13 @@
 """Chat agents: conversations with people and programs, as ordinary agents.
 
-A subclass writes `reply`; the rest is here:
+A subclass implements `reply`; this module does the rest:
 
-- **Sessions.** A conversation goes on where it stopped, over connections and restarts of the process: the
+- **Sessions.** A conversation continues where it stopped, over connections and restarts of the process: the
   history and the agent's memory are kept in the node's store, or in memory if it has none. A session belongs
-  to its caller: for all others it does not exist.
-- **One turn at a time in a session, many sessions at once.** A message that comes during a turn waits; if
+  to its caller: for all other callers it does not exist.
+- **One turn at a time in a session, many sessions at once.** A message that arrives during a turn waits; if
   eight wait in one session, the next is refused.
-- **A turn is kept before its end is sent**: a caller that has got `done` finds the turn in the history,
+- **A turn is kept before its end is sent**: a caller that has received `done` finds the turn in the history,
   whatever happens then. If a turn fails, its text so far and the reason are kept; if its caller leaves,
   nothing is.
 - **A turn survives its process**, if the agent `resumes` and the node has a store (`_kept_turns.py`).
@@ -152,17 +152,18 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             )
 
     def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart] | Awaitable[Reply] | Reply:
-        """Answer a message. To be written by subclasses, as an async generator or a function."""
+        """Answer a message. Subclasses implement this as an async generator or a function."""
 
     def talk(self, call: VoiceCall) -> Awaitable[None] | None:
-        """Hold a call. To be written by subclasses that users speak with."""
+        """Hold a call. Subclasses that users can speak with implement this."""
 
     def keeps_turn(self, metadata: Mapping[str, Any]) -> bool:
-        """Return whether a turn with this metadata may be resumed; a subclass may decide otherwise."""
+        """Return whether a turn with this metadata may be resumed: always, unless a subclass overrides this.
+        """
         return True
 
     def identity_for(self, turn: ChatTurn | VoiceCall) -> str | None:
-        """Return the identity whose memories are used: the principal, unless a subclass decides otherwise."""
+        """Return the identity whose memories are used: the principal, unless a subclass overrides this."""
         return turn.principal
 
     def _memories_of(self, turn: ChatTurn | VoiceCall) -> Memories:
@@ -175,7 +176,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Read the existing sessions. A subclass with a lifespan of its own must enter this one in it."""
+        """Read the existing sessions. A subclass that defines a lifespan must enter this one in it."""
         slot = self._place()
         self._lines = Lines()
         self._deaf = dict[tuple[str | None, str], None]()  # sessions whose clients know no tool `approve`
@@ -219,9 +220,9 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     ) -> AsyncGenerator[ChatItem]:
         """Send a message; the items are the answer, piece by piece.
 
-        Without `session` a new one begins; the first item names it. With `new` a session with that id begins
-        if there is none. A message that comes again under its `key` is not asked again: it gets the same
-        answer. Messages that a resumable turn sends get a key by themselves.
+        Without `session`, a new session begins, and the first item names it. With `new`, a session with the
+        given id begins if there is none. A message that arrives again with the same `key` does not begin
+        another turn, but gets the same answer. Messages that a resumable turn sends get a key automatically.
         """
         yield await self._turn(content, session, parts, metadata, key, new=new)
 
@@ -237,7 +238,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         new: bool = False,
         key: Key = None,
     ) -> AsyncGenerator[ChatItem]:
-        """Send a message as `chat`, and carry out tools for the agent; `answers` are those to its calls."""
+        """Send a message as in `chat`, and offer tools to the agent; `answers` are the answers to its calls.
+        """
         yield await self._turn(content, session, parts, metadata, key, new=new, answers=answers)
 
     @action(concurrency=MAX_TURNS)
@@ -248,9 +250,9 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         format: SoundFormat | None = None,
         new: bool = False,
     ) -> AsyncGenerator[CallItem]:
-        """Speak with the agent; `sound` is in the format named by the first item, `format` proposes one.
+        """Speak with the agent. The first item names the format of `sound`; `format` proposes one.
 
-        The end of `sound` hangs up. Sessions are as those of `chat`.
+        The end of `sound` ends the call. Sessions work as in `chat`.
         """
         if not self.has_voice():
             raise failure(MEDIA_NOT_ENABLED, "nobody can speak with this agent")
@@ -301,7 +303,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
     async def history(self, session: str, settled: bool = False) -> list[Said]:
         """Return the messages of a session of the caller, oldest first.
 
-        With `settled`, wait until no turn of it is in progress: so a caller who was cut off finds the answer.
+        With `settled`, wait until no turn of the session is in progress, so that a caller who was cut off
+        finds the answer.
         """
         owner = self._owner()
         if settled:
@@ -334,7 +337,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         new: bool,
         answers: AsyncIterator[ClientAnswer] | None = None,
     ) -> TurnDone:
-        """Run one turn, pass on its items as items of this run, keep the turn, and return its last item."""
+        """Run one turn, output its items as items of this run, keep the turn, and return its last item."""
         if not content and not parts:
             raise failure(INVALID_MESSAGE, "a message has content or parts")
         if key is not None and session_id is None:
@@ -373,7 +376,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         return await self._done(turn)
 
     async def _done(self, turn: ChatTurn) -> TurnDone:
-        """Return the last item of a turn, once what the agent has changed is kept."""
+        """Return the last item of a turn, once the agent's changes are kept."""
         await keep_whole()
         return TurnDone(turn.answer, list(turn.answer_parts), turn.is_cut)
 
@@ -431,14 +434,15 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         return TurnKeys(self._place(), kept, f"{self.path}\n{name}", goes_on)
 
     def _answer_of(self, turn: ChatTurn | None) -> KeptMessage:
-        """Return the text and parts that a turn has sent, as a message; an empty one if none."""
+        """Return the text and parts that a turn has sent, as a message; it is empty if there are none."""
         if turn is None:
             return self._message("agent", "")
         answer = self._message("agent", turn.answer, turn.answer_parts)
         return msgspec.structs.replace(answer, notes=turn.notes)
 
     def _offer(self, turn: ChatTurn, request: Request) -> Offer | None:
-        """Return the offer by which a turn's questions reach a user: the turn's own user, or the caller's."""
+        """Return the offer that brings a turn's questions to a user: the turn's user, or else the caller's.
+        """
         approvals = self._place().rt.approvals
         if approvals is None:
             return None
@@ -500,9 +504,9 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         offer: Offer | None = None,
         name: str = "",
     ) -> None:
-        """Have a child run a turn or a call. A crash of the child becomes INTERNAL_ERROR.
+        """Run a turn or a call in a child. A crash of the child becomes INTERNAL_ERROR.
 
-        `name` names a turn that can go on in the agent's next incarnation.
+        `name` names a turn that can be resumed by the agent's next incarnation.
         """
         self._number += 1
         child_name = f"turn-{self._number}"
@@ -536,14 +540,14 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
 
 
 def _output() -> Callable[[Any], Awaitable[None]]:
-    """Return the function that passes on the items of the stream that is running."""
+    """Return the function that outputs items of the current run."""
     run = current_run()
     assert isinstance(run, Run)
     return run.put
 
 
 async def _nowhere(item: ChatItem) -> None:
-    """Check an item of a turn whose caller is gone, and drop it."""
+    """Check and drop an item of a turn whose caller is gone."""
     try:
         shape_of(type(item)).take(item)
     except InvalidInput as error:

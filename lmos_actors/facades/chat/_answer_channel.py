@@ -24,11 +24,11 @@ T = TypeVar("T")
 
 
 class NotInProgress(RuntimeError):
-    """A turn or a call has not begun, or has ended."""
+    """An item was sent before a turn or a call began, or after it ended."""
 
 
 class AnswerChannel:
-    """Takes the items of one answer, from several tasks, and passes them on one after another."""
+    """A channel that takes the items of one answer from several tasks, and passes them on one by one."""
 
     __slots__ = ("_lock", "_new_id", "_pass_on")
 
@@ -41,7 +41,7 @@ class AnswerChannel:
     async def opened(self, pass_on: Callable[[Any], Awaitable[None]]) -> AsyncGenerator[None]:
         """Pass items to a function during a block; the function waits until the reader has room.
 
-        At the end of the block, wait for items that other tasks are passing on.
+        The end of the block waits for items that other tasks are still passing on.
         """
         self._pass_on = pass_on
         try:
@@ -55,8 +55,8 @@ class AnswerChannel:
     async def put(self, item: ChatItem | CallItem) -> None:
         """Pass an item on, and wait until the reader has room.
 
-        Raise RuntimeError before the beginning and after the end; TypeError for an item that could not be
-        sent: so the mistake ends this turn, and not the agent whose action returns the item.
+        Raise RuntimeError before the beginning and after the end, and TypeError for an item that cannot be
+        sent, so that the mistake ends this turn and not the agent whose action returns the item.
         """
         try:
             self._lock.acquire_nowait()
@@ -91,7 +91,7 @@ def memories_of(turn: T, memories: Callable[[T], Memories] | None) -> Memories:
 
 
 def check_memory(memory: dict[str, Any], most: int) -> None:
-    """Raise TypeError or ValueError for a memory that cannot be kept: the mistake fails this turn only."""
+    """Raise TypeError or ValueError for a memory that cannot be kept, so that only this turn fails."""
     try:
         size = len(msgspec.json.encode(memory))
     except (TypeError, msgspec.EncodeError) as error:

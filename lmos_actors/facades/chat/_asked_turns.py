@@ -1,8 +1,9 @@
-"""Messages of a turn to other chat agents: with keys, so that a resumed turn asks nothing twice.
+"""Messages of a turn to other chat agents, with keys, so that a resumed turn asks nothing twice.
 
-A resumed turn begins again, and sends its messages again. Each message has a key, made from the turn, the
-message, and how often the turn has sent that message since it last began. An agent that knows the key gives
-its earlier answer, or resumes and joins the turn that it has begun for this message; see `ChatAgent.chat`.
+A resumed turn starts from the beginning, and sends its messages again. Each message has a key, made from the
+turn, the message, and how often the turn has sent that message since it last began. If an agent has seen the
+key before, it returns its earlier answer, or resumes and joins the turn that it has begun for this message;
+see `ChatAgent.chat`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _MAY_REPEAT: Final = ContextVar("lmos_actors.may_repeat", default=False)
 
 @contextmanager
 def may_repeat() -> Generator[None]:
-    """Suppress the warning in a block: its author declares that a repeated request does no harm."""
+    """Suppress the warning about repeated requests in a block whose author declares them harmless."""
     token = _MAY_REPEAT.set(True)
     try:
         yield
@@ -52,7 +53,7 @@ def may_repeat() -> Generator[None]:
 
 
 class TurnKeys:
-    """The messages and requests of a resumable turn. A message keeps its key if the turn is resumed.
+    """The keys of a resumable turn's messages and requests, which are the same if the turn is resumed.
 
     `name` distinguishes the turn from all others; `goes_on` returns whether a turn that ends now is resumed.
     """
@@ -65,7 +66,10 @@ class TurnKeys:
         self._sent: Counter[bytes] = Counter()
 
     def check(self, link: Any, key: str) -> None:
-        """Warn of the first request that would act again after a resumption; see `RepeatedCallWarning`."""
+        """Warn about the first request that would act again if the turn were resumed.
+
+        See `RepeatedCallWarning`. With `strict_resume`, raise NotAllowed instead.
+        """
         is_seen_to = self._turn.steps > 0 or self._turn.kept.is_too_large  # by its author, or it is given up
         if is_seen_to or _MAY_REPEAT.get() or not acts_again(link, key):
             return
@@ -83,7 +87,7 @@ class TurnKeys:
             warnings.warn_explicit(text, RepeatedCallWarning, *place_of_caller())
 
     def key_for(self, message: list[Any]) -> str:
-        """Return the key of a message that the turn sends now; an input stream does not affect the key."""
+        """Return the key of the message that the turn sends now; input streams do not affect the key."""
         plain = [each for each in message if not hasattr(each, "__aiter__")]
         digest = blake2s(msgspec.json.encode(plain)).digest()
         self._sent[digest] += 1
@@ -92,13 +96,13 @@ class TurnKeys:
 
 
 def kept_key(key: str, text: str, parts: Sequence[ChatPart]) -> str:
-    """Return the key under which a message is kept; two messages with one key are kept under two."""
+    """Return the key under which a message is kept, which differs for two messages sent with one key."""
     plain = msgspec.json.encode((key, text, parts))
     return blake2s(plain, digest_size=16).hexdigest()
 
 
 def keyed(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a message's arguments; the last is its key, made here if a turn sends none."""
+    """Return a message's arguments; in a resumable turn, fill in the last one, the key, if it is None."""
     *message, key = given
     agent = getattr(current_run(), "agent", None) if key is None else None
     keys = getattr(agent, "asks", None)

@@ -1,8 +1,8 @@
-"""A call: a conversation by sound, in both directions at once, as a chat agent holds it.
+"""A call: a conversation by sound, in both directions at once, between a user and a chat agent.
 
 A call is one long turn of its session: messages of the session wait until it is over. It consists of
-*exchanges*, each of which the agent ends with `finish`: then the user's words, as understood, and the agent's
-words are kept in the history. It runs in a child of the chat agent, as turns do.
+*exchanges*. The agent ends each of them with `finish`, which keeps the user's words, as understood, and the
+agent's words in the history. The call runs in a child of the chat agent, as turns do.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class VoiceCall:
         return memories_of(self, self._memories)
 
     async def play(self, sound: bytes) -> None:
-        """Send a piece of sound, to be played after those before it. Waits until the caller has room."""
+        """Send a piece of sound, to be played after earlier pieces. Waits until the caller has room."""
         self._is_open = True
         await self._out.put(Sound(sound))
 
@@ -85,19 +85,20 @@ class VoiceCall:
             await self._out.put(TextChunk(text))
 
     async def understood(self, text: str) -> None:
-        """Send what was understood of the user's speech. Waits until the caller has room."""
+        """Send the user's speech as the agent understood it. Waits until the caller has room."""
         if text:
             self._is_open = True
             await self._out.put(TextChunk(text, role="user"))
 
     async def interrupt(self) -> None:
-        """Have the caller drop sound that is not yet played, for example when the user begins to speak."""
+        """Make the caller drop sound that is not yet played, for example when the user begins to speak."""
         await self._out.put(Interrupted())
 
     async def finish(self) -> None:
-        """End an exchange: the words of both sides are kept, and the caller gets the whole text.
+        """End an exchange: the words of both sides are kept, and the caller gets the agent's whole text.
 
-        Raises TypeError or ValueError for a `memory` that cannot be kept; ActionFailed if the store fails.
+        Raises TypeError or ValueError for a `memory` that cannot be kept, and ActionFailed if the store
+        fails.
         """
         check_memory(self.memory, self._memory_bytes)
         text = "".join(self._said)
@@ -115,7 +116,7 @@ class VoiceCall:
         return await self._out.use(tool, arguments)
 
     async def run(self, talk: Callable[[VoiceCall], Any], out: Callable[[Any], Awaitable[None]]) -> None:
-        """Have `talk` hold the call, which ends with a `finish`; `out` gets its items."""
+        """Run `talk` for the call, and end the last exchange with `finish`; `out` gets the items."""
         async with self._out.opened(out):
             held = talk(self)
             if inspect.isawaitable(held):

@@ -1,8 +1,8 @@
 """The values of conversations: the input of a chat agent, the items of its answer, the kept messages.
 
 The items of an answer are **provisional** until `TurnDone`: they leave a durable agent at once
-(`is_provisional`), and become final with that item, which waits until the turn's changes are kept. A call of
-a client's tool waits, too, as the tool acts.
+(`is_provisional`). They become final with `TurnDone`, which waits until the turn's changes are kept. A call
+of a client's tool waits, too, as the tool has effects.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ChatPart(Struct, frozen=True, omit_defaults=True):
 
 
 class TurnBegan(Struct, frozen=True, tag="began"):
-    """The first item of an answer: its session, and whether that is new."""
+    """The first item of an answer: its session, and whether the session is new."""
 
     is_provisional: ClassVar[bool] = True
 
@@ -52,7 +52,7 @@ class TurnBegan(Struct, frozen=True, tag="began"):
 
 
 class TextChunk(Struct, frozen=True, tag="chunk", omit_defaults=True):
-    """A piece of the answer; with `role` "user", in a call, the user's speech as understood."""
+    """A piece of the answer. In a call, a piece with `role` "user" is the user's speech as understood."""
 
     is_provisional: ClassVar[bool] = True
 
@@ -62,7 +62,7 @@ class TextChunk(Struct, frozen=True, tag="chunk", omit_defaults=True):
 
 
 class MediaPiece(Struct, frozen=True, tag="media", omit_defaults=True):
-    """A piece of sound, picture or film that an answer streams. `sequence` counts from 0."""
+    """A piece of sound, image or video that an answer streams. `sequence` counts from 0."""
 
     is_provisional: ClassVar[bool] = True
 
@@ -74,7 +74,7 @@ class MediaPiece(Struct, frozen=True, tag="media", omit_defaults=True):
 
 
 class ToolCalled(Struct, frozen=True, tag="tool_call", omit_defaults=True):
-    """The agent calls a tool. `by_client`: a tool of the caller, who has to answer."""
+    """The agent calls a tool. `by_client` means a tool of the caller, who has to answer."""
 
     id: str
     name: str
@@ -85,7 +85,7 @@ class ToolCalled(Struct, frozen=True, tag="tool_call", omit_defaults=True):
 
     @property
     def is_provisional(self) -> bool:
-        """Whether it only shows a tool, and does not ask the client for one."""
+        """Whether the item only shows a tool call, and does not ask the client to carry it out."""
         return not self.by_client
 
 
@@ -100,7 +100,7 @@ class ToolReturned(Struct, frozen=True, tag="tool_result", omit_defaults=True):
 
 
 class TurnDone(Struct, frozen=True, tag="done", omit_defaults=True):
-    """The last item of an answer: the whole answer. `is_cut`: it was too long, and is not complete."""
+    """The last item of an answer, with the whole answer. `is_cut` means that it was too long and was cut."""
 
     text: str = ""
     parts: list[ChatPart] = []
@@ -119,7 +119,7 @@ class SoundFormat(Struct, frozen=True):
 
 
 class CallBegan(Struct, frozen=True, tag="began"):
-    """The first item of a call: its session, whether that is new, and how the sound is coded."""
+    """The first item of a call: its session, whether the session is new, and the coding of the sound."""
 
     is_provisional: ClassVar[bool] = True
 
@@ -129,7 +129,7 @@ class CallBegan(Struct, frozen=True, tag="began"):
 
 
 class Sound(Struct, frozen=True, tag="sound"):
-    """A piece of sound, to be played after those before it."""
+    """A piece of sound, to be played after earlier pieces."""
 
     is_provisional: ClassVar[bool] = True
 
@@ -148,8 +148,8 @@ CallItem: TypeAlias = CallBegan | Sound | Interrupted | TextChunk | ToolCalled |
 class ClientAnswer(Struct, frozen=True, omit_defaults=True):
     """The caller's answer to a call of one of its tools.
 
-    `kind` is "accepted" if the result will follow, "refused" if it will not; otherwise the result is in
-    `result`, or `error` says why there is none.
+    `kind` is "accepted" if the result will follow, and "refused" if it will not. Otherwise the result is in
+    `result`, or `error` is the reason why there is none.
     """
 
     call_id: str
@@ -159,7 +159,7 @@ class ClientAnswer(Struct, frozen=True, omit_defaults=True):
 
 
 class TurnFailure(Struct, frozen=True):
-    """Why a turn has no answer."""
+    """The reason why a turn has no answer."""
 
     code: str
     message: str

@@ -65,11 +65,11 @@ T = TypeVar("T")
 
 
 class KeptTurns:
-    """The turns of a chat agent's incarnation that survive it; `is_on`: whether turns are kept at all.
+    """The turns of a chat agent's incarnation that survive it.
 
-    `make` makes a resumed turn from its session, its record and its steps; `run` has a child run it, by its
-    name; `answer` makes the agent's message from a turn; `start_soon` starts a task that ends
-    with the incarnation.
+    `is_on` is whether turns are kept at all. `make` creates a resumed turn from its session, its record and
+    its steps; `run` runs a turn in a child, under a given name; `answer` creates the agent's message from a
+    turn; `start_soon` starts a task that ends with the incarnation.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class KeptTurns:
     ) -> AsyncGenerator[OpenTurn | None]:
         """Keep a record of a turn during a block; yield None if it is not `wanted`, or turns are not kept.
 
-        A turn whose caller carries out tools (`has_client`) does not go on without the caller now.
+        If the caller carries out tools (`has_client`), the turn ends when the caller leaves.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         begun = None
@@ -158,7 +158,7 @@ class KeptTurns:
         self._start_soon(self._resume, turn, place, name=f"resumed turn of session {turn.id}")
 
     def _remove(self, turn: OpenTurn) -> Ticket | None:
-        """Remove the record of a turn that has ended for its caller; if the store fails, do so later."""
+        """Remove the record of a turn that has ended for its caller; if the store fails, try again later."""
 
         def later() -> None:
             if not self._has_ended:
@@ -176,12 +176,12 @@ class KeptTurns:
     # ---- the next life
 
     def resume(self) -> None:
-        """Resume all turns that were found, once the agent takes messages, as tasks of its nursery."""
+        """Start tasks of the agent's nursery that resume all kept turns once the agent takes messages."""
         for turn in self._sessions.turns:
             self._go_on(turn)
 
     def forgotten(self, owner: str, id: str) -> None:
-        """End the resumed turn of a session, if there is one: nobody waits for it any more."""
+        """End the resumed turn of a session that was removed, if there is one."""
         scope = self._resumed.get((owner, id))
         if scope is not None:
             scope.cancel("its session is forgotten")
@@ -232,12 +232,12 @@ class KeptTurns:
             leave()
 
     async def wait_if_ended(self) -> None:
-        """If the incarnation has ended, wait for the cancel of this task, which comes next."""
+        """If the incarnation has ended, wait for the cancellation of this task, which follows."""
         if self._has_ended:
             await trio.sleep_forever()
 
     async def _steps_of(self, turn: OpenTurn) -> list[Any]:
-        """Count a resumption, and return the steps of a turn; if that fails, its `wrong` is set."""
+        """Count a resumption, and return the steps of a turn; if it cannot be resumed, set its `wrong`."""
         if not turn.wrong and not self._is_on:
             turn.wrong = "this agent resumes no turns any more"
         if not turn.wrong and turn.kept.is_too_large:
@@ -269,9 +269,9 @@ class KeptTurns:
 
     @contextmanager
     def _counted(self, turn: OpenTurn) -> Generator[None]:
-        """Take back the count of a resumption once the block has gone on for long.
+        """Take back the count of a resumption once the block has run for `STEADY_SECONDS`.
 
-        The block ends before the turn is kept: writing the count later would bring the record back.
+        The block must end before the turn is kept, as writing the count later would restore the record.
         """
         uncount = partial(self._sessions.uncount_resumption, turn)
         timer = self._slot.rt.timers.call_after(STEADY_SECONDS, uncount)
@@ -281,7 +281,7 @@ class KeptTurns:
             timer.cancel()
 
     def _made(self, session: Session, turn: OpenTurn, steps: list[Any]) -> ChatTurn | None:
-        """Return the turn to run again; None if its record is `wrong`."""
+        """Return the turn to run again; None if its record is unusable (`wrong`)."""
         try:
             made = self._make(session, turn, steps)
         except msgspec.ValidationError as error:
@@ -291,7 +291,7 @@ class KeptTurns:
         return None if turn.wrong else made
 
     async def _keep_failed(self, turn: OpenTurn, answer: KeptMessage) -> None:
-        """Keep a failed turn: its caller, who has not heard of it, will find it."""
+        """Keep a failed turn, so that its caller, who has left, can find it in the history."""
         session = await self._read(turn)  # again: the turn may have changed the memory that it was given
         if session is not None:
             await self._keep(turn, session, answer)
@@ -323,12 +323,12 @@ def answer_under(session: Session, key: str) -> KeptMessage | None:
 
 
 def failed_answer(answer: KeptMessage, error: ActionFailed) -> KeptMessage:
-    """Return what a turn had answered before it failed, with the reason."""
+    """Return the part of an answer that a failed turn has sent, with the reason for the failure."""
     words = error.code or INTERNAL_ERROR, error.detail or str(error)
     failed = TurnFailure(*(each.encode("utf-8", "replace").decode() for each in words))
     return msgspec.structs.replace(answer, failed=msgspec.to_builtins(failed))
 
 
 def name_of(session: Session, turn: OpenTurn) -> str:
-    """Return the name that distinguishes a turn from others of its agent, also after a restart."""
+    """Return a name of a turn that is unique in its agent, also after a restart."""
     return f"turn {turn.owner}\n{turn.id}\n{turn.kept.at}\n{turn.kept.id}\n{len(session.written)}"

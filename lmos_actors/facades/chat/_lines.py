@@ -1,4 +1,4 @@
-"""The turns of one session come one after the other: each has a place in the line of its session."""
+"""The order of turns: the turns of one session run one after another, each with a place in a line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_WAITING: Final = 8
 
 
 class _Line:
-    """One session's turns: first the turn in progress, then the waiting turns; each with an event."""
+    """The turns of one session, each as an event: first the turn in progress, then the waiting turns."""
 
     __slots__ = ("ended", "places")
 
@@ -51,7 +51,8 @@ class Lines:
             self.leave(owner, id, place)
 
     def join(self, owner: str, id: str, *, is_next: bool = False) -> trio.Event:
-        """Return a place behind all others, or behind the first; its event is set once the place is first."""
+        """Add a place at the end of the line, or right behind the first; its event is set once it is first.
+        """
         line = self._lines.setdefault((owner, id), _Line())
         place = trio.Event()
         line.places.insert(1 if is_next else len(line.places), place)
@@ -60,7 +61,7 @@ class Lines:
         return place
 
     def leave(self, owner: str, id: str, place: trio.Event) -> None:
-        """Leave a place, wherever it is in the line."""
+        """Remove a place from any position in the line."""
         line = self._lines[owner, id]
         line.places.remove(place)
         if line.places:
@@ -70,6 +71,6 @@ class Lines:
             line.ended.set()
 
     async def wait_empty(self, owner: str, id: str) -> None:
-        """Wait until no turn of the session is in progress, and none waits."""
+        """Wait until no turn of the session is in progress or waiting."""
         while (line := self._lines.get((owner, id))) is not None:
             await line.ended.wait()

@@ -42,7 +42,7 @@ NO_ASYNCIO: Final = (
 
 
 def _for_clients(tool: Tool) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
-    """Fail: only a client can carry out this tool."""
+    """Return a function that raises ToolFailed, as only a client can carry out this tool."""
 
     async def call(_: Mapping[str, Any]) -> Any:
         await trio.lowlevel.checkpoint()
@@ -53,7 +53,7 @@ def _for_clients(tool: Tool) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
 
 @attrs.frozen
 class Tool:
-    """Something that a chat agent may use: made by `tool_of`.
+    """A tool that a chat agent may use; usually made by `tool_of`.
 
     `schema` is the JSON schema of its arguments, an object. A tool made from three arguments is carried out
     by a client: `Tool("position", "Return where the user is.", {"type": "object"})`.
@@ -84,12 +84,12 @@ def tool_of(
 ) -> Tool:
     """Return a function, or an action of an agent, as a tool.
 
-    `tool_of(look_up)` takes a typed function, async or not; `tool_of(ref, Orders.find)` an action of another
-    agent. A function that blocks, such as for a request over the network, holds up its node, unless it is
-    called `in_thread`; there it goes on even when its caller has left. `repeatable` declares that a second
-    call does no harm: then a model may repeat a call whose outcome is unknown. The default is true for an
-    action that is `safe` or `idempotent`, false for a function. Raises TypeError for parameters whose types
-    are not known, and for an action or an async function `in_thread`.
+    `tool_of(look_up)` takes a typed function, async or not; `tool_of(ref, Orders.find)` takes an action of
+    another agent. A function that blocks, for example on a network request, holds up its node unless it is
+    called `in_thread`; in a thread it continues even after its caller has left. `repeatable` declares that a
+    second call does no harm, so that a model may repeat a call whose outcome is unknown. By default it is
+    true for an action that is `safe` or `idempotent`, and false for a function. Raises TypeError for
+    parameters whose types are not known, and for an action or an async function `in_thread`.
 
     The arguments of an action have the names in its description; their Python names work, too.
     """
@@ -110,9 +110,9 @@ def tool_of(
 
 
 def raise_if_not_its_own(error: BaseException) -> None:
-    """Re-raise an exception that concerns more than the tool: a cancellation by trio, Ctrl-C.
+    """Re-raise an exception that concerns more than the tool: a cancellation by trio, or Ctrl-C.
 
-    Any other error, such as an argument parser's SystemExit, only ends the tool's call.
+    Any other error, such as an argument parser's SystemExit, ends only the tool's call.
     """
     passes = trio.Cancelled, KeyboardInterrupt, GeneratorExit, BaseExceptionGroup
     if isinstance(error, passes) and not isinstance(error, Exception):
@@ -120,7 +120,7 @@ def raise_if_not_its_own(error: BaseException) -> None:
 
 
 def shown_reason(error: ToolFailed) -> str:
-    """Return why a tool failed, as others may know it: without the texts of undeclared exceptions."""
+    """Return the public reason why a tool failed, without the texts of undeclared exceptions."""
     return error.reason if isinstance(error.__cause__, ActionFailed | NoneType) else "the tool failed"
 
 
@@ -140,9 +140,10 @@ class _Form:
 
 @lru_cache(maxsize=1_000)
 def _form_of(function: Any, called: str, renamed: tuple[tuple[str, str], ...], owner: type | None) -> _Form:
-    """Return the form of a function, or of a method of `owner`; made once, as it takes a millisecond.
+    """Return the form of a function, or of a method of `owner`.
 
-    Raises TypeError; from a NameError if the name of a type is not defined yet.
+    It is cached, as making it takes a millisecond. Raises TypeError, whose cause is a NameError if the name
+    of a type is not defined yet.
     """
     hints = types_of_function(function, owner)
     is_method = owner is not None
@@ -175,7 +176,7 @@ def _form_of(function: Any, called: str, renamed: tuple[tuple[str, str], ...], o
 
 
 def _plain(called: str, result: Any) -> Any:
-    """Return a result that can be sent. Raises ToolFailed if it is too deep, or is not JSON."""
+    """Return a result in a form that can be sent. Raises ToolFailed if it is too deep or is not JSON."""
     try:
         inner = [[[result]]]  # as deep as it will be in messages
         return shape_of(list[list[list[Any]]]).take(inner)[0][0][0]
@@ -228,7 +229,7 @@ def _made(
 
 
 def _called(name: str, work: Callable[[], Any]) -> Any:
-    """Call a function here, and warn if it has held up the node."""
+    """Call a function in this task, and warn if the call has held up the node."""
     began = trio.current_time()
     try:
         return work()

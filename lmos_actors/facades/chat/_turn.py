@@ -1,10 +1,10 @@
 """One turn of a conversation: its message, its history, its memory, and the agent's answer.
 
-A turn runs in an agent of its own (`TurnRunner`), a temporary child of the chat agent: a mistake in it ends
-only that turn, its crash report names the turn, and `node.tree()` shows it while it runs.
+A turn runs in a separate agent (`TurnRunner`), a temporary child of the chat agent: a mistake in it ends only
+that turn, its crash report names the turn, and `node.tree()` shows it while it runs.
 
-The task that runs `reply` puts the items of the answer out itself, as items of the run that the caller has
-asked for, and waits until the caller has room (`_answer_channel.py`). So a tool that is used in the middle of
+The task that runs `reply` outputs the items of the answer itself, as items of the run that the caller has
+requested, and waits until the caller has room (`_answer_channel.py`). So a tool that is used in the middle of
 the answer is shown at the right place in it.
 """
 
@@ -90,7 +90,7 @@ class _OpenCall:
         self.changed = trio.Event()
 
     async def wait(self, result_seconds: float = RESULT_SECONDS) -> str | None:
-        """Wait for the answer; return why there is none, None if it has come."""
+        """Wait for the answer; return None if it has arrived, or else the reason why there is none."""
         began = trio.current_time()
         with trio.move_on_at(began + ACCEPT_SECONDS):
             while self.answer is None and not self.is_accepted:
@@ -104,15 +104,15 @@ class _OpenCall:
 
 
 class ChatTurn:
-    """One message of a user, and the way to answer it; `ChatAgent.reply` gets it.
+    """One message of a user, and the way to answer it; passed to `ChatAgent.reply`.
 
-    `text`, `parts` and `metadata` are the message; `session` is the id of the conversation, `is_new` whether
-    it has just begun, `history` the messages before. `memory` is a dict of plain data that is kept with the
-    session: changes that `reply` makes are there at the next turn, if this turn ends well. The memories of
-    the user over all sessions are in `memories`.
+    `text`, `parts` and `metadata` are the message; `session` is the id of the conversation, `is_new` is
+    whether it has just begun, and `history` contains the earlier messages. `memory` is a dict of plain data
+    that is kept with the session: if this turn ends well, the next turn finds the changes that `reply` makes.
+    The memories of the user over all sessions are in `memories`.
 
-    If the process of an agent that `resumes` turns ends in the middle of one, `reply` is called again with
-    `is_resumed`: `steps` are then the steps kept by `record`, and the answer goes only to the history.
+    If the process of an agent that `resumes` turns ends in the middle of a turn, `reply` is called again with
+    `is_resumed`. Then `steps` are the steps kept by `record`, and the answer goes only to the history.
     """
 
     def __init__(
@@ -191,21 +191,21 @@ class ChatTurn:
 
     @property
     def is_kept(self) -> bool:
-        """Whether this turn is resumed if its process ends: if not, `record` does nothing."""
+        """Whether this turn is resumed if its process ends; otherwise `record` does nothing."""
         return self._record is not None
 
     async def record(self, step: Any) -> None:
-        """Keep a step, plain data, for the `steps` of a resumed turn; return once the step is kept.
+        """Keep a step for the `steps` of a resumed turn; return once the step is kept.
 
-        Record a result before anything builds on it, and an intention before its execution. Raises TypeError
-        for a step that is not plain data; ActionFailed while the store fails.
+        Record a result before anything uses it, and an intention before its execution. Raises TypeError for a
+        step that is not plain data, and ActionFailed while the store fails.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._record is not None:
             await self._record(step)
 
     def note(self, *notes: Any) -> None:
-        """Keep plain data with the answer, only for the agent: the `history` of later turns has it.
+        """Keep plain data with the answer, visible only to the agent, in the `history` of later turns.
 
         The note is kept even if the turn fails. Raises TypeError for anything but plain data.
         """
@@ -217,8 +217,8 @@ class ChatTurn:
     async def read(self, part: ChatPart) -> bytes:
         """Return the content of a part: embedded data, or a file that the user has uploaded.
 
-        Raises ValueError for text, for a part that is elsewhere (a `url` is never fetched), and for invalid
-        base64; LookupError for a file that is no longer there.
+        Raises ValueError for text, for a part at a `url` (which is never fetched), and for invalid base64.
+        Raises LookupError for a file that no longer exists.
         """
         media = part.media
         if media is None:
@@ -235,7 +235,8 @@ class ChatTurn:
         return await self._read(media.storage_ref)
 
     async def show(self, item: ToolCalled | ToolReturned | MediaPiece) -> None:
-        """Show a tool that is carried out elsewhere, such as by an agent that was asked, or show a medium."""
+        """Show a tool that is carried out elsewhere, for example by another agent, or show a piece of media.
+        """
         await self._out.put(item)
 
     async def use(self, tool: Tool | Callable[..., Any], /, **arguments: Any) -> Any:
@@ -245,10 +246,10 @@ class ChatTurn:
     async def stream_media(
         self, mime_type: str, source: bytes | AsyncIterable[bytes], media_id: str | None = None
     ) -> None:
-        """Send a medium as it is made: sound, pictures, film. The history does not keep it.
+        """Stream sound, images or video while they are produced. The history does not keep them.
 
-        `source` is its bytes, or an async iterable of pieces, which is closed at the end. `media_id` has at
-        most 12 bytes. Waits until the reader has room. Raises ValueError.
+        `source` contains the bytes, or is an async iterable of pieces, which is closed at the end. `media_id`
+        has at most 12 bytes. Waits until the reader has room. Raises ValueError for an invalid `media_id`.
         """
         name = f"media-{self._media}" if media_id is None else media_id
         if not 0 < len(name.encode()) <= LONGEST_MEDIA_ID:
@@ -274,11 +275,11 @@ class ChatTurn:
         consent_message: str | None = None,
         categories: Sequence[str] = (),
     ) -> Any:
-        """Have the caller carry out a tool of its own; return the result.
+        """Have the caller carry out one of its tools, and return the result.
 
         The caller has 5 s to accept the call and 60 s to answer it; for an MCP client the limits of
-        `Agent.ask_client` hold. Raises ToolFailed if the caller has no such tool, refuses, fails, or does not
-        answer.
+        `Agent.ask_client` apply. Raises ToolFailed if the caller has no such tool, refuses, fails, or does
+        not answer.
         """
         if not self.has_client_tools:  # but it may be one of another kind: see `Agent.ask_client`
             return await ask_client(name, arguments or {})
@@ -295,9 +296,10 @@ class ChatTurn:
         categories: Sequence[str],
         accepted: Callable[[], object] | None = None,
     ) -> ClientAnswer:
-        """Return the caller's answer to a call of its own tool; for `ask_client`, and for bridges.
+        """Return the caller's answer to a call of one of its tools; for `ask_client`, and for bridges.
 
-        `accepted` is called when the caller has accepted the call. A caller that does not accept refuses.
+        `accepted` is called when the caller has accepted the call. If the caller does not accept it in time,
+        that counts as a refusal.
         """
         asked = ToolCalled(self._new_id(), name, dict(arguments), True, consent_message, [*categories])
         async with self._client_call(asked, accepted) as call:
@@ -311,7 +313,7 @@ class ChatTurn:
     async def _client_call(
         self, asked: ToolCalled, accepted: Callable[[], object] | None = None
     ) -> AsyncGenerator[_OpenCall]:
-        """Call a tool of the caller, for a block in which the call is answered."""
+        """Call a tool of the caller for a block that waits for the answer; show the result at its end."""
         call_id = asked.id
         call = self._calls[call_id] = _OpenCall(accepted)
         await self._out.put(asked)
@@ -330,13 +332,13 @@ class ChatTurn:
             await self._out.put(ToolReturned(call_id, answer.result))
 
     def take_answer(self, answer: ClientAnswer) -> None:
-        """Pass on the caller's answer to a call; ignore an answer that nobody waits for."""
+        """Pass on the caller's answer to a call; ignore an answer to a call that is not open."""
         call = self._calls.get(answer.call_id)
         if call is not None:
             call.take(answer)
 
     async def run(self, reply: Callable[[ChatTurn], Any], out: Callable[[Any], Awaitable[None]]) -> None:
-        """Have `reply` answer; `out` gets the items of the answer."""
+        """Run `reply` to answer the message; `out` gets the items of the answer."""
         async with self._out.opened(out):
             said: Any = reply(self)
             if isinstance(said, AsyncGenerator):
@@ -352,7 +354,7 @@ class ChatTurn:
 
 
 async def said_again(turn: ChatTurn, before: KeptMessage) -> AsyncIterator[ChatItem]:
-    """Yield the items of an earlier answer, as a turn does. Raise the ActionFailed with which it ended."""
+    """Yield the items of an earlier answer, as a turn does. Raise its ActionFailed if it had failed."""
     parts = msgspec.convert(before.parts, list[ChatPart])
     turn._said, turn._shown = [before.text], parts  # pyright: ignore[reportPrivateUsage] -- of one file
     pieces = ([TextChunk(before.text)] if before.text else []) + [TextChunk(parts=[part]) for part in parts]
@@ -364,7 +366,7 @@ async def said_again(turn: ChatTurn, before: KeptMessage) -> AsyncIterator[ChatI
 
 @asynccontextmanager
 async def _closing(source: AsyncIterable[bytes]) -> AsyncGenerator[AsyncIterator[bytes]]:
-    """Iterate a source during a block, and close it."""
+    """Return the iterator of a source for a block, and close it at the end."""
     pieces = aiter(source)
     try:
         yield pieces
@@ -379,8 +381,8 @@ class TurnOffer:
     """The `Offer` of approvals to the user of a turn whose client carries out tools.
 
     The question is a call of the client's tool `approve`, which asks for consent. The user decides by giving
-    consent or refusing it. A client that does not know the tool decides nothing: its session is added to
-    `deaf`, and is not asked again.
+    or refusing consent. A client without that tool decides nothing: its session is added to `deaf`, and is
+    not asked again.
     """
 
     def __init__(
@@ -397,7 +399,10 @@ class TurnOffer:
         return self._allows(agent.replace("/", "."), "approve")
 
     async def ask(self, approval: Approval, over: trio.Event) -> tuple[bool, dict[str, Any] | None] | None:
-        """Return the user's yes or no, and the filled-in form; None if no answer comes, or `over` is set."""
+        """Return the user's yes or no, and the filled-in form.
+
+        Return None if no answer arrives, or if `over` is set before.
+        """
         if self._session in self._deaf:
             return None
         arguments = {"agent": approval.agent, "text": approval.text, "expires": approval.expires}
@@ -463,7 +468,7 @@ def _decision_in(call: _OpenCall) -> tuple[bool, dict[str, Any] | None] | None:
 
 
 class TurnRunner(Agent, private=True):
-    """Runs one turn or one call of a chat agent; `out` is an async function that gets the items."""
+    """An agent that runs one turn or one call of a chat agent; `out` is an async function for the items."""
 
     turn: Any
     reply: Any

@@ -1,4 +1,4 @@
-"""Omnia's chat protocol: chat agents served to its clients, and conversations with other servers' agents."""
+"""Omnia's chat protocol: its server for chat agents, and its client for agents of other servers."""
 
 from lmos_actors._late import late
 

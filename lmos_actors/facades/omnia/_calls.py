@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class CallSide(Protocol):
-    """The connection over which a call runs now."""
+    """The connection that currently carries a call."""
 
     wire: ServerConnection
 
@@ -64,7 +64,7 @@ class CallSide(Protocol):
         ...
 
     def call_taken(self) -> None:
-        """Note that the call goes on over another connection."""
+        """Note that another connection has taken over the call."""
         ...
 
     def check_end(self) -> None:
@@ -74,7 +74,7 @@ class CallSide(Protocol):
 
 @attrs.define
 class SoundStatistics:
-    """Counts of sound frames: `dropped` had a wrong format, or were for an agent that is behind."""
+    """Counts of sound frames; `dropped` frames had a wrong format, or the agent was too far behind."""
 
     taken: int = 0
     late: int = 0
@@ -85,7 +85,7 @@ class SoundStatistics:
 class _Heard:
     """The sound that waits for the agent, as an async iterator: the input stream of the agent's action.
 
-    At most `most` bytes wait, usually those of 20 s; later sound is dropped.
+    At most `most` bytes wait, usually 20 s of sound; later sound is dropped.
     """
 
     def __init__(self, most: int) -> None:
@@ -123,7 +123,7 @@ class _Heard:
 
 
 class Calls:
-    """The calls of one node: bounded in number, and found again by their sessions."""
+    """The calls of one node, limited in number, by their sessions."""
 
     def __init__(self, context: OmniaContext) -> None:
         self.context = context
@@ -164,7 +164,7 @@ class Calls:
         return call
 
     def resumed(self, side: CallSide, link: Slot | PoolLink, principal: str | None, id: str) -> Call | None:
-        """Have a call go on over another connection; None if the caller has no call in that session."""
+        """Continue a call over another connection; return None if the caller has no call in that session."""
         call = self._calls.get((link.path, principal or "", id))
         if call is None or call.heard.has_ended:
             return None
@@ -180,7 +180,7 @@ class Calls:
             call.side.wire.adopt(call.key[2])
 
     def drop(self, call: Call) -> None:
-        """Forget a call that is over; `Call` uses this."""
+        """Remove a call that has ended, and add up its counts; used by `Call`."""
         del self._calls[call.key]
         for name, number in attrs.asdict(call.sound()).items():
             setattr(self.sound, name, getattr(self.sound, name) + number)
@@ -188,7 +188,7 @@ class Calls:
             self._done.set()
 
     def hang_up(self) -> None:
-        """End all calls because the node drains: their agents see the end of the sound."""
+        """End the sound of all calls, as the node drains."""
         for call in tuple(self._calls.values()):
             call.hang_up()
 
@@ -224,7 +224,7 @@ class Call:
         self._scope = trio.CancelScope()
 
     def sound(self) -> SoundStatistics:
-        """Return the counts of the frames that came."""
+        """Return the counts of the frames received so far."""
         order, wrong = self._in.order, self._in.misformatted
         return SoundStatistics(self._in.taken - self._dropped, order.late, order.lost, self._dropped + wrong)
 
@@ -251,14 +251,14 @@ class Call:
         return fault
 
     def hang_up(self) -> None:
-        """End the sound: the client will not come back."""
+        """End the sound: the client will send no more."""
         self.heard.end()
         if self.side is None:
             self._scope.deadline = trio.current_time() + self._calls.context.options.resume_seconds
             self._attached.set()
 
     def attach(self, side: CallSide) -> None:
-        """Go on over another connection."""
+        """Continue the call over another connection."""
         if self.side is not None:
             self.side.call_taken()
         self.side = side
@@ -267,7 +267,7 @@ class Call:
         self._attached.set()
 
     def detach(self, side: CallSide) -> None:
-        """Begin to wait for the client to come back: its connection has ended."""
+        """Note that a connection has ended, and wait `resume_seconds` for the client to reconnect."""
         if self.side is side:
             self.side = None
             self._attached = trio.Event()

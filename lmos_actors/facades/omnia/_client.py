@@ -1,9 +1,8 @@
-"""A conversation with an agent behind an Omnia facade: our own, or another server's.
+"""A conversation with an agent behind an Omnia facade, on a node of this package or on another server.
 
-One connection carries the turns of one conversation, one after the other. If it breaks between two turns, the
-next turn connects again and goes on in the same session. If it breaks in the middle of a turn, that turn is
-repeated only if its message had not been sent: otherwise its outcome is unknown, and the caller gets
-`OutcomeUnknown`.
+One connection carries the turns of one conversation, one after another. If it breaks between two turns, the
+next turn connects again and continues the same session. If it breaks during a turn, that turn is repeated
+only if its message had not been sent. Otherwise its outcome is unknown, and the caller gets `OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -82,9 +81,9 @@ async def _always(_: ToolCalled) -> bool:
 
 
 def chat_url(url: str, *, binary: bool = False, resume: str | None = None) -> str:
-    """Return the address of the facade for a URL that a user gives, which may be an agent's.
+    """Return the WebSocket address of the facade for a URL from a user, which may be an agent's URL.
 
-    `http://HOST/agents/NAME` becomes `ws://HOST/api/agents/NAME/ws`; other paths stay as they are.
+    `http://HOST/agents/NAME` becomes `ws://HOST/api/agents/NAME/ws`; other paths are not changed.
     """
     parts = urlsplit(url)
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
@@ -105,7 +104,7 @@ class ChatAnswer:
 
 
 class Chat:
-    """A conversation with an agent; made by `open_chat`. Its turns come one after the other."""
+    """A conversation with an agent; made by `open_chat`. Its turns run one after another."""
 
     def __init__(
         self,
@@ -161,12 +160,12 @@ class Chat:
     async def stream(
         self, text: str = "", *, parts: Sequence[ChatPart] = (), metadata: Mapping[str, str] | None = None
     ) -> AsyncGenerator[AsyncIterator[ChatEvent]]:
-        """Send a message; the items are the answer, piece by piece, the last one a TurnDone.
+        """Send a message; the items are the answer, piece by piece, and the last item is a TurnDone.
 
-        Leaving the block early closes the connection, which cancels the turn; the conversation goes on with
+        Leaving the block early closes the connection, which cancels the turn; the conversation continues with
         the next message. Raises ConnectFailed; ActionFailed with the `code` and `message` of an error of the
-        server; DeadlineExceeded for a server that is silent for too long; OutcomeUnknown if the connection,
-        or the agent itself, ended in the middle: the agent may go on with the turn later.
+        server; DeadlineExceeded if the server is silent for too long; OutcomeUnknown if the connection, or
+        the agent itself, ended during the turn. In the last case the agent may continue the turn later.
         """
         async with self._turn:
             with turn_going_out(self._agent, self.session) as trace:
@@ -181,7 +180,7 @@ class Chat:
                         self._line = None
 
     async def _begin(self, text: str, parts: Sequence[ChatPart], metadata: Mapping[str, Any]) -> Line:
-        """Send a message until the server accepts it: again if the server refuses it as beyond its rate."""
+        """Send a message until the server accepts it; repeat it if it exceeded the server's rate limit."""
         sent = [msgspec.convert(msgspec.to_builtins(part), omnia.Part) for part in parts]
         pause = FIRST_PAUSE
         for attempt in range(1, ATTEMPTS + 1):
@@ -215,7 +214,7 @@ class Chat:
     async def upload(self, data: bytes, mime_type: str, filename: str = "file") -> ChatPart:
         """Upload a file for the conversation; return the part by which a message refers to it.
 
-        Raises what `stream` does, ActionFailed if the server takes no files, or not this one.
+        Raises what `stream` does, and ActionFailed if the server accepts no files, or refuses this one.
         """
         async with self._turn:
             line = await self._connected()
@@ -243,10 +242,10 @@ class Chat:
     async def call(
         self, format: SoundFormat | None = None, *, resume_seconds: float = 15.0
     ) -> AsyncGenerator[OutgoingCall]:
-        """Speak with the agent for a block, over a connection of its own; leaving it hangs up.
+        """Speak with the agent during a block, over a separate connection; leaving the block hangs up.
 
-        `format` is a proposal: the agent's own format may replace it. If the connection breaks, it is made
-        again, for `resume_seconds`, and the call goes on. Raises ConnectFailed; see `OutgoingCall`.
+        `format` is a proposal, which the agent's format may replace. If the connection breaks, reconnection
+        is tried for `resume_seconds`, and the call continues. Raises ConnectFailed; see `OutgoingCall`.
         """
         async with self._turn:
             call = OutgoingCall(
@@ -262,13 +261,13 @@ class Chat:
                     await call.close()
 
     async def _dialled(self, session: str | None) -> Line:
-        """Connect for a call that is to go on in a session."""
+        """Connect for a call; with a session, the call continues in that session."""
         line = await self._line_to(chat_url(self.url, binary=True, resume=session), session)
         self._nursery.start_soon(line.run)
         return line
 
     def _headers_for(self, url: str) -> Headers:
-        """Return the headers of a request; the user's own headers go to the conversation's server alone."""
+        """Return the headers of a request; the user's headers go only to the conversation's server."""
         same = urlsplit(url).netloc == urlsplit(self._target).netloc
         headers = self._headers if same else ()
         if self._credentials is not None:
@@ -336,7 +335,7 @@ class Chat:
         return None if isinstance(item, TextChunk) and item.role == "user" else item
 
     async def _carried_out(self, call: ToolCalled, accept: Callable[[], object]) -> ClientAnswer:
-        """Carry out a call of one of our tools, if the user consents."""
+        """Carry out a call of one of the client's tools, if the user consents."""
         accept()
         try:
             if not await self._consent(call):
@@ -347,7 +346,7 @@ class Chat:
 
 
 async def _answer(line: Line, call: ToolCalled, answer: HandOn) -> None:
-    """Send the answer to a call."""
+    """Send the answer to a call of a tool."""
     given = await answer(call, partial(line.wire.accept_call, call.id))
     if given.kind == "refused":
         line.wire.refuse_call(call.id, given.error)
@@ -375,15 +374,15 @@ async def open_chat(
 ) -> AsyncGenerator[Chat]:
     """Open a conversation with an agent that speaks Omnia's chat protocol, for a block.
 
-    `url` is the URL of the facade, such as `ws://127.0.0.1:8080/?agent=support`, or the URL of one of our
-    agents; the first message opens the connection. `session` is the id of a conversation to continue. `tools`
-    are functions that the agent may have carried out here; `consent` is asked before each call. A turn
-    without a frame for `silence` seconds is given up. `credentials` are presented as by a node, with
-    `headers`, when connecting. `binary` asks for media in binary frames, which are shorter. `on_frame` gets
-    the text of every incoming frame.
+    `url` is the URL of the facade, such as `ws://127.0.0.1:8080/?agent=support`, or the URL of an agent on a
+    node of this package; the first message opens the connection. `session` is the id of a conversation to
+    continue. `tools` are functions that the agent may call on this side; `consent` is called before each of
+    these calls. A turn without a frame for `silence` seconds is given up. When connecting, `credentials` are
+    presented as a node presents them, together with `headers`. `binary` requests media in binary frames,
+    which are shorter. `on_frame` gets the text of every incoming frame.
 
-    Raises ConfigError for a URL of another scheme. What the body raises is raised unchanged; what `consent`
-    raises ends the block, in an ExceptionGroup.
+    Raises ConfigError for a URL of another scheme. An exception of the body is raised unchanged; an exception
+    of `consent` ends the block, in an ExceptionGroup.
     """
     failure: BaseException | None = None
     async with trio.open_nursery(strict_exception_groups=True) as nursery:

@@ -1,10 +1,10 @@
-"""One connection of an Omnia client: its messages become turns of a chat agent, their items become frames.
+"""One connection of an Omnia client: messages become turns of a chat agent, and items become frames.
 
-Messages are handled one after the other, by one task. A turn is a stream of the agent's action `converse`, as
-any client may carry out tools. An item of a near agent becomes a frame in the step in which the agent puts it
-out (`pour`), and is sent in the same step if the connection is quiet. Leaving the connection leaves the
-stream, which cancels the turn at its await; a call by sound goes on for a while (`_calls.py`). A client that
-reads slowly slows its agent: no more than `waiting_bytes` wait for it.
+One task handles the messages, one after another. A turn is a stream of the agent's action `converse`, as any
+client may carry out tools. An item of a near agent becomes a frame in the same step in which the agent
+outputs it (`pour`), and is sent in that step if the connection is quiet. Leaving the connection leaves the
+stream, which cancels the turn at its await; a call by sound continues for a while (`_calls.py`). A client
+that reads slowly slows its agent down: at most `waiting_bytes` wait for the client.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ SHUTDOWN: Final = (1001, "server shutdown")
 
 
 class OmniaConnection:
-    """Handler of one connection; see the module docstring."""
+    """The handler of one connection; see the module docstring."""
 
     def __init__(
         self,
@@ -119,11 +119,11 @@ class OmniaConnection:
 
     @property
     def turns(self) -> int:
-        """The turns in progress and waiting."""
+        """The number of turns in progress and waiting."""
         return self.wire.turns
 
     async def run(self, resumed: str | None) -> None:
-        """Serve the connection until it has ended. `resumed` is the session with which it begins."""
+        """Serve the connection until it has ended. `resumed` is the session that the client names, if any."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._take_turns)
@@ -166,7 +166,7 @@ class OmniaConnection:
         return found
 
     def is_behind(self) -> bool:
-        """Return whether to stop reading from the client until it has read the data that waits for it."""
+        """Return whether too much data waits for the client, so that its frames are not read for now."""
         return self.wire.waiting_bytes >= self._flood
 
     def charge(self) -> None:
@@ -194,7 +194,7 @@ class OmniaConnection:
         self.charge()
 
     def _announce(self, event: UploadWanted) -> None:
-        """Answer a request for a place to put a file."""
+        """Answer a request for an upload with its address, or with an error."""
         uploads, session = self._context.uploads, event.session_id
         fault = self._not_allowed()
         if uploads is None:
@@ -220,7 +220,7 @@ class OmniaConnection:
         self.charge()
 
     def _reference_fault(self, event: MessageReceived) -> str | None:
-        """Return the fault in the files that a message refers to, None if there is none."""
+        """Return the error in the file references of a message, None if all files exist."""
         for number, reference in enumerate(_references(event)):
             if reference is None:
                 continue
@@ -295,7 +295,7 @@ class OmniaConnection:
         self._call, self._is_after_call = None, True
 
     def call_taken(self) -> None:
-        """Note that the call goes on over another connection: frames that still arrive here are dropped."""
+        """Note that another connection has taken over the call; frames that still arrive here are dropped."""
         self._call, self._is_after_call = None, True
 
     # ---- turns
@@ -311,7 +311,7 @@ class OmniaConnection:
             self.check_end()
 
     async def _turn(self, event: MessageReceived, session_id: str, *, is_new: bool) -> None:
-        """Carry out a turn; exactly one `done` or `error` ends it."""
+        """Carry out a turn, which ends with exactly one `done` or `error`."""
         turn = event.turn
         try:
             await self._stream(event, session_id, is_new=is_new)
@@ -418,7 +418,7 @@ class OmniaConnection:
     # ---- watching, and the end
 
     def _watch(self, session_id: str | None) -> None:
-        """Watch the frames of this session from now on, if this connection watches; None: of no session."""
+        """Watch the frames of a session, if this connection watches; None ends the watching."""
         watchers = self._context.watchers
         if self._watched is not None:
             of_session = watchers[self._watched]
@@ -441,7 +441,7 @@ class OmniaConnection:
                     other.show(message, session_id)
 
     def show(self, message: ServerMessage, session_id: str) -> None:
-        """Send a frame of a turn that another connection has asked for."""
+        """Send a frame of a turn that another connection requested; disconnect a client that is too slow."""
         if self.wire.waiting_bytes < self._flood:
             self.wire.send(message, session_id)
             self.charge()
@@ -455,7 +455,7 @@ class OmniaConnection:
 
 
 def _references(event: MessageReceived) -> list[str | None]:
-    """Return the files that the parts of a message refer to, None for each other part."""
+    """Return the file reference of each part of a message, None for a part without one."""
     parts = event.message.parts or ()
     return [None if part.media is None else part.media.storage_ref for part in parts]
 

@@ -21,16 +21,16 @@ SessionKey: TypeAlias = tuple[str, str, str]
 
 
 class StartSoon(Protocol):
-    """Starts a task that may go on when the connection with which it began has ended."""
+    """A function that starts a task, which may outlive the connection that started it."""
 
     def __call__(self, async_fn: Callable[..., Awaitable[object]], /, *args: object, name: str) -> None: ...
 
 
 class Watcher(Protocol):
-    """A connection that sees the turns of others."""
+    """A connection that gets the frames of turns of other connections."""
 
     def show(self, message: ServerMessage, session_id: str) -> None:
-        """Send a frame of a turn that another connection has asked for."""
+        """Send a frame of a turn that another connection requested."""
         ...
 
 
@@ -54,5 +54,5 @@ class OmniaContext:
 
     @property
     def draining(self) -> bool:
-        """Whether no more turns begin, because the node ends."""
+        """Whether no more turns begin, because the node is ending."""
         return self.served.draining

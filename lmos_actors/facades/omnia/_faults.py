@@ -1,4 +1,4 @@
-"""Error frames of a turn or a call that has failed; they never contain an exception."""
+"""Error frames for failed turns and calls; they never contain an exception."""
 
 from __future__ import annotations
 

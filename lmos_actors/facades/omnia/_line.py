@@ -1,4 +1,4 @@
-"""One connection of a client: the frames that have come, until they are taken, and their meaning."""
+"""One connection of a client: its received frames, which wait to be taken, and their meaning."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ GREETING: Final = 30.0
 
 
 class Line:
-    """One connection: a handler for the transport, and the frames for the turn in progress."""
+    """One connection: a handler for the transport, and a queue of the frames for the turn in progress."""
 
     def __init__(
         self,
@@ -104,12 +104,12 @@ class Line:
         return len(self.said) >= BEHIND or self._bytes >= BEHIND_BYTES
 
     def put_back(self, said: ServerSaid | MediaPiece) -> None:
-        """Put a frame back, to be taken next."""
+        """Put a frame back, so that it is taken next."""
         self.said.appendleft(said)
         self._sizes.appendleft(0)
 
     async def run(self) -> None:
-        """Carry frames until the connection has ended."""
+        """Send and receive frames until the connection has ended."""
         try:
             ended = await self.connection.run(self)
             code = f" with {ended.code}" if ended.code is not None else ""
@@ -120,12 +120,12 @@ class Line:
             self.announced.set()
 
     def expect_greeting(self) -> None:
-        """Reject a server that sends nothing of this protocol for `GREETING` seconds."""
+        """From now on, reject a server that sends nothing of this protocol for `GREETING` seconds."""
         if not self._is_understood:
             self._greeted_by = trio.current_time() + GREETING
 
     async def next(self) -> ServerSaid | MediaPiece | None:
-        """Wait for the next frame; None once the connection has ended and all frames have been taken.
+        """Wait for the next frame; return None once the connection has ended and all frames were taken.
 
         Raise ConnectFailed if the server speaks another protocol.
         """
@@ -151,7 +151,7 @@ class Line:
 
 
 def event_of(said: ServerSaid) -> ChatEvent | None:
-    """Return the item of an answer in a frame; None for a frame of another kind."""
+    """Return the item of an answer that a frame contains; None for any other frame."""
     message = said.message
     if isinstance(message, omnia.MediaChunk):
         return _piece(message.media_chunk)
@@ -179,7 +179,7 @@ def _piece(piece: omnia.MediaPiece) -> MediaPiece | None:
 
 
 def parts_of(parts: list[omnia.Part] | None) -> list[ChatPart]:
-    """Return the parts that can be understood; others are ignored."""
+    """Return the parts of known types; ignore all others."""
     found: list[ChatPart] = []
     for part in parts or ():
         try:
@@ -190,7 +190,7 @@ def parts_of(parts: list[omnia.Part] | None) -> list[ChatPart]:
 
 
 def failure_of(message: omnia.ErrorFrame, url: str) -> ActionFailed | OutcomeUnknown:
-    """Return an error reported by the server at a URL as an exception."""
+    """Return the exception for an error that the server at a URL reported."""
     if message.error.code == omnia.OUTCOME_UNKNOWN:
         return OutcomeUnknown(url, message.error.message)
     return ActionFailed({"code": message.error.code, "message": message.error.message})

@@ -89,7 +89,7 @@ class _MediaRoutes:
 
 
 def _media_type(file: StoredFile) -> str:
-    """Return the type of a file in a form that a header can have."""
+    """Return the media type of a file, or a general type if it cannot be sent as a header."""
     plain = file.mime_type.isascii() and file.mime_type.isprintable()
     return file.mime_type if plain else "application/octet-stream"
 

@@ -1,4 +1,4 @@
-"""The options of Omnia's chat protocol at a node."""
+"""The options of Omnia's chat protocol on a node."""
 
 from __future__ import annotations
 

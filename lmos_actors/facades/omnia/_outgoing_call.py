@@ -1,8 +1,7 @@
-"""A call to an agent: sound in both directions, over as many connections as it takes.
+"""A call to an agent: sound in both directions, over several connections if necessary.
 
-One task carries the call: it takes the frames of the connection, and if that breaks, makes another one to go
-on with the call. Sound to be sent in between cannot wait: it is dropped except for the last second, and
-counted.
+One task runs the call: it takes the frames of the connection, and if that breaks, connects again to continue
+the call. Sound that is sent in between cannot wait: all of it but the last second is dropped and counted.
 """
 
 from __future__ import annotations
@@ -69,15 +68,15 @@ class CallStatistics:
 
 
 class OutgoingCall:
-    """A call to an agent; made by `Chat.call`. Iterate it for its items.
+    """A call to an agent; made by `Chat.call`. Iterate over it to get its items.
 
-    The items are `Sound`, `TextChunk`s (with `role` "user": what the agent has understood), `Interrupted`
-    (drop what is not played yet), `TurnDone` at the end of each exchange, `SoundFormat` where the agent needs
-    a format other than the proposed one, and the tools that it uses. The iteration ends when the call is
-    over.
+    The items are: `Sound`; `TextChunk`, which with `role` "user" is what the agent has understood;
+    `Interrupted`, after which sound that is not yet played is to be dropped; `TurnDone` at the end of each
+    exchange; `SoundFormat`, if the agent needs a format other than the proposed one; and the tools that the
+    agent uses. The iteration ends when the call is over.
 
-    It raises ActionFailed with the `code` and `message` of an error of the server, OutcomeUnknown if the
-    connection broke and the call could not go on.
+    It raises ActionFailed with the `code` and `message` of an error of the server, and OutcomeUnknown if the
+    connection broke and the call could not continue.
     """
 
     def __init__(
@@ -144,7 +143,7 @@ class OutgoingCall:
             self._sent += 1
 
     def hang_up(self) -> None:
-        """End the call: the agent sees the end of the sound. Items that it still sends arrive."""
+        """End the call: the agent sees the end of the sound. Items that it still sends are received."""
         if not self._is_over and self._line is not None:
             self._is_over = True
             self._flush()
@@ -177,7 +176,7 @@ class OutgoingCall:
         self._line.wire.session_id = None  # the one that is announced
 
     async def close(self) -> None:
-        """Hang up, and wait for the end of the task."""
+        """Hang up, and wait until the task of the call has ended."""
         self.hang_up()
         if self._line is not None:
             self._line.connection.close()
@@ -185,7 +184,7 @@ class OutgoingCall:
         await self._done.wait()
 
     async def run(self) -> None:
-        """Carry the call, until it is over."""
+        """Run the call until it is over."""
         try:
             with self._scope:
                 await self._carry()
@@ -211,14 +210,14 @@ class OutgoingCall:
             await self._resume(line.why or "the connection ended")
 
     async def _next(self, line: Line) -> ServerSaid | MediaPiece | None:
-        """Wait for the next frame; None if there is none, or no more is expected."""
+        """Wait for the next frame; return None if the connection has ended or the wait is over."""
         with trio.CancelScope() as self._patience:
             self._limit_patience()
             return await line.next()
         return None
 
     def _limit_patience(self) -> None:
-        """Bound the wait for the end of a call that was hung up, by the time that a server may take."""
+        """If the call was hung up, limit the wait for its end to the time that a server may take."""
         if self._is_over:
             # after an exchange, 2 s of silence mean that the call is over
             seconds = 2.0 if self._may_end else self._seconds
@@ -262,7 +261,7 @@ class OutgoingCall:
             await self._put.send(agreed)
 
     async def _resume(self, why: str) -> None:
-        """Go on over another connection. Raises OutcomeUnknown."""
+        """Continue the call over another connection. Raises OutcomeUnknown if that fails."""
         with trio.move_on_after(self._seconds):
             for attempt in count(1):
                 line: Line | None = None

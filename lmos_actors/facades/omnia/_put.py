@@ -32,7 +32,7 @@ async def put_file(
     tls: ssl.SSLContext | None,
     headers_for: Callable[[str], Headers],
 ) -> None:
-    """PUT a file. Raises ConnectFailed, with the `status` of a refusal; DeadlineExceeded."""
+    """Upload a file by PUT. Raises ConnectFailed, with the `status` of a refusal, and DeadlineExceeded."""
     headers = ((b"Content-Type", mime_type.encode()), *headers_for(url))
     answer = await exchange(network, WebRequest("PUT", url, body=data), headers, tls, seconds=SECONDS)
     head = answer.head

@@ -61,7 +61,7 @@ class RemoteChat(ChatAgent):
     tls: Any = None
 
     async def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart]:
-        """Pass a message on, and the answer back."""
+        """Send the message to the other server, and pass its answer on."""
         try:
             if THERE in turn.memory:
                 try:
@@ -80,7 +80,7 @@ class RemoteChat(ChatAgent):
             raise ActionFailed({"code": PROVIDER_ERROR, "message": str(error)}) from None
 
     async def talk(self, call: VoiceCall) -> None:
-        """Pass a call on, and its items back."""
+        """Hold a call with the other server, and pass sound and items on in both directions."""
         failure: Exception | None = None
         try:
             async with (
@@ -124,7 +124,7 @@ class RemoteChat(ChatAgent):
             turn.memory[THERE] = chat.session
 
     async def _passed_on(self, turn: ChatTurn, chat: Chat, part: ChatPart) -> ChatPart:
-        """Return a part in a form that the other server can read: uploads here are uploaded there."""
+        """Return a part that the other server can read; an uploaded file is uploaded there again."""
         media = part.media
         if media is None or media.storage_ref is None:
             return part
@@ -149,7 +149,7 @@ class RemoteChat(ChatAgent):
 
 
 async def _handed_on(turn: ChatTurn, call: ToolCalled, accept: Callable[[], object]) -> ClientAnswer:
-    """Have the client of a turn answer a call of the other server."""
+    """Pass a call of the other server to the client of a turn, and return the client's answer."""
     try:
         more = call.consent_message, call.categories, accept
         return await turn.answer_of_client(call.name, call.arguments, *more)

@@ -1,9 +1,9 @@
-"""Omnia's chat protocol at a node: its WebSockets, and the agents that their addresses name.
+"""Omnia's chat protocol on a node: its WebSockets, and the agents that their addresses name.
 
-An address names its agent by `?agent=NAME`, `/api/agents/NAME/ws` or, as Omnia's pages do, by
-`/api/agents/NAMESPACE/NAME/ws`, where the namespace is ignored. If only this protocol is served, `/` and
-`/ws` without a name are answered with 400, as Omnia's facades do. Otherwise `/` is the chat agent of the node
-if it has exactly one.
+An address names its agent by `?agent=NAME`, by `/api/agents/NAME/ws`, or by `/api/agents/NAMESPACE/NAME/ws`,
+where the namespace is ignored; Omnia's pages use the last form. If only this protocol is served, `/` and
+`/ws` without a name are answered with 400, as Omnia's facades do. Otherwise `/` stands for the chat agent of
+the node if it has exactly one.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class OmniaStatistics:
 
 
 class OmniaServer(NodeService):
-    """Serves the chat agents of a node to Omnia's clients."""
+    """A service that serves the chat agents of a node to Omnia's clients."""
 
     name = "omnia"
 
@@ -84,7 +84,7 @@ class OmniaServer(NodeService):
         )
 
     def open(self, home: ServiceHome) -> None:
-        """Remember the node that is served. Raises ConfigError for a folder of files that cannot be used."""
+        """Store the node that is served. Raises ConfigError if the folder for uploads cannot be used."""
         folder, rt = self.options.uploads, home.rt
         uploads = rt.files = None if folder is None else Uploads(folder, self.options, rt)
         self._exposure, self._guard = home.exposure, home.guard
@@ -180,7 +180,7 @@ class OmniaServer(NodeService):
         return None
 
     def _nothing(self, name: str, admission: Admission | None) -> str:
-        """Return the text of a 404 answer, which names the chat agent that may be meant."""
+        """Return the text of a 404 answer, which suggests a chat agent with a similar name."""
         names: list[str] = []
         for found in self._exposure:
             if issubclass(found.cls, ChatAgent) and self._is_seen(found, admission):
@@ -230,7 +230,7 @@ class OmniaServer(NodeService):
         await self._served.wait_done()
 
     def statistics(self) -> OmniaStatistics:
-        """Return the present counts."""
+        """Return the current counts."""
         turns = sum(each.turns for each in self._served)
         return OmniaStatistics(
             len(self._served), turns, len(self._calls), self._calls.parked, attrs.evolve(self._calls.sound)

@@ -1,4 +1,4 @@
-"""The spans of turns, by OpenTelemetry's conventions for agents, and the agents named by addresses."""
+"""The spans of turns, by OpenTelemetry's conventions for agents, and the agents that addresses name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAY: Final = "omnia"
 
 
 def agent_named(path: str, query: Mapping[str, list[str]]) -> str | None:
-    """Return the agent named by an address of the facade, None if it names none."""
+    """Return the name of the agent in an address of the facade, None if it names none."""
     named = query.get("agent")
     if named:
         return named[0]
@@ -32,7 +32,7 @@ def agent_named(path: str, query: Mapping[str, list[str]]) -> str | None:
 
 
 def turn_attributes(agent: str | None, session: str | None) -> dict[str, str]:
-    """Return a span's attributes for a turn, as far as they are known."""
+    """Return a span's attributes for a turn; unknown ones are left out."""
     known = {"gen_ai.agent.name": agent, "gen_ai.conversation.id": session}
     return {
         "gen_ai.operation.name": "invoke_agent",
@@ -41,12 +41,12 @@ def turn_attributes(agent: str | None, session: str | None) -> dict[str, str]:
 
 
 def agent_at(url: str) -> str | None:
-    """Return the agent named by the URL of a facade, None if it names none."""
+    """Return the name of the agent in the URL of a facade, None if it names none."""
     parts = urlsplit(url)
     return agent_named(unquote(parts.path), parse_qs(parts.query))
 
 
 def turn_going_out(agent: str | None, session: str | None) -> Going:
-    """Watch a turn that an agent elsewhere carries out, until the block ends."""
+    """Return a context manager that records a turn of an agent elsewhere as a span."""
     attributes = {**turn_attributes(agent, session), "lmos.way": WAY}
     return calling(("chat", "turn", "invoke", WAY), f"invoke_agent {agent or ''}".rstrip(), attributes)

@@ -43,7 +43,7 @@ NOTE: Final = ".json"
 
 
 class UploadRefused(LmosActorsError):
-    """An upload is refused; the text says why."""
+    """An upload is refused; the text is the reason."""
 
 
 class StoredFile(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 @attrs.define(eq=False)
 class Announced:
-    """A file that may be uploaded until an instant (Unix time); `stored` is called once it is uploaded."""
+    """A file that may be uploaded until a Unix time; `stored` is called once it is uploaded."""
 
     file: StoredFile
     until: float
@@ -109,7 +109,7 @@ class Uploads:
         *,
         is_first: bool = False,
     ) -> UploadTicket:
-        """Reserve a place for a file; `stored` is called once it is there. Raises UploadRefused."""
+        """Reserve a place for a file; `stored` is called once the file is uploaded. Raises UploadRefused."""
         self._expire()
         self._check(owner, order)
         options = self._options
@@ -153,7 +153,7 @@ class Uploads:
     # ---- taking
 
     async def take(self, id: str, owner: str, pieces: AsyncIterator[bytes]) -> None:
-        """Store an announced file. Raises UploadRefused; LookupError if not announced; OSError."""
+        """Store an announced file. Raises UploadRefused, LookupError if it was not announced, or OSError."""
         self._expire()
         announced = self._announced.get(id)
         if announced is None or announced.file.owner != owner:
@@ -212,7 +212,7 @@ class Uploads:
         return file if file is not None and file.agent == agent and file.reference == reference else None
 
     def begins(self, agent: str, owner: str, session: str) -> bool:
-        """Return whether a session of a caller has a file that came before its first message."""
+        """Return whether a session of a caller has a file that was announced before its first message."""
         self._expire()
         place = agent, owner, session
         return any(
@@ -262,7 +262,7 @@ class Uploads:
             (self._folder / name).unlink(missing_ok=True)
 
     def _load(self) -> None:
-        """Find the earlier files again, and remove incomplete uploads. Raises ConfigError."""
+        """Load the notes of earlier files, and remove incomplete uploads. Raises ConfigError."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             found: list[StoredFile] = []
@@ -283,7 +283,7 @@ class Uploads:
         return self._rt.entropy.now()
 
     async def _call(self, work: Callable[..., T], *args: Any) -> T:
-        """Do disk work: in a thread, as it may take time; on virtual time directly."""
+        """Run disk work in a thread, as it may take time; on virtual time, run it directly."""
         if not self._rt.real:
             await trio.lowlevel.checkpoint()
             return work(*args)

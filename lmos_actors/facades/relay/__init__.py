@@ -1,4 +1,4 @@
-"""AgentRelay: a hub of this node, and agents of this node on any hub."""
+"""AgentRelay: a hub on this node, and agents of this node on any hub."""
 
 from lmos_actors._late import late
 

@@ -1,8 +1,9 @@
 """Admission to a hub: its tokens, the schemes of its node, registration and invitations.
 
-An agent shows its token as `Authorization: Bearer` or as `?token=`; the header wins. The hub's guard judges
-the token, and decides who may revoke the tokens of others: it knows the schemes of the node and the tokens of
-the hub. A node's own guard does not: to the node's agents, an agent registered at a hub has no name.
+An agent presents its token as `Authorization: Bearer` or as `?token=`; the header takes precedence. The hub's
+guard checks the token, and decides who may revoke the tokens of others. It accepts the schemes of the node
+and the tokens of the hub. A node's ordinary guard does not accept those tokens: for the node's agents, an
+agent registered at a hub has no name.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ NAME: Final = "relay"
 
 
 class HubAdmission:
-    """Admission to the hub of a node that listens. `guard` knows the tokens of the hub too.
+    """Admission to the hub of a listening node. `guard` also accepts the tokens of the hub.
 
     The constructor reads the invitations, which blocks on the disk, and raises ConfigError if they cannot be
-    read. `local`: the node is not guarded: only agents of its own machine are admitted.
+    read. `local` means that the node is not guarded: only agents on its machine are admitted.
     """
 
     def __init__(self, place: HubPlace, guard: Callable[[HubPlace], Guard], *, local: bool) -> None:
@@ -54,13 +55,14 @@ class HubAdmission:
         """Whether agents may register themselves."""
 
     def admit(self, request: RequestContext) -> Admission | Refusal:
-        """Return the admission of a request, even of an anonymous one, or its refusal."""
+        """Return the admission of a request, also of an anonymous one, or its refusal."""
         return self.guard.admit(request, trio.current_time(), public=True)
 
     def judge_invitation(self, text: str, peer: str) -> str | float:
-        """Return the digest of an invitation, or the seconds to wait before a next try; 0.0 if it is wrong.
+        """Return the digest of an invitation, 0.0 if it is wrong, or the seconds to wait before another try.
 
-        Invitations can be guessed like credentials, so wrong ones are counted with them.
+        Invitations can be guessed like credentials, so wrong invitations are counted together with wrong
+        credentials.
         """
         invitations, now = self.invitations, trio.current_time()
         if invitations is None:
@@ -69,11 +71,11 @@ class HubAdmission:
         return self.guard.attempts.judge(shown, peer, now, partial(invitations.find, text, now))
 
     def may_revoke(self, principal: Principal | None) -> bool:
-        """Return whether the access list of the hub names a principal, so that it may revoke tokens."""
+        """Return whether a principal may revoke tokens, as the access list of the hub names it."""
         return self.guard.names(principal, NAME, "invoke")
 
 
 def agent_of(admission: Admission) -> str | None:
-    """Return the agent whose token was shown, None if it was not a token of the hub."""
+    """Return the agent whose token was presented, None if it was not a token of the hub."""
     principal = admission.principal
     return principal.name if principal is not None and principal.scheme == ISSUED else None

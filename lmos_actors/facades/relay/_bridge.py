@@ -1,14 +1,15 @@
-"""An agent of this node on a relay: strangers ask it there, and it is the same agent as over LMOS and HTTP.
+"""An agent of this node on a relay, where other agents ask it as they do over LMOS and HTTP.
 
-- **One mailbox, one account.** A question is a request like those of other bindings: it takes a seat of its
-  peer, counts in the statistics, is traced, and is answered once, whatever happens to the agent.
-- **The caller is `relay:HOST/ID`**, which is the relay's claim and no proof: some relays let anybody speak as
-  anybody. If the agent has an access list, it has to admit that name, or anyone; "authenticated" does not
-  include it. Without a list only the action that answers questions is open.
-- **Exceptions stay here.** Only a code goes out, and the caller's mistake.
-- **Broadcasts are addressed to nobody in particular**: those that the agent cannot answer are ignored.
-- **Questions begin in the order in which they came**, so that one agent's questions keep their order. A
-  question that has come through too many agents is refused (`_hops.py`), a withdrawn question is cancelled.
+- **One mailbox for all bindings.** A question is a request like those of other bindings: it takes a seat of
+  its peer, counts in the statistics, is traced, and is answered once, whatever happens to the agent.
+- **The caller is `relay:HOST/ID`.** This name is only a claim of the relay, as some relays let any client use
+  any name. If the agent has an access list, the list has to admit that name, or anyone; "authenticated" does
+  not include it. Without a list, only the action that answers questions is open.
+- **Exceptions are not sent.** Only a code is sent, and the mistake if the caller made it.
+- **Broadcasts have no particular receiver**: the agent ignores those that it cannot answer.
+- **Questions begin in the order in which they arrive**, so that one agent's questions keep their order. A
+  question that has passed through too many agents is refused (`_hops.py`), and a withdrawn question is
+  cancelled.
 """
 
 from __future__ import annotations
@@ -87,11 +88,11 @@ _LOGGER: Final = logging.getLogger("lmos_actors")
 
 @attrs.frozen(kw_only=True)
 class RelayBridge:
-    """Puts an agent of the node on a relay too; an argument of `open_node`.
+    """The options of a bridge, which puts an agent of the node on a relay, too; for `open_node`.
 
-    `url` is the relay's URL. `agent` is the public name of the agent; None: the only exposed one.
-    `credentials` hold the token; None: the node's credentials. `names_itself` is as for `open_relay`. Raises
-    ConfigError for an invalid address.
+    `url` is the relay's URL. `agent` is the public name of the agent; None means the only exposed one.
+    `credentials` contain the token; None means the node's credentials. `names_itself` is as for `open_relay`.
+    Raises ConfigError for an invalid address.
     """
 
     url: str = attrs.field(converter=relay_url)
@@ -101,7 +102,7 @@ class RelayBridge:
 
 
 class Bridges(NodeService):
-    """The bridges of one node to relays, by their options."""
+    """A service with the bridges of one node to relays."""
 
     name = "bridges to relays"
 
@@ -110,7 +111,7 @@ class Bridges(NodeService):
         self._bridges: list[Bridge] = []
 
     def open(self, home: ServiceHome) -> None:
-        """Make the bridges, for a node that listens."""
+        """Create the bridges for a listening node."""
         self._bridges = [Bridge(each, home) for each in self._options]
 
     def views(self) -> dict[str, View]:
@@ -118,7 +119,7 @@ class Bridges(NodeService):
         return {"relay": lambda: {"bridges": [_row(each) for each in self._bridges[:ROWS]]}}
 
     async def run(self) -> None:
-        """Keep the agents on their relays."""
+        """Run the bridges, which keep their agents connected to the relays."""
         async with trio.open_nursery() as nursery:
             for each in self._bridges:
                 nursery.start_soon(each.run, name=f"bridge to {each.options.url}")
@@ -145,9 +146,10 @@ def _row(bridge: Bridge) -> dict[str, Any]:
 
 
 class Bridge:
-    """A bridge at work, for a node that listens; a `DrainingService`.
+    """A running bridge of a listening node; a `DrainingService`.
 
-    `tls` is the trust of its connection, `network` what it connects by; None for the node's own.
+    `tls` contains the trust settings of its connection, and `network` makes the connection; None means the
+    node's own.
     """
 
     def __init__(
@@ -187,7 +189,7 @@ class Bridge:
 
     @property
     def seats(self) -> Seats:
-        """The mailbox seats that far requests take, by peer."""
+        """The mailbox seats that requests from elsewhere take, by peer."""
         return self._context.seats
 
     @property
@@ -201,10 +203,10 @@ class Bridge:
         return self._answering
 
     def settled(self) -> None:
-        """Note that a request is no longer open: its answer is still to be sent."""
+        """Do nothing at the end of a request, as its answer still has to be sent."""
 
     def shown(self, error: Exception) -> Exception:
-        """Return an error unchanged: `fault_of` decides how much of it is sent."""
+        """Return an error unchanged, as `fault_of` later decides how much of it is sent."""
         return error
 
     def on_drain(self) -> None:
@@ -218,7 +220,7 @@ class Bridge:
     # ---- on the relay
 
     async def run(self) -> None:
-        """Stay on the relay until it rejects the agent: then there is a warning."""
+        """Stay on the relay until it rejects the agent, and then log a warning."""
         try:
             await self.stay()
         except (ConnectFailed, ConfigError) as failure:
@@ -229,17 +231,17 @@ class Bridge:
         await self._connected.wait()
 
     async def wait_tried(self) -> None:
-        """Wait until the relay has accepted the agent, or one attempt to reach it has failed."""
+        """Wait until the relay has accepted the agent, or one attempt to connect has failed."""
         await self._tried.wait()
 
     async def wait_ready(self) -> None:
-        """Wait until the agent is present, too, and its events are followed."""
+        """Wait until the agent is present, too, and the bridge is subscribed to its events."""
         await self._ready.wait()
 
     async def stay(self, *, patiently: bool = True) -> None:
         """Stay on the relay until it rejects the agent. Raise ConnectFailed, ConfigError.
 
-        `patiently`: go on even if the relay is not reached at first.
+        With `patiently`, continue trying even if the first connection fails.
         """
         attempt = 0
         while True:
@@ -270,7 +272,7 @@ class Bridge:
             _LOGGER.warning("%s", text)
 
     async def _serve(self, relay: Relay) -> None:
-        """Answer questions. Raise ConnectFailed, ConfigError."""
+        """Answer questions until the relay rejects the agent. Raise ConnectFailed, ConfigError."""
         self._tried.set()
         self._connected.set()
         exposed = await self._present_agent()
@@ -294,7 +296,7 @@ class Bridge:
             raise failure
 
     async def _present_agent(self) -> Exposed:
-        """Wait for the agent. Raise ConfigError as `_agent` does."""
+        """Wait until the agent is present, and return it. Raise ConfigError as `_agent` does."""
         watchers = self.rt.population.watchers
         while True:
             found = self._agent()
@@ -312,7 +314,10 @@ class Bridge:
                 watchers.remove(change)
 
     def _agent(self) -> Exposed | None:
-        """Return the agent, None while it is away. Raise ConfigError unless it is named or the only one."""
+        """Return the agent, or None while it is absent.
+
+        Raise ConfigError if the options do not name it and there are several.
+        """
         if self.options.agent is not None:
             return self._exposure.named(self.options.agent)
         found = list(self._exposure)
@@ -322,7 +327,7 @@ class Bridge:
         return found[0] if found else None
 
     async def _introduce(self, relay: Relay, exposed: Exposed) -> None:
-        """Broadcast the agent's introduction: now, and on request, but not too often."""
+        """Broadcast the agent's introduction now and on request, at most once per second."""
         while True:
             self._introduction_wanted = trio.Event()
             await _sent(relay, introduction(exposed), "discovery")
@@ -358,7 +363,7 @@ class Bridge:
     # ---- a question
 
     def _hear(self, relay: Relay, message: RelayMessage, nursery: trio.Nursery) -> None:
-        """Begin to answer a question, or cancel a withdrawn one; note a request for an introduction."""
+        """Begin to answer a question, cancel a withdrawn one, or note a request for an introduction."""
         if message.type == "question" and self._answering < 2 * AT_ONCE:
             self._answering += 1
             self._quiet = trio.Event() if self._quiet.is_set() else self._quiet
@@ -372,7 +377,7 @@ class Bridge:
             self._introduction_wanted.set()
 
     def _begun(self, relay: Relay, message: RelayMessage) -> AgentRequest | LmosActorsError:
-        """Return the request for a question, or the reason why there can be none."""
+        """Return the request for a question, or the error if there can be no request."""
         try:
             if self._answering > AT_ONCE:
                 raise MailboxFull(self.options.agent or "", AT_ONCE)
@@ -388,7 +393,10 @@ class Bridge:
             return ActionFailed({"code": FAILED, "message": "the question could not be answered"})
 
     def _tell_question(self, relay: Relay, asker: str, word: str, request: AgentRequest) -> None:
-        """Report to the asker the question to a person that its answer waits for, if the relay can."""
+        """Report to the asker that its answer waits for a person, with the question to that person.
+
+        This is done only if the relay supports it.
+        """
         if request.question is None:
             if request not in self._telling:
                 return
@@ -403,7 +411,7 @@ class Bridge:
     async def _answer(
         self, relay: Relay, message: RelayMessage, begun: AgentRequest | LmosActorsError
     ) -> None:
-        """Answer a question; ignore a broadcast that is not for this agent."""
+        """Answer a question; ignore a broadcast that this agent cannot answer."""
         word = message.sender, relay.word_of(message)
         try:
             payload = await self._answer_to(relay, message, begun)
@@ -421,7 +429,7 @@ class Bridge:
     async def _answer_to(
         self, relay: Relay, message: RelayMessage, begun: AgentRequest | LmosActorsError
     ) -> Any:
-        """Return the payload of the answer, None if there is none."""
+        """Return the payload of the answer, None if no answer is to be sent."""
         most = max_payload(relay.welcome)
         try:
             if isinstance(begun, LmosActorsError):
@@ -469,7 +477,7 @@ class Bridge:
         return request
 
     def _meant(self, exposed: Exposed, message: RelayMessage) -> tuple[str, Any, float | None]:
-        """Return a question's action, its input, and its time limit in seconds. Raise NotFound."""
+        """Return the action, input and time limit in seconds that a question requests. Raise NotFound."""
         payload, contract = message.payload, exposed.cls.__contract__
         if isinstance(payload, dict) and isinstance(payload.get("action"), str):  # pyright: ignore[reportUnknownMemberType]
             asked: dict[str, Any] = payload  # pyright: ignore[reportUnknownVariableType]
@@ -505,7 +513,7 @@ async def _result(request: AgentRequest) -> bytes:
 
 
 async def all_items(request: AgentRequest) -> bytes:
-    """Return the items of a stream, as one array."""
+    """Return all items of a stream as one JSON array."""
     items: list[bytes] = []
     size = 0
     try:

@@ -1,12 +1,12 @@
 """Delivery of waiting messages to the agents of a hub: one task sends them all.
 
-A connection has a writer of its own, but waking it costs a step of trio's loop, more than the system call
-that sends a short frame. With a broadcast to a thousand agents the loop would do little else. So the hub's
-connections with something to send are noted here, and one task has each of them send what the kernel takes at
-once. If that is not all, or the connection uses TLS, its writer goes on.
+A connection has a separate writer, but waking it takes a step of trio's loop, which costs more than the
+system call that sends a short frame. During a broadcast to a thousand agents, the loop would do little else.
+So the hub's connections with data to send are noted here, and one task makes each of them send as much as the
+kernel accepts at once. If data is left, or the connection uses TLS, its writer sends the rest.
 
-If an agent has sent a single frame, its first receivers get it in the same step that reads it. If an agent
-has sent many frames, each receiver gets all that is meant for it in a few writes.
+If an agent has sent a single frame, the first receivers get it in the same step that reads it. If an agent
+has sent many frames, each receiver gets all of its frames in a few writes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AT_ONCE: Final = 64
 
 
 class Delivery:
-    """The connections of a hub that have something to send; see the module docstring."""
+    """The connections of a hub that have data to send; see the module docstring."""
 
     def __init__(self) -> None:
         self.left = 0
@@ -34,7 +34,7 @@ class Delivery:
         self._is_over = False
 
     def note(self, connection: Connection) -> None:
-        """Have a connection send its data now, or soon. Never blocks."""
+        """Make a connection send its data now, or soon. Never blocks."""
         if self.left:
             left, self.left = self.left - 1, 0  # a connection that closes meanwhile is noted again
             connection.flush()
@@ -48,7 +48,7 @@ class Delivery:
         self._noted.append(connection)
 
     async def run(self) -> None:
-        """Have the connections send, until cancelled; from then on each uses its own writer."""
+        """Make the noted connections send, until cancelled; after that, each uses its own writer."""
         in_a_row = 0
         try:
             while True:

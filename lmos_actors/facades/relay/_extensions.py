@@ -1,8 +1,8 @@
-"""The extensions of a hub: their names, and where they keep data over restarts.
+"""The extensions of a hub: their names, and where their data is kept over restarts.
 
 | space | key | value |
 |---|---|---|
-| `relay` | hub, extension, key | what the extension has kept there |
+| `relay` | hub, extension, key | data that the extension has stored |
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Extension: TypeAlias = "str | Callable[[], HubExtension]"
 
 
 def made(extensions: Sequence[Extension]) -> list[HubExtension]:
-    """Make the extensions of a hub. Raise ConfigError for one that does not exist, or is named twice."""
+    """Create the extensions of a hub. Raise ConfigError for an unknown or duplicate extension."""
     found: list[HubExtension] = []
     for each in extensions:
         if isinstance(each, str) and each not in EXTENSIONS:
@@ -69,9 +69,10 @@ class _Kept:
         then: Callable[[], object] | None = None,
         failed: Callable[[], object] | None = None,
     ) -> None:
-        """Keep values by their keys; None removes a key. See `ExtensionStore`.
+        """Store values by their keys; None removes a key. See `ExtensionStore`.
 
-        A store that fails, or is too far behind, drops the values: important ones are tried again.
+        If the store fails, or is too far behind, the values are dropped, and `failed` is called. Important
+        values have to be written again.
         """
 
         def done(error: Exception | None) -> None:

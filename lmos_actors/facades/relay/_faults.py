@@ -1,7 +1,8 @@
-"""Failures of questions as they go over a relay: `{"error": {"code", "message"}}`, and back to exceptions.
+"""Errors of questions on a relay: exceptions become `{"error": {"code", "message"}}`, and are restored.
 
-Strangers are on a relay: only a code of an exception goes out, and the caller's mistake. What a ref needs to
-raise the same error as a near one is in `about`: without it an error is the agent's own failure.
+A relay has unknown agents, so only the code of an exception is sent, and the mistake if the caller made it.
+`about` contains what a ref needs to raise the same error as for a near agent. Without `about`, an error is
+the agent's own failure.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _HIDDEN: Final[dict[type[LmosActorsError], str]] = {
 
 
 def fault_of(error: LmosActorsError) -> dict[str, Any]:
-    """Return an error as strangers may know it: without the exception."""
+    """Return the public form of an error, without details of the exception."""
     if isinstance(error, ActionFailed):
         return _failure(error)
     for kind, code, members in _ABOUT:
@@ -65,7 +66,10 @@ def fault_of(error: LmosActorsError) -> dict[str, Any]:
 
 
 def _failure(error: ActionFailed) -> dict[str, Any]:
-    """Return a failure that an action declares; its `output`, unless code and message say it all."""
+    """Return the public form of a failure that an action declares.
+
+    `output` is included unless it contains only the code and the message.
+    """
     found: dict[str, Any] = {"code": error.code or FAILED, "message": error.detail or "it failed"}
     if error.output == found:
         return found
@@ -73,7 +77,7 @@ def _failure(error: ActionFailed) -> dict[str, Any]:
 
 
 def reason_of(payload: Any) -> str | None:
-    """Return why a question is withdrawn, None if its asker is gone."""
+    """Return the reason why a question is withdrawn, None if its asker is gone."""
     reason = cast("dict[str, Any]", payload).get("reason") if isinstance(payload, dict) else None
     return reason if isinstance(reason, str) else None
 

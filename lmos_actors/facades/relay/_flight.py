@@ -1,16 +1,18 @@
-"""The messages of an agent that wait for a relay's reaction, and which reaction belongs to which.
+"""The messages that wait for a reaction of a relay, and the matching of reactions to them.
 
-Receipts, and the errors of a relay that has receipts, name their message. All else is matched by order:
+Receipts, and the errors of a relay that has receipts, name their message. All other reactions are matched by
+order:
 
-- **Echoes come in the order of the messages.** Once an echo has come, earlier messages without one are lost.
+- **Echoes arrive in the order of the messages.** Once an echo has arrived, earlier messages without one are
+  lost.
 - **An answer to a command has the right type**, and belongs to the oldest command that expects it: a relay
-  may ignore a command that it does not know.
-- **An error is about the oldest waiting message**, except those that wait for the relay's store: the receipts
-  of commands, and of messages that were passed on. If a message that nothing acknowledges went before an
-  echo, it may be about that one.
+  may ignore an unknown command.
+- **An error is about the oldest waiting message.** Messages that wait for the relay's store are excepted:
+  receipts of commands, and messages that were passed on. If a message without any acknowledgement was sent
+  before a message with an echo, the error may be about the former.
 
-Messages that nobody waits for stay here, at most `LEFT` of them, so that a reaction to one is not taken for
-another's.
+Messages without a waiting caller stay here, at most `LEFT` of them, so that a reaction to one is not matched
+to another message.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ LEFT: Final = 256
 
 
 class Flight:
-    """The messages and commands that were sent to one relay, and wait; see the module docstring."""
+    """The messages and commands that were sent to one relay and wait for a reaction."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -50,7 +52,7 @@ class Flight:
         return len(self._commands) + len(self._echoes) + len(self._receipts)
 
     def add(self, sent: Sent) -> None:
-        """Note that something has been sent."""
+        """Add a message or a command that has been sent."""
         self.last += 1
         sent.number = self.last
         if sent.acknowledgement:
@@ -67,7 +69,7 @@ class Flight:
             self.leave(sent)
 
     def leave(self, sent: Sent) -> None:
-        """Note that nobody waits for a message any more, whether it has been sent or not."""
+        """Note that no caller waits for a message any longer; it may not have been sent yet."""
         sent.is_left = True
         if self._has(sent):
             self._left[sent] = None
@@ -80,7 +82,7 @@ class Flight:
         return sent in self._commands or sent in self._echoes
 
     def forget(self, sent: Sent) -> None:
-        """Forget a message: a reaction to it is then treated like any other."""
+        """Forget a message: a later reaction to it is handled like any other."""
         self._left.pop(sent, None)
         if self._receipts.get(sent.receipt) is sent:
             del self._receipts[sent.receipt]
@@ -91,7 +93,7 @@ class Flight:
     # ---- what the relay says
 
     def answered(self, type: str) -> Sent | None:
-        """Return the command that an answer of this type belongs to."""
+        """Return the command that an answer of a type belongs to, and remove it; None if there is none."""
         found = next((each for each in self._commands if each.acknowledgement == type), None)
         if found is not None:
             for each in [each for each in self._commands if each.is_left and each.number < found.number]:
@@ -100,7 +102,7 @@ class Flight:
         return found
 
     def came_back(self, message: RelayMessage) -> Sent | None:
-        """Return the message whose echo has come."""
+        """Return the message whose echo has arrived, and fail earlier messages without an echo."""
         echo = message.type, message.payload
         found = next((each for each in self._echoes if each.echo == echo), None)
         while found is not None and (first := self._echoes[0]) is not found:
@@ -111,7 +113,7 @@ class Flight:
         return found
 
     def received(self, word: str, *, is_final: bool) -> Sent | None:
-        """Return the message of a receipt; a receipt that is not final says that it was passed on."""
+        """Return the message of a receipt; a receipt that is not final means that it was passed on."""
         found = self._receipts.get(word)
         if found is not None and is_final:
             self.forget(found)
@@ -120,7 +122,7 @@ class Flight:
         return found
 
     def refused(self, fault: RelayFault) -> bool:
-        """Fail the message that an error is about; return False if it is unknown, or nobody waits."""
+        """Fail the message that an error is about; return False if that message is unknown."""
         found = self._receipts.get(fault.receipt) if fault.receipt else self._oldest()
         if found is None:
             return False
@@ -140,11 +142,11 @@ class Flight:
     # ---- ends
 
     def leave_unknown(self, last: int, why: str) -> None:
-        """Make the outcome unknown for all messages that wait, up to a number."""
+        """Fail all waiting messages, up to a message number, with OutcomeUnknown."""
         self.give_up(last, OutcomeUnknown(self._url, why))
 
     def give_up(self, last: int, error: Exception) -> None:
-        """Fail all messages that wait, up to a number: nobody will learn their outcome."""
+        """Fail all waiting messages, up to a message number, as their outcome will not become known."""
         for each in (*self._commands, *self._echoes, *self._receipts.values()):
             if each.number <= last:
                 self.forget(each)
@@ -152,9 +154,10 @@ class Flight:
 
 
 class RatePause:
-    """The pause after a relay has refused a message beyond a rate: one refusal may concern several.
+    """The pause after a relay has refused a message beyond a rate; one refusal may concern several messages.
 
-    While `is_on` is set nothing is sent. Messages sent before it that still wait at its end are given up.
+    While `is_on` is set, nothing is sent. Messages that were sent before the pause, and still wait at its
+    end, are given up.
     """
 
     def __init__(self, flight: Flight, on_end: Callable[[], object]) -> None:
@@ -164,12 +167,12 @@ class RatePause:
         self._begun = trio.Event()
 
     def begin(self) -> None:
-        """Begin the pause, unless it has begun."""
+        """Begin the pause, unless it is on."""
         self.is_on = True
         self._begun.set()
 
     async def run(self) -> None:
-        """End each pause after its time, until cancelled; a pause that was on before begins anew."""
+        """End each pause after its time, until cancelled; a pause that is already on starts again."""
         while True:
             if not self.is_on:
                 self._begun = trio.Event()

@@ -1,14 +1,15 @@
-"""The number of agents that a question has passed through; limiting it ends loops between two relays.
+"""The number of agents that a question has passed through, whose limit ends loops between two relays.
 
-An agent that is asked on one relay may ask another on a second one, which then asks the first again. Each
-question counts the hops before it, and one with too many is answered with an error.
+An agent that is asked on one relay may ask another on a second relay, which then asks the first agent again.
+Each question contains the number of hops before it, and a question with too many hops is answered with an
+error.
 
-**The count is in `ref`**, as `hops-3-...`: all recorded relays pass it on, while the reference drops private
-members; and each gives a question a new id, so that ids show no loop. `ref` has another use only on the
-oldest relay, as the text by which an answer is found: the count is in front of that text.
+**The count is in `ref`**, as `hops-3-...`. All recorded relays pass `ref` on, while the reference relay drops
+private members. Each relay gives a question a new id, so ids do not show a loop. Only the oldest relay uses
+`ref` for another purpose, as the text by which an answer is found; there the count precedes that text.
 
-**Inside a node it is a member of `tracestate`**, `lmoshops=3`: near requests of a run, and those over LMOS or
-HTTP, are in its trace, so the count is known wherever an agent asks on a relay again.
+**Inside a node it is a member of `tracestate`**, `lmoshops=3`. Near requests of a run, and its requests over
+LMOS or HTTP, are in its trace, so the count is known wherever an agent next asks on a relay.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ def ref_with(hops: int, word: str) -> str:
 
 
 def hops_of(ref: str) -> int:
-    """Return the hops in the `ref` of a question; 0 for another `ref`."""
+    """Return the number of hops in the `ref` of a question; 0 if there is none."""
     found = _REF.fullmatch(ref)
     return 0 if found is None else int(found[1])
 
 
 def hops_in(trace: Mapping[str, Any]) -> int:
-    """Return the hops of a question sent in a trace; 0 if no other question has caused it."""
+    """Return the number of hops of a question from its trace; 0 if no other question has caused it."""
     for member in str(trace.get("tracestate") or "").split(","):
         name, _, count = member.strip().rpartition("=")
         if f"{name}=" == _MEMBER and count.isascii() and count.isdigit() and len(count) < 7:
@@ -49,7 +50,7 @@ def hops_in(trace: Mapping[str, Any]) -> int:
 def trace_after(hops: int, parent: Any, state: Any, draw: Callable[[int], int]) -> tuple[str, str]:
     """Return `traceparent` and `tracestate` for requests caused by a question with a number of hops.
 
-    A question without a trace begins one: `draw` returns a number of random bits.
+    For a question without a trace, a new trace is made; `draw` returns the given number of random bits.
     """
     if not isinstance(parent, str):
         parent, state = f"00-{draw(128) or 1:032x}-{draw(64) or 1:016x}-01", ""

@@ -1,7 +1,7 @@
-"""The hub of an AgentRelay, as a supervised agent: its identities, and who is connected.
+"""The hub of an AgentRelay, as a supervised agent: its identities, and the connected agents.
 
-Connections are handlers of the transport, which find the running hub at its `HubPlace`. When the hub ends, so
-do they: agents come back, with their tokens, to its successor.
+Connections are handlers of the transport, which find the running hub at its `HubPlace`. They end when the hub
+ends. The agents then connect to its successor, with the same tokens.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MEMORIES: Final[WeakKeyDictionary[Runtime, dict[str, MemoryStore]]] = WeakKeyDi
 
 @attrs.define
 class HubPlace:
-    """The reference to a node's hub: `hub` is the running hub, None while there is none."""
+    """A reference to a node's hub: `hub` is the running hub, or None if there is none."""
 
     options: RelayOptions
     hub: RelayHub | None = None
@@ -55,13 +55,13 @@ class HubPlace:
 
 
 class RelayHub(Agent, private=True):
-    """The hub of a node; `open_node(relay=...)` starts it. `place` is where connections find it."""
+    """The hub of a node, started by `open_node(relay=...)`. Connections find it at `place`."""
 
     place: Any
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Read the registered agents, and be there for connections."""
+        """Load the registered agents and the extensions, and accept connections until the end."""
         slot = self._place()
         options, entropy = self.place.options, slot.rt.entropy
         async with AsyncExitStack() as stack:
@@ -96,7 +96,7 @@ class RelayHub(Agent, private=True):
                 self.hub.end_all(*RESTART)
 
     def _identities(self, writer: StoreWriter) -> Identities:
-        """Return the registered agents of a store, or of memory; they are still to be loaded."""
+        """Return the registered agents in a store or in memory, which still have to be loaded."""
         options, entropy = self.place.options, self._place().rt.entropy
         return Identities(
             writer,
@@ -114,7 +114,7 @@ class RelayHub(Agent, private=True):
         )
 
     async def _extensions_due(self) -> None:
-        """Have the extensions do their work whenever some is due."""
+        """Run the due work of the extensions, until cancelled."""
         changed = trio.Event()
 
         def change() -> None:
@@ -141,7 +141,7 @@ class RelayHub(Agent, private=True):
         return await self.revoke_token(id)
 
     async def revoke_token(self, id: str) -> bool:
-        """Do what `revoke` does; for the HTTP route. Raise StoreFailed."""
+        """Revoke a token as `revoke` does, for the HTTP route. Raise StoreFailed."""
         found = await self.identities.revoke(id)
         self.hub.end_one(id, 4001, "the token is no longer good")
         return found

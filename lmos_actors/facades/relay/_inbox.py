@@ -1,7 +1,8 @@
 """The events of an agent on a relay, which wait for a reader.
 
-**Nobody has to listen.** Events wait for a reader within bounds; beyond them the oldest broadcasts are
-dropped, and a `gap` in front of the next event counts them: so an agent that only asks is never stuck.
+**A reader is not required.** Events wait for a reader within bounds. Beyond the bounds, the oldest broadcasts
+are dropped, and a `gap` in front of the next event contains their number. So an agent that only asks is never
+blocked.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ EVENT_BYTES: Final = 4 << 20
 
 
 class Inbox:
-    """The waiting events, the oldest first."""
+    """A queue of waiting events, the oldest first."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[RelayEvent, int]] = deque()
@@ -33,7 +34,7 @@ class Inbox:
         self._came = trio.Event()
 
     def put(self, event: RelayEvent, size: int) -> None:
-        """Add an event with its bytes; drop the oldest event if there is no room."""
+        """Add an event and its size in bytes; if there is no room, drop the oldest broadcast or event."""
         self._events.append((event, size))
         self._bytes += size
         while len(self._events) > EVENTS or self._bytes > EVENT_BYTES:
@@ -47,7 +48,7 @@ class Inbox:
         self._came.set()
 
     def end(self, failure: ConnectFailed) -> None:
-        """Note that nothing more comes: waiting events can still be read, then the failure is raised."""
+        """Note that no event will follow: `next` returns the waiting events, and then raises the failure."""
         self._failure = failure
         self._came.set()
 

@@ -20,7 +20,7 @@ OVER_RATE: Final = 4029
 
 
 class FrameUser(Protocol):
-    """The agent: it takes incoming frames, and has frames to send."""
+    """An agent that handles incoming frames, and has frames to send."""
 
     def take(self, data: bytes) -> None:
         """Handle an incoming frame."""
@@ -32,7 +32,7 @@ class FrameUser(Protocol):
 
 
 class Line:
-    """A connection, as the handler of the transport."""
+    """A connection to a relay, as a handler for the transport."""
 
     def __init__(self, relay: FrameUser, connection: Connection) -> None:
         self._relay = relay
@@ -51,11 +51,11 @@ class Line:
         return self._relay.frames(room)
 
     def is_behind(self) -> bool:
-        """Return False: nothing is held back."""
+        """Return False, as reading from the relay never pauses."""
         return False
 
 
 def how_ended(ended: Ended) -> str:
-    """Return how a connection has ended."""
+    """Return a text on how a connection has ended."""
     code = f" with {ended.code}" if ended.code is not None else ""
     return f"the connection ended{code}: {ended.reason}".rstrip(": ")

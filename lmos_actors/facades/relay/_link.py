@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class RelayLink(RemoteLink):
-    """A link to an agent on a relay, used as an agent of a class. What no relay carries raises NotAllowed.
+    """A link to an agent on a relay, used as an agent of a class.
 
-    `is_there` returns whether the agent is known on the relay.
+    `is_there` returns whether the agent is known on the relay. Requests that a relay cannot carry raise
+    NotAllowed.
     """
 
     __slots__ = ("_is_there",)
@@ -32,7 +33,7 @@ class RelayLink(RemoteLink):
 
     @property
     def address(self) -> dict[str, str]:
-        """The address by which a durable agent keeps the ref. Raise TypeError: there is none."""
+        """Raise TypeError, as there is no address by which a durable agent could keep the ref."""
         raise TypeError("which is on a relay: make the field ephemeral, and find it in started()")
 
     @property
@@ -41,10 +42,10 @@ class RelayLink(RemoteLink):
         return not self.far.peer.ended and self._is_there(self.far.thing_id)
 
     async def settle_unless(self, near: Callable[[], Any]) -> RelayLink | None:
-        """Wait for the connection, and return self; until then, an agent of this node may still come."""
+        """Wait for the connection, and return self. An agent of this node may appear in the meantime."""
         await self.wait_running()
         return self
 
     def link(self) -> NoReturn:
-        """Raise NotAllowed: exit signals do not travel."""
+        """Raise NotAllowed, as exit signals cannot be sent over a relay."""
         raise NotAllowed(f"{self.path!r} is reached over a relay: it can be neither linked nor monitored")

@@ -48,15 +48,19 @@ async def join_relay(
 ) -> Ref[RelayMember]:
     """Start an agent of a node on a relay, and return its ref once the relay has accepted it.
 
-    `url` is the relay's URL, such as `ws://127.0.0.1:8080/arc`. `credentials` hold the token of the agent; by
-    default they are the node's. `id` is its id, for relays that do not tell it; `follow` names agents that it
-    follows. `name` is its name in the tree. It reconnects by itself if the connection breaks; when the relay
-    rejects it, it ends, and is not restarted. With `peers` each agent that introduces itself on the relay is
-    an agent here too, a `RelayPeer` below this one: found by its id, and served like all others. An agent
-    that a node has bridged there is also found by its class, as `node.find(Weather, "weather-bot")`.
-    `names_itself` is as for `open_relay`.
+    The agent reconnects by itself if the connection breaks. If the relay rejects it, it ends, and is not
+    restarted.
 
-    Raises StartFailed, with the reason as its cause; NameTaken.
+    - `url` is the relay's URL, such as `ws://127.0.0.1:8080/arc`.
+    - `credentials` contain the token of the agent; by default they are the node's.
+    - `id` is the agent's id, for relays that do not report it.
+    - `follow` names agents to follow, and `name` is the agent's name in the tree.
+    - With `peers`, each agent that introduces itself on the relay becomes a `RelayPeer` below this agent.
+      It is found by its id, and served like all other agents. An agent that a node has bridged to the
+      relay is also found by its class, as in `node.find(Weather, "weather-bot")`.
+    - `names_itself` is as for `open_relay`.
+
+    Raises StartFailed, with the reason as its cause, and NameTaken.
     """
     made = partial(
         RelayMember,
@@ -71,13 +75,13 @@ async def join_relay(
 
 
 class RelayMember(Agent, private=True):
-    """An agent on a relay; `join_relay` starts one. Messages that it hears arrive as events.
+    """An agent on a relay, started by `join_relay`. Messages from the relay arrive as events.
 
-    `url`, `credentials`, `tls`, `network`, `id`, `follows` and `names_itself` are as for `open_relay`;
-    credentials, `tls` and `network` are by default the node's. It reconnects by itself if the connection
-    breaks. A relay that rejects it crashes it, with the reason: started by `join_relay` it is not restarted.
-    With `peers` each agent that introduces itself on the relay, by a `discovery` message, is a `RelayPeer`
-    below it.
+    The fields `url`, `credentials`, `tls`, `network`, `id`, `follows` and `names_itself` are as for
+    `open_relay`; by default, `credentials`, `tls` and `network` are the node's. The agent reconnects by
+    itself if the connection breaks. If the relay rejects it, it crashes with the reason; an agent started by
+    `join_relay` is then not restarted. With `peers`, each agent that introduces itself on the relay, by a
+    `discovery` message, becomes a `RelayPeer` below this one.
     """
 
     url: str
@@ -98,7 +102,7 @@ class RelayMember(Agent, private=True):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Stay on the relay."""
+        """Stay on the relay while the agent runs."""
         wires: Any = self._place().rt.wires
         credentials = wires.credentials if self.credentials is None else self.credentials
         headers = () if credentials is None else credentials.headers_for(self.url, trio.current_time())
@@ -167,12 +171,12 @@ class RelayMember(Agent, private=True):
 
     @action(concurrency=AT_ONCE)
     async def answer(self, message: RelayMessage, payload: Any, type: str = "answer") -> Receipt | None:
-        """Answer a message, to its sender, by `ref`."""
+        """Answer the sender of a message, with its `ref`."""
         return await _outcome(self._relay.answer(message, payload, type=type))
 
     @action(idempotent=True)
     async def subscribe_to(self, agents: list[str]) -> None:
-        """Follow agents, now and over each later connection."""
+        """Follow agents now, and again after each reconnection."""
         await _outcome(self._relay.follow(*agents))
 
     @action(idempotent=True)
@@ -187,9 +191,10 @@ class RelayMember(Agent, private=True):
 
 
 async def _outcome(doing: Awaitable[T]) -> T:
-    """Return the result of a verb of the relay.
+    """Return the result of an operation on the relay.
 
-    An error that its caller has to know, such as the end of the connection, does not crash the member.
+    Errors that concern the caller, such as the end of the connection, become ActionFailed, so that they do
+    not crash the member.
     """
     try:
         return await doing

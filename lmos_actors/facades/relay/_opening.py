@@ -1,4 +1,4 @@
-"""Being an agent on a relay for a block."""
+"""Joining a relay as an agent, for a block."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ async def open_relay(
     credentials: Credentials | None = None,
     follow: Iterable[str] = (),
 ) -> AsyncGenerator[Relay]:
-    """Be an agent on a relay for a block.
+    """Join a relay as an agent, for a block.
 
-    `url` is the relay's URL, such as `ws://127.0.0.1:8080/arc`. `credentials` hold the agent's token. `id` is
-    its id, for relays that do not tell it; with `names_itself` it is in each message, which old relays
-    demand. `follow` names agents to follow from the beginning.
+    `url` is the relay's URL, such as `ws://127.0.0.1:8080/arc`. `credentials` contain the agent's token. `id`
+    is the agent's id, for relays that do not report it; with `names_itself`, each message contains it, as old
+    relays require. `follow` names agents to follow from the beginning.
 
-    Raises ConnectFailed if the relay cannot be reached now or rejects the agent, ConfigError for an invalid
-    address. What the body raises is raised unchanged.
+    Raises ConnectFailed if the relay cannot be reached now or rejects the agent, and ConfigError for an
+    invalid address. An exception of the body is raised unchanged.
     """
     rt = RUNTIME.get()
     relay = Relay(

@@ -1,4 +1,4 @@
-"""Options of a hub of an AgentRelay."""
+"""Options of an AgentRelay hub."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ Registration: TypeAlias = Literal["open", "invite", "closed"]
 
 @attrs.frozen(kw_only=True)
 class RelayOptions:
-    """Options of a node that is a hub of an AgentRelay.
+    """Options of a node that hosts an AgentRelay hub.
 
-    `registration`: whether agents may register themselves, with an invitation or without; None: "invite"
-    where there are `invitations`, else "open" where the node is for its own machine (it listens at loopback
-    addresses alone, without `security` and `public_url`), else "closed". `invitations` is a reference to
-    secrets, such as `file:PATH`, one a line, each valid once. One address may register
+    `registration` is whether agents may register themselves, with or without an invitation. None means:
+    "invite" if there are `invitations`; else "open" if the node serves only its own machine (it listens only
+    at loopback addresses, without `security` and `public_url`); else "closed". `invitations` is a reference
+    to secrets, such as `file:PATH`, with one invitation in a line, each valid once. One address may register
     `registrations_per_minute` agents (None: any number). At most `identities` are kept: an agent that never
-    connected for `unused_seconds`, others for `identity_seconds` after they have left; their names are
-    refused for as long again.
+    connected for `unused_seconds`, others for `identity_seconds` after they have left. After that, their
+    names are refused for the same time again.
 
     A message has at most `max_message` bytes. Each of the `rates` is a number of messages that an agent may
-    send, and the seconds for it; () means no limit. An agent's unread messages are bounded: beyond
-    `outbox_bytes` broadcasts are dropped, beyond `outbox_most` it is cut off. With `broadcasts` "followed" an
-    agent that follows others hears only their broadcasts. An agent has `pong_seconds` to answer a ping, and
-    is pinged as often. `extensions` are names, such as "voting", or functions that make one.
+    send, and a period in seconds; () means no limit. An agent's unread messages are bounded: beyond
+    `outbox_bytes` broadcasts are dropped, and beyond `outbox_most` the agent is disconnected. With
+    `broadcasts` "followed", an agent that follows others receives only their broadcasts. An agent has
+    `pong_seconds` to answer a ping, and is pinged at the same interval. `extensions` are names, such as
+    "voting", or functions that make one.
 
-    A message names at most `max_targets` receivers, as each is a copy. An agent follows at most
-    `max_followed` others. Its follows are kept for `resume_seconds` after it has left, so that a short outage
-    loses nothing; rates and follows of at most `remembered` agents that have left are kept. An agent may
-    exceed its rate for `over_rate_seconds`; then it is cut off.
+    A message names at most `max_targets` receivers, as each of them gets a copy. An agent follows at most
+    `max_followed` others. Its follows are kept for `resume_seconds` after it has left, so that they survive a
+    short outage; rates and follows are kept for at most `remembered` agents that have left. An agent may
+    exceed its rate for `over_rate_seconds`; then it is disconnected.
 
     Raises ConfigError for numbers not above 0, "invite" without invitations, and extensions that do not
     exist.
@@ -76,7 +77,7 @@ class RelayOptions:
             raise ConfigError("needs invitations, such as file:PATH", "RelayOptions.invitations")
 
     def hub_options(self) -> HubOptions:
-        """Return the limits of the protocol."""
+        """Return these options as limits of the hub protocol."""
         return HubOptions(
             name=self.name,
             max_message=self.max_message,

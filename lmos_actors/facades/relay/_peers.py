@@ -1,7 +1,8 @@
-"""Agents on a relay as agents of this node: each that has introduced itself is a child of the member there.
+"""Agents on a relay as agents of this node: each one that has introduced itself is a child of the member.
 
-An agent whose introduction has `actions` is an agent of a class too: `node.find(Weather, ID)` finds it, by
-calls over the relay. Introductions are data from strangers: they are bounded, and used only as descriptions.
+If an agent's introduction has `actions`, the agent can be used as an agent of a class, too:
+`node.find(Weather, ID)` finds it, and calls are sent over the relay. Introductions are data from unknown
+agents: they are bounded, and are used only as descriptions.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 
 @attrs.define(eq=False)
 class PeerLine:
-    """The line to an agent on the relay, with its waiting messages."""
+    """The connection of a `RelayPeer` to its agent on the relay, with the messages that wait to be read."""
 
     relay: Any
     agent: str
@@ -65,14 +66,14 @@ class PeerLine:
     messages: list[RelayMessage] = attrs.field(factory=list[RelayMessage])
 
     def hear(self, message: RelayMessage) -> None:
-        """Keep a message of the agent until it is read."""
+        """Store a message of the agent until it is read, and drop the oldest beyond the limit."""
         self.messages.append(message)
         del self.messages[:-WAITING]
         self.came()
 
 
 class RelayPeer(Agent):
-    """An agent on a relay, which gets messages there from the agent of this node that is on it."""
+    """An agent on a relay, which receives messages through the member of this node on that relay."""
 
     line: Any
 
@@ -81,7 +82,7 @@ class RelayPeer(Agent):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Pass on the messages of the agent."""
+        """Emit the messages of the agent as events."""
         self._came = trio.Event()
         self.line.came = lambda: self._came.set()
         self.nursery.start_soon(self._pass_on)
@@ -106,7 +107,7 @@ class RelayPeer(Agent):
 
     @action(concurrency=AT_ONCE)
     async def ask(self, payload: Any, type: str = "question") -> Any:
-        """Ask the agent something, and return its answer: a text, or `{"action", "input"}`."""
+        """Ask the agent a question, a text or `{"action", "input"}`, and return its answer."""
         answer: RelayMessage = await self.line.relay.ask(payload, self.line.agent, type=type)
         fault = fault_in(answer.payload)
         if fault is not None:
@@ -116,7 +117,7 @@ class RelayPeer(Agent):
 
 @attrs.frozen
 class Introduction:
-    """An agent's description of itself, as far as refs need it; `title` is its class's title."""
+    """The parts of an agent's introduction that refs need; `title` is the title of its class."""
 
     title: str | None
     has_actions: bool
@@ -136,9 +137,9 @@ class Introduction:
 
 
 class RelayPeers:
-    """The agents of a relay that are children of one supervisor here; a `RelayLookup`.
+    """The agents of a relay that are children of one supervisor of this node; a `RelayLookup`.
 
-    `path` is the path of the agent here that is on the relay; `is_named`: whether it has credentials.
+    `path` is the path of the member that is on the relay; `is_named` is whether it has credentials.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class RelayPeers:
     # ---- as agents of a class
 
     def on_relay(self, sought: AgentQuery) -> RelayLink | None:
-        """Return the link to an agent that is called by its actions; see `RelayLookup`."""
+        """Return the link to an agent on the relay that matches a query by class; see `RelayLookup`."""
         cls: Any = sought.cls
         name = sought.name
         contract = getattr(cls, "__contract__", None)
@@ -184,18 +185,21 @@ class RelayPeers:
             await self._relay.say(None, type=DISCOVER)
 
     def connected_again(self) -> None:
-        """Note that there was no connection for a while."""
+        """Note that broadcasts may have been lost, as the connection was interrupted."""
         self._requests.lost(None)
 
     def stop(self) -> None:
-        """End the refs: the member has left the relay."""
+        """End all requests and refs, as the member has left the relay."""
         self._known.clear()
         self._requests.stop()
 
     # ---- what is heard
 
     async def heard(self, message: RelayMessage) -> None:
-        """Pass a message to the agent here that represents its sender; start it at an introduction."""
+        """Pass a message to the child that represents its sender.
+
+        If the message is an introduction, that child is started first.
+        """
         sender = message.sender
         if not message.is_for(self._relay.id):
             return
@@ -207,7 +211,7 @@ class RelayPeers:
             self._requests.heard(message)
 
     async def said(self, answer: RelayAnswer) -> None:
-        """Handle a message of the relay: an agent has left, or messages were dropped."""
+        """Handle a message of the relay that an agent has left, or that messages were dropped."""
         is_object = isinstance(answer.payload, dict)
         payload = cast("dict[str, Any]", answer.payload) if is_object else {}
         if answer.type == "left":
@@ -231,7 +235,7 @@ class RelayPeers:
             await self._children.start_child(ChildSpec(agent, partial(class_of(agent, payload), line=line)))
 
     async def left(self, agent: str) -> None:
-        """End the agent here that represents an agent which has left the relay."""
+        """End the child that represents an agent which has left the relay."""
         self._known.pop(agent, None)
         await self._end(agent)
 
@@ -244,7 +248,7 @@ class RelayPeers:
 
 
 def class_of(agent: str, payload: Any) -> type[RelayPeer]:
-    """Return a class with the description that an agent has published of itself."""
+    """Return a class with the description and the skills from an agent's introduction."""
     said = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
     description, skills = said.get("description", payload), said.get("skills")
     words: list[Any] = skills if isinstance(skills, list) else []  # pyright: ignore[reportUnknownVariableType]

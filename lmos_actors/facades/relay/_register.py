@@ -39,10 +39,10 @@ async def register_on_relay(
     network: Network | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> NewIdentity:
-    """Register an agent at a relay, and return its id and its token; without an id the relay chooses one.
+    """Register an agent at a relay, and return its id and token; without `id` the relay chooses one.
 
-    `url` is the relay's URL; `register_url` is where it registers agents, if not at `/register` beside it.
-    Raise ActionFailed with the `code` of a refusal, such as `agent_id_taken`; ConnectFailed;
+    `url` is the relay's URL. `register_url` is the address for registration, by default `/register` beside
+    `url`. Raise ActionFailed with the `code` of a refusal, such as `agent_id_taken`; ConnectFailed;
     DeadlineExceeded; ConfigError for an invalid address.
     """
     body = {
@@ -64,9 +64,10 @@ async def revoke_on_relay(
     network: Network | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> None:
-    """Revoke the token of an agent: one's own, or the token of `id`, for a principal with that right.
+    """Revoke the caller's own token, or the token of agent `id` if the caller has that right.
 
-    `credentials` hold the token, or the principal's. Raise what `register_on_relay` does.
+    Authentication uses `credentials`, which contain the token or the principal's credentials. Raise what
+    `register_on_relay` does.
     """
     place = http_url(url, "/revoke")
     asked = {} if id is None else {"agent_id": id}
@@ -102,7 +103,7 @@ async def _answer(
     network: Network | None,
     tls: ssl.SSLContext | None,
 ) -> dict[str, Any]:
-    """Return the object in the answer to a request whose body is JSON."""
+    """Send a request with a JSON body, and return the object in the answer."""
     shown = () if credentials is None else credentials.headers_for(url, trio.current_time())
     body = None if asked is None else msgspec.json.encode(asked)
     answer = await exchange(

@@ -1,15 +1,16 @@
 """Requests of refs to agents on a relay, sent by a peer as in links over LMOS and HTTP.
 
-A call is a `question` with `{"action", "input"}`, and its answer the result; an agent that a node has bridged
-there understands it. A relay carries nothing else, except events that are broadcast: any other request raises
-NotAllowed, with the reason.
+A call is a `question` with `{"action", "input"}`, and its answer is the result; an agent that a node has
+bridged to the relay understands it. A relay carries nothing else, except events that are broadcast: any other
+request raises NotAllowed, with the reason.
 
-- **The outcome of a question** comes from the relay (`Relay.pose`). A question that was sent before the
-  connection ended raises OutcomeUnknown; without a connection nothing is sent, which raises AgentUnavailable.
+- **The outcome of a question** is reported by the relay (`Relay.pose`). A question that was sent before the
+  connection ended raises OutcomeUnknown. Without a connection nothing is sent, which raises AgentUnavailable.
 - **No task waits here.** An answer is delivered in the step that reads it, as over LMOS.
-- **A deadline goes with the question**, as `within`; a caller that leaves sends a `cancel` with its `ref`.
-- **One-way messages are questions whose answers nobody wants**; a refusal is a dead letter. At most `TELLS`
-  to one agent are open, then senders stand in line.
+- **A deadline is sent with the question**, as `within`. If the caller leaves, a `cancel` with the question's
+  `ref` is sent.
+- **One-way messages are questions whose answers are ignored**; a refusal is a dead letter. At most `TELLS`
+  to one agent are open; further senders wait in line.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ TELLS: Final = 256
 class RelayRequests:
     """The requests to agents of one relay; a `RemotePeer`.
 
-    `events_of` returns the events that an agent says it broadcasts; `is_named` is whether there are
-    credentials for the relay.
+    The function `events_of` returns the events that an agent has announced as broadcasts; `is_named` is
+    whether there are credentials for the relay.
     """
 
     way = "relay"
@@ -102,12 +103,12 @@ class RelayRequests:
 
     @property
     def heeds(self) -> bool:
-        """Whether time limits are paused while an agent on the relay reports that it is asking a person."""
+        """Whether a time limit pauses while the asked agent reports that it is waiting for a person."""
         return self._is_named and self._relay.tells_questions
 
     @property
     def failure(self) -> ConnectFailed | None:
-        """Why the relay rejects the agent, None while it does not."""
+        """The error with which the relay rejects the agent, None if there is none."""
         return self._relay.failure
 
     def thing(self, thing_id: str) -> RemoteThing:
@@ -141,10 +142,10 @@ class RelayRequests:
             raise self.unavailable(path)
 
     def release(self) -> None:
-        """Do nothing: the connection belongs to the agent here that is on the relay."""
+        """Do nothing, as the connection belongs to the member that is on the relay."""
 
     def stop(self) -> None:
-        """End all requests: the agent here has left the relay."""
+        """End all requests, as the member has left the relay."""
         self.ended = True
         for request in tuple(self._open):
             path = request.far.path
@@ -155,28 +156,28 @@ class RelayRequests:
             listening.close()
 
     async def run(self) -> None:
-        """Wait until cancelled: the peer has nothing to carry."""
+        """Wait until cancelled, as this peer has no connection to run."""
         await trio.sleep_forever()
 
     # ---- requests
 
     @property
     def open_requests(self) -> int:
-        """The number of requests that wait for an answer or stand in line."""
+        """The number of requests that wait for an answer or in line."""
         return len(self._open) + len(self._line)
 
     @property
     def tell_credit(self) -> tuple[lmos.Credit, lmos.Credit] | None:
-        """None: the relay has no credit."""
+        """None, as a relay has no credit."""
         return None
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
-        """Return the requests that stand in line."""
+        """Return the requests that wait in line."""
         for _, request in self._line.unsent():
             yield "room", request
 
     def post(self, request: PendingRequest) -> None:
-        """Send a request, or let it stand in line. Raise AgentUnavailable, InvalidInput, NotAllowed."""
+        """Send a request, or put it in line. Raise AgentUnavailable, InvalidInput, NotAllowed."""
         if request.sent is None:
             self._ask(request)
         else:
@@ -239,7 +240,7 @@ class RelayRequests:
             request.fail(error)
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Take a request out of the line, or have the agent cancel it, without waiting."""
+        """Remove a request from the line, or ask the agent to cancel it, without waiting."""
         question = self._open.pop(request, None)
         if question is not None:
             self._relay.withdraw(question, cancel_at=request.far.thing_id)
@@ -250,17 +251,17 @@ class RelayRequests:
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Answer that nothing is known: a relay cannot be asked what a question waits for."""
+        """Call `then` with an empty result, as a relay cannot report what a question waits for."""
         then({})
 
     async def query(self, request: PendingRequest) -> NoReturn:
-        """Raise NotAllowed: a relay cannot tell the state of a question."""
+        """Raise NotAllowed, as a relay cannot report the state of a question."""
         await trio.lowlevel.checkpoint_if_cancelled()
         why = f"{request.path!r} is reached over a relay, which does not say how a call stands"
         raise NotAllowed(why)
 
     async def cancel(self, request: PendingRequest, reason: str | None) -> None:
-        """Have the agent cancel a request, and wait for its answer."""
+        """Ask the agent to cancel a request, and wait for its answer."""
         await trio.lowlevel.checkpoint_if_cancelled()
         question = self._open.get(request)
         if question is None:
@@ -271,10 +272,10 @@ class RelayRequests:
             await park_among(self._cancelled.setdefault(question, []))
 
     def taken(self, request: PendingRequest) -> None:
-        """Do nothing: there are no streams."""
+        """Do nothing, as there are no streams over a relay."""
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
-        """Raise NotAllowed: a message cannot carry a stream."""
+        """Raise NotAllowed, as a message cannot carry a stream."""
         raise NotAllowed(
             f"{request.path!r} is reached over a relay, which cannot carry the input stream {name!r}"
         )
@@ -293,7 +294,7 @@ class RelayRequests:
         return self._tells[thing_id] < TELLS
 
     def put(self, request: PendingRequest) -> bool:
-        """Send a one-way message; return True, as there is always room. Raise as `post` does."""
+        """Send a one-way message from the line, and return True. Raise as `post` does."""
         assert request.sent is not None
         self._tell(request.sent, request.name, request.payload, request.trace_context)
         request.on_sent()
@@ -318,13 +319,13 @@ class RelayRequests:
         self._line.send_credited()
 
     def holds_up(self, far: RemoteThing) -> bool:
-        """Return whether messages to an agent already wait."""
+        """Return whether messages to an agent already wait in line."""
         return self._line.holds_up(far.thing_id)
 
     # ---- listening
 
     def listen(self, listening: SharedListening) -> None:
-        """Listen to the broadcasts of an agent. Raise NotAllowed."""
+        """Listen to the broadcasts of an agent. Raise NotAllowed if the relay does not carry them."""
         far = listening.far
         why = self._refusal(listening)
         if why:
@@ -334,7 +335,7 @@ class RelayRequests:
         listening.on_confirmed()
 
     def _refusal(self, listening: SharedListening) -> str:
-        """Return why a subscription is impossible, empty if it is possible."""
+        """Return the reason why a subscription is impossible, "" if it is possible."""
         if listening.kind == "property":
             return "which carries no properties"
         if listening.name == EXITED:
@@ -345,7 +346,7 @@ class RelayRequests:
         return ""
 
     def unlisten(self, listening: SharedListening) -> None:
-        """Do nothing: broadcasts come in any case."""
+        """Do nothing, as broadcasts arrive in any case."""
 
     def heard(self, message: RelayMessage) -> None:
         """Pass on an event that an agent has broadcast."""
@@ -362,7 +363,10 @@ class RelayRequests:
                 listening.value((name, data), text)
 
     def lost(self, missed: int | None) -> None:
-        """Note that `missed` broadcasts were lost; None: all those of a time without a connection."""
+        """Report to listeners that `missed` broadcasts were lost.
+
+        None means all broadcasts during a time without a connection.
+        """
         for listening in self._listenings():
             if missed is None:
                 listening.on_connection_lost(lambda: OutcomeUnknown(self.place))
@@ -390,7 +394,7 @@ def _check(request: PendingRequest) -> None:
 
 
 def _failure(answer: RelayMessage | None, error: Exception | None, path: str) -> Exception | None:
-    """Return the error that a question has ended with, None for a result."""
+    """Return the error with which a question ended, None if it has a result."""
     if isinstance(error, OutcomeUnknown):
         return OutcomeUnknown(path, error.why)
     if isinstance(error, ActionFailed):

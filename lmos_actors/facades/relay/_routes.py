@@ -39,7 +39,7 @@ _REFUSED: Final = {
 
 
 class _Fault(Exception):
-    """A request is refused, with this answer."""
+    """A refusal of a request, with the answer to send."""
 
     def __init__(self, status: int, code: str, message: str, wait: float = 0.0) -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ class _RelayRoutes:
     # ---- POST /register
 
     async def register(self, request: Request) -> Response:
-        """Make an identity."""
+        """Register an agent, and answer with its id and token."""
         try:
             self._admitted(request)
             peer = "" if request.client is None else f"{request.client.host}:0"
@@ -115,7 +115,7 @@ class _RelayRoutes:
     # ---- POST /revoke
 
     async def revoke(self, request: Request) -> Response:
-        """Revoke a token: one's own, or any for a principal that the access list of the hub names."""
+        """Revoke a token: the caller's own token, or any token if the hub's access list names the caller."""
         try:
             admission = self._admitted(request)
             own = agent_of(admission)
@@ -160,7 +160,7 @@ class _RelayRoutes:
         return JSONResponse(found)
 
     async def health(self, _: Request) -> Response:
-        """Answer 200 while the hub is there."""
+        """Answer 200 while the hub is running, otherwise 503."""
         try:
             self._hub()
         except _Fault as fault:
@@ -187,7 +187,7 @@ class _RelayRoutes:
 
 
 async def _body_of(request: Request) -> dict[str, Any]:
-    """Return the members of the body; an empty body has none. Raise _Fault."""
+    """Return the members of the JSON body, or an empty dict for an empty body. Raise _Fault."""
     body = bytearray()
     async with aclosing(request.stream()) as pieces:
         async for piece in pieces:

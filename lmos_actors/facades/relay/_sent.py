@@ -1,4 +1,4 @@
-"""Messages that an agent has sent to a relay, and the outcomes for which it waits."""
+"""Messages that an agent has sent to a relay, and their awaited outcomes."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ MAX_PAYLOAD: Final = 60 << 10
 
 
 def max_payload(welcome: Welcomed | None) -> int:
-    """Return the maximum bytes of a payload to a relay."""
+    """Return the maximum number of bytes of a payload for a relay."""
     most = None if welcome is None else welcome.limits.get("max_message_size")
     return min(MAX_PAYLOAD, most) if isinstance(most, int) and most > 0 else MAX_PAYLOAD
 
 
 def check_size(data: bytes, welcome: Welcomed | None) -> None:
-    """Raise ActionFailed for a frame that is longer than a relay allows: it would end the connection."""
+    """Raise ActionFailed for a frame above the relay's limit, which would end the connection."""
     most = None if welcome is None else welcome.limits.get("max_message_size")
     if isinstance(most, int) and 0 < most < len(data):
         text = f"the message takes {len(data)} bytes, and the relay takes {most} at most"
@@ -53,9 +53,9 @@ NOBODY: Final = "nobody"
 
 @attrs.frozen
 class Receipt:
-    """Outcome of a message: the id that the relay gave it, and how many got it.
+    """The outcome of a message: the id that the relay gave it, and the number of receivers.
 
-    `unknown` are targets that were not there.
+    `unknown` are targets that were not on the relay.
     """
 
     id: str
@@ -64,9 +64,9 @@ class Receipt:
 
 
 class Wait:
-    """An awaited reaction of the relay: an answer, or why there is none.
+    """An awaited reaction of the relay: an answer, or the reason why there is none.
 
-    `on_settled` is called once, with the answer and the reason, one of them None.
+    `on_settled` is called once, with the answer and the error, one of which is None.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Wait:
 
 @attrs.define(eq=False)
 class Question:
-    """A question to others. Only the agents that were asked may answer it; anybody, if it is for all."""
+    """A question to some agents, who alone may answer it, or to everybody."""
 
     sent: Sent
     asked: frozenset[str] | None
@@ -109,7 +109,7 @@ class Question:
     """Called with the asked agents' reports about the person that they wait for."""
 
     def may_answer(self, agent: str) -> bool:
-        """Return whether an agent was asked."""
+        """Return whether an agent may answer: it was asked, or everybody was."""
         return self.asked is None or agent in self.asked
 
 
@@ -117,8 +117,9 @@ class Question:
 class Sent:
     """A message or a command to be sent, with its awaited outcome.
 
-    `taken` is settled once the connection has it, `outcome` by the relay's reaction: the receipt, the id of
-    the echo, the answer to a command. One of `receipt`, `echo` and `acknowledgement` says which it is.
+    `taken` is settled once the connection has taken the message. `outcome` is settled by the relay's
+    reaction: the receipt, the id of the echo, or the answer to a command. Which reaction that is depends on
+    which one of `receipt`, `echo` and `acknowledgement` is set.
     """
 
     data: bytes
@@ -142,7 +143,7 @@ class Sent:
     """Whether a message that nothing acknowledges was sent between the echo before it and this one."""
 
     def fail(self, error: Exception) -> None:
-        """Settle all that the message waits for with an error."""
+        """Settle everything that waits for the message with an error."""
         for each in (self.taken, self.outcome, None if self.question is None else self.question.answer):
             if each is not None:
                 each.settle(error=error)

@@ -1,4 +1,5 @@
-"""An AgentRelay at a node: `/arc` for agents, `/register`, `/stats` and `/health` beside it."""
+"""An AgentRelay on a node: `/arc` for agents, with `/register`, `/revoke`, `/stats` and `/health` beside it.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ NO_TOKEN: Final = "a token of this relay is needed"
 
 
 class RelayServer(NodeService):
-    """Serves the hub of a node; see the module docstring."""
+    """A service that serves the hub of a node; see the module docstring."""
 
     name = "relay"
 
@@ -64,20 +65,20 @@ class RelayServer(NodeService):
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """The paths of the HTTP routes that the hub's guard judges."""
+        """The paths of the HTTP routes that the hub's guard protects."""
         return HTTP_PATHS
 
     async def identify(self, id: str) -> NewIdentity | Refused:
         """Register an agent, and return its identity, or the reason for a refusal. Raise StoreFailed.
 
-        For the program that hosts the hub; raises RuntimeError while the hub is not there.
+        This is for the program that hosts the hub. Raises RuntimeError while the hub is not running.
         """
         if self.place.hub is None:
             raise RuntimeError("the relay is not there")
         return await self.place.hub.identities.register(id)
 
     def open(self, home: ServiceHome) -> None:
-        """Note the addresses at which the node listens. Raises ConfigError; see `HubAdmission`."""
+        """Create the hub's admission for the listening node. Raises ConfigError; see `HubAdmission`."""
         self._admission = HubAdmission(self.place, home.guard_with, local=not home.rt.is_guarded)
 
     def routes(self) -> list[BaseRoute]:
@@ -146,7 +147,7 @@ class RelayServer(NodeService):
     # ---- draining
 
     def on_drain(self) -> None:
-        """Accept no more connections, and close the existing ones: agents come back elsewhere."""
+        """Accept no more connections, and close the existing ones, so that agents connect elsewhere."""
         self._served.draining = True
         if self.place.hub is not None:
             self.place.hub.hub.end_all(*RESTART)
@@ -157,13 +158,14 @@ class RelayServer(NodeService):
 
 
 def _quota(left: Sequence[tuple[int, int, float]]) -> dict[str, Any]:
-    """Return how many frames an agent on the relay may send at once, and the rate as frames and seconds."""
+    """Return, for each rate, the frames that an agent may send at once, and the rate in frames and seconds.
+    """
     found = [{"frames": frames, "of_frames": most, "seconds": span} for frames, most, span in left]
     return {"quota": found} if found else {}
 
 
 class RelayConnection:
-    """Handler of one connection of an agent."""
+    """The handler of one connection of an agent to the hub."""
 
     def __init__(self, connection: Connection, hub: RelayHub, agent: str) -> None:
         self._connection = connection
@@ -196,7 +198,7 @@ class RelayConnection:
             self._delivery.left = 0
 
     def frames(self, room: int) -> list[bytes]:
-        """Return the frames to be sent; if none is left, and the end is due, close."""
+        """Return the frames to send; if there are none and the hub has ended the connection, close it."""
         found = self._in.frames(room)
         if self._charged:
             self._charge()
@@ -205,7 +207,7 @@ class RelayConnection:
         return found
 
     def is_behind(self) -> bool:
-        """Return False: an agent's waiting messages are bounded, whatever it sends."""
+        """Return False, as an agent's waiting messages are bounded, whatever it sends."""
         return False
 
     def _charge(self) -> None:

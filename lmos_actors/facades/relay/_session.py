@@ -1,29 +1,29 @@
-"""An agent on a relay, our own or another: one identity over all its connections.
+"""An agent on a relay of this package or of another project: one identity over all its connections.
 
-**A question and its answer.** A relay does not tell a sender the id of its message, so the asker cannot
+**A question and its answer.** A relay does not report to a sender the id of its message, so the asker cannot
 recognize the `ref` of an answer. There are three ways to learn the id, and `Relay.way` is the one in use:
 
-- `receipts`: the relay has that extension, and tells the id before any answer can come.
-- `echo`: the sender is among its own targets, and follows itself for broadcasts: the message comes back with
-  its id. Echoes come in the order of the messages: every known relay keeps the order of one sender's
+- `receipts`: the relay has that extension, and reports the id before any answer can arrive.
+- `echo`: the sender is one of its own targets, and follows itself for broadcasts, so that the message returns
+  with its id. Echoes arrive in the order of the messages: every known relay keeps the order of one sender's
   messages.
-- `ref`: the question has a word of its own as `ref`, which the answer repeats. For relays without direct
-  messages; the answerer has to cooperate.
+- `ref`: the question contains a unique word as `ref`, which the answer repeats. This is for relays without
+  direct messages; the answerer has to cooperate.
 
-**The oldest relay has no direct messages**, though its welcome says so. To test a relay that offers only
-direct messages and broadcasts, the agent sends itself a message: if that does not come back, messages for
-some agents go to everybody, with the receivers' names beside the `*`, and others ignore them.
+**The oldest relay has no direct messages**, though its welcome lists them. To test a relay that offers only
+direct messages and broadcasts, the agent sends itself a message. If that message does not return, messages
+for some agents are sent to everybody, with the receivers' names beside the `*`, and other agents ignore them.
 
 **A question counts its hops**; see `_hops.py`.
 
-**Connections break.** They are made again, with jitter; the followed agents are followed again, and a message
-that comes twice, by its id, is heard once. Unsent messages go out over the next connection. Messages that
-were sent and not acknowledged raise `OutcomeUnknown`. A relay that rejects the agent (401, 4001, 4009 and the
-like) ends it: every verb raises ConnectFailed with the reason. So does a relay whose first connection ends
-before the welcome.
+**Connections break.** They are made again, with jitter. The followed agents are followed again, and a message
+that arrives twice, by its id, is delivered once. Unsent messages are sent over the next connection. Messages
+that were sent and not acknowledged raise `OutcomeUnknown`. A relay that rejects the agent (401, 4001, 4009
+and similar codes) ends it: every method raises ConnectFailed with the reason. The same happens if the first
+connection ends before the welcome.
 
-**A relay may refuse many messages and say it once**: after a `rate_limit` nothing is sent for a while.
-Messages that are under way then, and have no answer at its end, raise `OutcomeUnknown`.
+**A relay may refuse many messages with one report**: after a `rate_limit` nothing is sent for a while.
+Messages that are under way then, and have no answer at the end of the pause, raise `OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ MAX_MESSAGE: Final = 4 << 20
 
 
 class Relay:
-    """An agent on a relay; made by `open_relay`. Iterating yields the messages that it hears."""
+    """An agent on a relay; made by `open_relay`. Iterating yields the messages that it receives."""
 
     def __init__(
         self,
@@ -128,12 +128,12 @@ class Relay:
 
     @property
     def welcome(self) -> Welcomed | None:
-        """The last welcome of the relay, None before the first."""
+        """The last welcome of the relay, None before the first welcome."""
         return self._welcome
 
     @property
     def way(self) -> Way:
-        """The way in which an answer is found; see the module docstring."""
+        """The way in which an answer is matched to its question; see the module docstring."""
         welcome = self._welcome
         if welcome is not None and "receipts" in welcome.extensions:
             return "receipts"
@@ -142,12 +142,12 @@ class Relay:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection over which the relay has welcomed the agent."""
+        """Whether there is a connection on which the relay has welcomed the agent."""
         return self._is_ready and self._failure is None
 
     @property
     def failure(self) -> ConnectFailed | None:
-        """Why the relay rejects the agent, None while it does not."""
+        """The error with which the relay rejects the agent, None if there is none."""
         return self._failure
 
     @property
@@ -205,7 +205,7 @@ class Relay:
         return Sent(data, receipt=word, is_command=RELAY in to)
 
     def _reach(self, to: list[str]) -> list[str]:
-        """Return the targets that reach these agents."""
+        """Return the targets to name so that a message reaches some agents."""
         return to if self._has_direct or EVERYBODY in to or RELAY in to else [EVERYBODY, *to]
 
     async def ask(
@@ -218,9 +218,9 @@ class Relay:
     ) -> RelayMessage:
         """Ask a question, and return the first answer: a message with the question's `ref`.
 
-        Only the agents that are asked can answer. Waits without limit: give it a deadline. Raise what `say`
+        Only the agents that were asked can answer. Waits without limit, so use a deadline. Raise what `say`
         does, OutcomeUnknown if the connection ended before the answer, and ActionFailed with the code
-        `nobody` if the relay reports that nobody got the question.
+        `nobody` if the relay reports that the question had no receiver.
         """
         await self.wait_ready()
         with going_out("ask", type, members) as trace:
@@ -240,10 +240,10 @@ class Relay:
         members: Mapping[str, Any] | None = None,
         trace: Mapping[str, Any] | None = None,
     ) -> Question:
-        """Send a question without waiting; its answer is awaited until the question is withdrawn.
+        """Send a question without waiting; an answer is accepted until the question is withdrawn.
 
-        `trace` is the trace of the request; by default the present run's. Raise ConnectFailed when the relay
-        rejects the agent, ActionFailed for a question that is too large for it.
+        `trace` is the trace of the request, by default the current run's. Raise ConnectFailed if the relay
+        rejects the agent, and ActionFailed for a question that is too large for it.
         """
         if self._failure is not None:
             raise self._failure
@@ -273,9 +273,9 @@ class Relay:
         return question
 
     def withdraw(self, question: Question, *, cancel_at: str = "") -> None:
-        """Note that nobody waits for an answer any more.
+        """Withdraw a question, whose answer is no longer awaited.
 
-        `cancel_at` is an agent that gets a `cancel` for the question, if it has been sent.
+        `cancel_at` is an agent that gets a `cancel` for the question, if the question has been sent.
         """
         if question.withdrawn:
             return
@@ -298,14 +298,14 @@ class Relay:
         self.post(question.reason, question.cancel_at, type=CANCEL, ref=question.id)
 
     def post(self, payload: Any, to: str, *, type: str, ref: str) -> None:
-        """Send a message without waiting, whatever its outcome."""
+        """Send a message without waiting for its outcome."""
         sent = self._message([to], payload, type, ref, {})
         sent.is_left = True
         self._queue.append(sent)
         self._wake()
 
     def _known(self, question: Question, id: str) -> None:
-        """Note the id of a question, or the `ref` that takes its place."""
+        """Store the id of a question, or the `ref` that takes its place."""
         question.id = id
         if not question.withdrawn:
             self._asked[id] = question
@@ -320,7 +320,7 @@ class Relay:
         type: str = "answer",
         members: Mapping[str, Any] | None = None,
     ) -> Receipt | None:
-        """Answer a message to its sender, by `ref`. Raise what `say` does."""
+        """Answer the sender of a message, with its `ref`. Raise what `say` does."""
         return await self.say(payload, message.sender, type=type, ref=self.word_of(message), members=members)
 
     def word_of(self, message: RelayMessage) -> str:
@@ -329,13 +329,13 @@ class Relay:
 
     @property
     def tells_questions(self) -> bool:
-        """Whether agents report here that they wait for a person: the relay has the extension `questions`."""
+        """Whether agents on the relay report that they wait for a person, by its extension `questions`."""
         return self._welcome is not None and Questions.name in self._welcome.extensions
 
     # ---- commands
 
     async def follow(self, *agents: str) -> None:
-        """Follow agents, now and over each later connection. Raise what `command` does."""
+        """Follow agents now, and again after each reconnection. Raise what `command` does."""
         new = [each for each in agents if each not in self._follows]
         self._follows.update(dict.fromkeys(agents))
         try:
@@ -355,7 +355,7 @@ class Relay:
         """Send a command to the relay, and return its answer.
 
         `answer` is the answer's type, if the protocol does not define it. Waits without limit. Raise
-        ActionFailed with the `code` of a refusal; else what `say` does.
+        ActionFailed with the `code` of a refusal, and otherwise what `say` does.
         """
         await self.wait_ready()
         acknowledgement = answer or ACKNOWLEDGEMENTS.get(type, type)
@@ -364,15 +364,15 @@ class Relay:
         return found
 
     def _subscription(self, agents: list[str]) -> Sent:
-        """Return the command that follows agents, for which nobody waits."""
+        """Return a command that follows agents, whose answer is not awaited."""
         sent = Sent(self._client.command("subscribe", {"agents": agents}), acknowledgement="subscribed")
         sent.is_command = sent.is_left = True
         return sent
 
     async def _outcome(self, sent: Sent) -> Any:
-        """Send a frame, over the next connection if there is none, and return the relay's reaction.
+        """Send a frame, now or over the next connection, and return the relay's reaction.
 
-        None if there will be none. Raise what `command` does.
+        Return None if no reaction is expected. Raise what `command` does.
         """
         if self._failure is not None:
             raise self._failure
@@ -387,7 +387,7 @@ class Relay:
             raise
 
     def _take_back(self, sent: Sent) -> None:
-        """Note that nobody waits for a frame any more: it is not sent, if that is still possible."""
+        """Note that no caller waits for a frame any longer, and do not send it if it is still unsent."""
         if sent in self._queue:
             self._queue.remove(sent)
         self._flight.leave(sent)
@@ -398,13 +398,13 @@ class Relay:
         return self
 
     async def __anext__(self) -> RelayEvent:
-        """Wait for the next message of an agent, or of the relay. Raise ConnectFailed at the end."""
+        """Wait for the next message of an agent or of the relay. Raise ConnectFailed at the end."""
         return await self._inbox.next()
 
     # ---- for the connection
 
     def frames(self, room: int) -> list[bytes]:
-        """Return the frames that are to be sent; for the connection."""
+        """Return the next frames to send; called by the connection."""
         found: list[bytes] = []
         while self._queue and room > 0 and not self._pause.is_on:
             sent = self._queue.popleft()
@@ -415,7 +415,7 @@ class Relay:
         return found
 
     def take(self, data: bytes) -> None:
-        """Handle an incoming frame; for the connection."""
+        """Handle an incoming frame; called by the connection."""
         if self._welcome is None and (spoken := spoken_in(data)) not in (None, RELAY_PROTOCOL):
             self._end(ConnectFailed(self.url, f"it speaks {spoken}, not {RELAY_PROTOCOL}"))
             if self._line is not None:
@@ -433,7 +433,7 @@ class Relay:
             self._inbox.put(event, len(data))
 
     def _is_awaited(self, event: RelayEvent) -> bool:
-        """Pass an event to the code that waits for it; return False if nobody waits."""
+        """Pass an event to the code that waits for it; return False if no code waits."""
         if isinstance(event, RelayMessage):
             if event.sender == self.id and self._came_back(event):
                 return True
@@ -499,7 +499,7 @@ class Relay:
         self._line = Line(self, await self._connected())
 
     async def run(self) -> None:
-        """Carry frames, and connect again, until the relay rejects the agent."""
+        """Send and receive frames, and reconnect, until the relay rejects the agent."""
         attempt = 0
         while True:
             line, began = self._line, trio.current_time()
@@ -552,7 +552,7 @@ class Relay:
         return connection
 
     async def _become_ready(self) -> None:
-        """Go on without a welcome if there is none; test for direct messages."""
+        """Wait up to `WELCOME_SECONDS` for the welcome, and test whether the relay has direct messages."""
         with trio.move_on_after(WELCOME_SECONDS):
             await self._greeted.wait()
         if self._is_unsure():
@@ -577,7 +577,7 @@ class Relay:
         return set(welcome.capabilities) == {"broadcast", "direct"}
 
     def _cut(self, ended: Ended) -> None:
-        """Settle all sent messages without an acknowledgement: their outcome is unknown."""
+        """Fail all sent messages without an acknowledgement, as their outcome is unknown."""
         unknown = self._failure or OutcomeUnknown(self.url, how_ended(ended))
         self._flight.give_up(self._flight.last, unknown)
         waiting = set(map(id, self._queue))
@@ -586,7 +586,7 @@ class Relay:
                 question.answer.settle(error=unknown)
 
     def _end(self, failure: ConnectFailed) -> None:
-        """Make every verb raise from now on."""
+        """Fail all waiting messages, and make every method raise from now on."""
         self._failure = failure
         for sent in self._queue:
             sent.fail(failure)

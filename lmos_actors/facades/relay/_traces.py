@@ -1,4 +1,4 @@
-"""Traces through a relay: private members put a message into the trace of its sender.
+"""Traces through a relay: private members of a message carry the trace of its sender.
 
 An agent has a span for each message or question. A hub that records spans adds a span for each message that
 it passes on, and names this span in the message.
@@ -31,14 +31,14 @@ COUNTED: Final = ("answer", "cancel", "data", "discover", "discovery", "question
 
 
 def trace_of(message: RelayMessage) -> tuple[str | None, str | None]:
-    """Return the `traceparent` and the `tracestate` of a message; a value that is not text becomes None."""
+    """Return the `traceparent` and `tracestate` of a message; values that are not texts become None."""
     found = (message.members.get("traceparent"), message.members.get("tracestate"))
     parent, state = (value if isinstance(value, str) else None for value in found)
     return parent, state
 
 
 def carried(message: RelayMessage) -> AbstractContextManager[None]:
-    """Return a block in which all that an agent emits or starts is in the trace of a message.
+    """Return a context manager in which everything that an agent emits or starts joins a message's trace.
 
     The block must not await.
     """
@@ -53,7 +53,7 @@ def trace_of_answer(rt: Runtime, message: RelayMessage) -> dict[str, Any]:
 
 
 def trace_of_now() -> Mapping[str, Any]:
-    """Return the present trace, as private members; empty outside a node."""
+    """Return the current trace as private members; empty outside a node."""
     rt = RUNTIME.get()
     return {} if rt is None else outgoing_trace(rt)
 
@@ -61,9 +61,9 @@ def trace_of_now() -> Mapping[str, Any]:
 def going_out(
     doing: str, type: str | None, members: Mapping[str, Any] | None
 ) -> AbstractContextManager[Mapping[str, Any]]:
-    """Watch a message going out until the block ends, and yield its trace; `doing` is `say` or `ask`.
+    """Record the sending of a message as a span, and yield its trace; `doing` is `say` or `ask`.
 
-    A message whose `members` have a trace, such as an answer to others, has no span of its own.
+    If `members` already contain a trace, as in an answer to another agent, there is no separate span.
     """
     if members and "traceparent" in members:
         return nullcontext({})
@@ -73,7 +73,7 @@ def going_out(
 
 @contextmanager
 def passing(edge: Edge, members: Members) -> Generator[Members]:
-    """Watch a message while the hub passes it on; return the members to pass on with it."""
+    """Record the passing on of a message by the hub as a span, and yield the members to send with it."""
     type = text_of(members, "type")
     counted = type if type in COUNTED else "other"
     trace = text_of(members, "traceparent"), text_of(members, "tracestate")
@@ -89,7 +89,10 @@ def passing(edge: Edge, members: Members) -> Generator[Members]:
 
 
 def _written(span: TraceMembers) -> Members:
-    """Return the member that names a span, if there is one; senders' notes in a trace stay as they came."""
+    """Return the private member that names a span, empty if there is no span.
+
+    The sender's `tracestate` is not changed.
+    """
     parent = span.get("traceparent")
     return {} if parent is None else {"traceparent": Raw(msgspec.json.encode(parent))}
 

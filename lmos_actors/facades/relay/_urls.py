@@ -8,7 +8,7 @@ from lmos_actors.errors import ConfigError
 
 
 def relay_url(url: str) -> str:
-    """Return the WebSocket address of a relay, from that address or from its server's.
+    """Return the WebSocket address of a relay, from that address or the address of its server.
 
     `http://HOST` becomes `ws://HOST/arc`. Raise ConfigError for another scheme, or a token in the query.
     """

@@ -1,4 +1,4 @@
-"""The live view of runs: what the page of `run --watch` and `sim --watch` shows, made from the log of each.
+"""The live view of runs, made from their logs: the page of `run --watch` and `sim --watch`.
 
 The public names are imported from here, as in `from lmos_actors.live.runs import RunsServer`.
 """

@@ -1,7 +1,7 @@
 """All runs of one command: the waiting runs, the run in progress, and the outcomes of earlier runs.
 
-The threads of the command write the board, and the thread of the server reads it, under `lock`: each holds it
-for the time of a few hundred records at most.
+The threads of the command write to the board, and the thread of the server reads it, both under `lock`. Each
+holds the lock only as long as it takes to handle a few hundred records.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NEWS: Final = msgspec.json.Decoder(RunNews)
 
 @attrs.frozen
 class Pace:
-    """How fast the time of a run goes: seconds of the run in a second of real time, None for no limit."""
+    """The speed of a run: seconds of its time per second of real time, None for no limit."""
 
     speed: float | None = 1.0
     is_paused: bool = False
@@ -53,8 +53,8 @@ class Pace:
 class RunHead:
     """The facts of a run that are known before it begins.
 
-    `nodes` returns the nodes of its network, None without one; `node_of` returns the node of the agent at a
-    path, and `class_of` the name of the agent's class, "" if that is not known.
+    `nodes` returns the nodes of the run's network; it is None without a network. `node_of` returns the node
+    of the agent at a path, and `class_of` the name of the agent's class, "" if that is not known.
     """
 
     id: str
@@ -121,7 +121,7 @@ class RunsBoard:
     # ---- written by the command
 
     def plan(self, heads: Sequence[RunHead]) -> None:
-        """Add runs that will come, after the known runs."""
+        """Append runs that have not begun."""
         with self.lock:
             self.runs.update((head.id, WatchedRun(head)) for head in heads)
 
@@ -144,19 +144,19 @@ class RunsBoard:
                 self.current.model.take_records(records)
 
     def take_news(self, news: bytes) -> None:
-        """Add the news that the process of the run has sent beside the log: a `RunNews` as JSON."""
+        """Add the news that a run's process has sent in addition to the log: a `RunNews` as JSON."""
         read = _NEWS.decode(news)
         with self.lock:
             if self.current is not None and self.current.model is not None:
                 self.current.model.take_news(read)
 
     def progress(self, id: str, done: float, total: float) -> None:
-        """Note how far a run has come."""
+        """Record the progress of a run."""
         with self.lock:
             self.runs[id].done, self.runs[id].total = done, total
 
     def end(self, id: str, outcome: Outcome) -> None:
-        """Note the outcome of a run."""
+        """Record the outcome of a run."""
         with self.lock:
             run = self.runs[id]
             run.status, run.outcome = outcome.status, outcome
@@ -164,14 +164,14 @@ class RunsBoard:
     # ---- read by the server, under the lock
 
     def run(self, id: str | None) -> WatchedRun:
-        """Return a run by its id; for None, the run in progress, or the last one. Raise Refused."""
+        """Return the run with an id; for None, the run in progress or else the last one. Raise Refused."""
         found = self.current if not id else self.runs.get(id)
         if found is None:
             raise Refused("GONE", f"there is no run {id!r}" if id else "no run has begun")
         return found
 
     def do(self, do: Do) -> Done | Wrong:
-        """Carry out an operation. The same id again has the same answer."""
+        """Carry out an operation. A repeated id gets the first answer again."""
         with self.lock:
             known = self._asked.get(do.id)
             if known is not None and (known[0].what, known[0].path) != (do.what, do.path):
@@ -210,7 +210,7 @@ class RunsBoard:
 
 
 def _changed(speed: float | None, *, faster: bool) -> float | None:
-    """Return the next speed up or down, None for no limit."""
+    """Return the next higher or lower speed, None for no limit."""
     if faster:
         return next((each for each in SPEEDS if speed is not None and each > speed), None)
     slower = [each for each in SPEEDS if speed is None or each < speed]

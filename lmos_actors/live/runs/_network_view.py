@@ -1,8 +1,8 @@
 """The view `network`: nodes, the links between them, and the messages on their way.
 
 If a file has a network, the view shows its nodes, and the messages that its links carry: requests, answers,
-heartbeats. Otherwise the agents stand for nodes, and a message is on its way from its sender until an agent
-begins with it. Beyond MOST_NODES nodes, all nodes of one population are shown as one.
+heartbeats. Otherwise each agent counts as a node, and a message is on its way until its receiver begins to
+handle it. Beyond MOST_NODES nodes, all nodes of one population are shown as one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OTHERS: Final = "others"
 
 
 def network_of(head: RunHead, model: RunModel, speed: float | None) -> State:
-    """Return the state of the view; `speed` is how many seconds of the run go by in one of real time."""
+    """Return the state of the view; `speed` is in seconds of the run per second of real time."""
     of_node = head.node_of if head.nodes is not None else _itself
     model.counts.update(model.tree.order, of_node)
     counts = model.counts
@@ -66,7 +66,7 @@ def _itself(path: str) -> str:
 
 
 def _fold(model: RunModel, ends: list[str]) -> Callable[[str], str]:
-    """Return the function from the name of a node to the name under which it is shown."""
+    """Return a function that maps the name of a node to the name under which the node is shown."""
     counts = model.counts
     if len(counts.agents) + len(ends) <= MOST_NODES:
         return _itself
@@ -99,7 +99,7 @@ def _nodes(model: RunModel, ends: list[str], fold: Callable[[str], str]) -> dict
 
 
 def _ends(model: RunModel, of_node: Callable[[str], str]) -> Iterator[str]:
-    """Yield the nodes that send or get messages, the user among them."""
+    """Yield the nodes that send or receive messages, including the user."""
     if model.links:
         for source, target in model.links:
             yield from (source, target)
@@ -115,7 +115,7 @@ USER: Final = "user"
 def _links(
     model: RunModel, of_node: Callable[[str], str], fold: Callable[[str], str]
 ) -> dict[tuple[str, str], LinkNews]:
-    """Return the links as they are shown: nodes that are shown as one share their links."""
+    """Return the links to show; nodes that are shown as one share their links."""
     found: dict[tuple[str, str], LinkNews] = {}
 
     def between(source: str, target: str) -> LinkNews:
@@ -165,7 +165,7 @@ Message = tuple[str, str, str, str, float, "float | None"]
 
 
 def _messages(model: RunModel, of_node: Callable[[str], str], speed: float | None) -> Iterator[Message]:
-    """Yield the messages on their way, the last first, and messages that have arrived a moment ago."""
+    """Yield the messages that are on their way or have just arrived, the latest first."""
     if model.links:
         since = model.time - (0.0 if speed is None else 0.5 * speed)
         for number, sent in reversed(model.on_way):

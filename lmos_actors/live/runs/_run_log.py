@@ -1,4 +1,4 @@
-"""The log of a run as it comes: lines of JSON, many at a time, read into records."""
+"""The log of a run as it arrives: many lines of JSON at a time, parsed into records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG_MEMBER: Final = 500
 
 
 class LogRecord(Struct, gc=False):
-    """One record; other members of a kind are read from the whole line when somebody looks."""
+    """One record of a log; members specific to its kind are parsed from the line when they are shown."""
 
     n: int = 0
     t: float = 0.0
@@ -42,7 +42,7 @@ class LogRecord(Struct, gc=False):
     """Whether `line` has some members cut."""
 
     def shown(self) -> State:
-        """Return what views show of the record: values as text, cut if they are too long."""
+        """Return the record in the form that views show: values as text, cut if they are too long."""
         fields = {name: value for name, value in fields_of(self.line).items() if name not in OWN}
         shown = shown_fields(fields, {} if self.is_shortened else whole_values(fields), _text)
         shown |= {"n": self.n, "t": self.t, "kind": self.kind, "agent": self.agent}
@@ -54,7 +54,7 @@ _READ_ANY: Final = msgspec.json.Decoder()
 
 
 def records_in(lines: str) -> list[LogRecord]:
-    """Return the records in whole lines of a log; the head and the end of a log are not records."""
+    """Return the records in complete lines of a log; the first and the last line of a log are no records."""
     found: list[LogRecord] = []
     for line in lines.split("\n"):
         record = _read(line)
@@ -66,7 +66,7 @@ def records_in(lines: str) -> list[LogRecord]:
 
 
 def _shortened(line: str) -> str:
-    """Return a line with its long members cut, and turned into text."""
+    """Return a line whose long members have been turned into text and cut."""
     members = {name: _short(value) for name, value in fields_of(line).items()}
     return msgspec.json.encode(members).decode()
 
@@ -96,7 +96,7 @@ OWN: Final = ("n", "t", "kind", "agent")
 
 
 def fields_of(line: str) -> dict[str, Any]:
-    """Return all members of a line, {} if it is no object."""
+    """Return all members of a line; {} if the line is not a JSON object."""
     try:
         found = _READ_ANY.decode(line)
     except msgspec.DecodeError:

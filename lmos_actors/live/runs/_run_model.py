@@ -1,7 +1,8 @@
-"""The model of one run, from the lines of its log and the news that its process sends beside them.
+"""The model of one run, built from its log and from the additional news that its process sends.
 
-All is bounded: it keeps the last records, agents up to a limit, and the samples of each series thinned to
-what can be seen. Steps, checks and samples are in no log; the process of the run sends them as `RunNews`.
+The model is bounded: it keeps the last records, agents up to a limit, and the samples of each series thinned
+to what can be seen. No log contains steps, checks and samples; the process of the run sends them as
+`RunNews`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ ROOT: Final = "root"
 
 
 class MessageOnLink(Struct, array_like=True, gc=False):
-    """A message on a link between two nodes; `due` is when it will arrive, None while that is not known."""
+    """A message on a link between two nodes; `due` is its arrival time, None while that is unknown."""
 
     source: str
     target: str
@@ -48,7 +49,7 @@ class MessageOnLink(Struct, array_like=True, gc=False):
 
 
 class LinkNews(Struct, array_like=True, gc=False):
-    """The state of a link. In news, `sent` and `lost` count messages since the last news, otherwise all."""
+    """The state of a link. `sent` and `lost` count all messages; in news, only those since the last news."""
 
     source: str
     target: str
@@ -87,7 +88,7 @@ class CheckSeen(Struct, array_like=True):
 
 
 class RunNews(Struct, omit_defaults=True):
-    """The news of a run, which its process sends beside its log: only changes since the last news."""
+    """The news that the process of a run sends in addition to its log: only changes since the last news."""
 
     at: float = 0.0
     """The instant of the run."""
@@ -114,7 +115,7 @@ class FaultSeen(Struct):
 
 
 class NodeCounts:
-    """How many agents each node has, and each population of nodes."""
+    """The number of agents on each node, and in each population of nodes."""
 
     def __init__(self, nodes: Sequence[str]) -> None:
         self.agents: dict[str, int] = {}
@@ -125,7 +126,7 @@ class NodeCounts:
             self._add(node, 0)
 
     def update(self, order: Sequence[Place], node_of: Callable[[str], str]) -> None:
-        """Count the agents that are new since the last call; `node_of` must always be the same."""
+        """Count the agents that are new since the last call; pass the same `node_of` each time."""
         for place in order[self._counted :]:
             self._add(node_of(place.path), 1)
         self._counted = len(order)
@@ -142,7 +143,8 @@ class NodeCounts:
 class RunModel:
     """The state of one run.
 
-    `class_of` returns the class of an agent, and `node_of` its node; `nodes` are those of the network.
+    `class_of` returns the class of the agent at a path, and `node_of` its node; `nodes` are the nodes of the
+    network.
     """
 
     def __init__(
@@ -258,7 +260,7 @@ class RunModel:
     # ---- the news beside the log
 
     def take_news(self, news: RunNews) -> None:
-        """Bring the model up to date with what the run's process has sent beside the log."""
+        """Bring the model up to date with news from the run's process."""
         self.time, self.waits = max(self.time, news.at), news.waits
         for step in news.steps:
             self.steps[step.number] = step
@@ -289,7 +291,7 @@ class RunModel:
         self.links[key] = news
 
     def look(self, paths: Iterable[str]) -> None:
-        """See `Messages`; nothing to do, as a log has the messages of all agents."""
+        """Do nothing, as a log has the messages of all agents; see `Messages`."""
 
 
 TEXT: Final = 500

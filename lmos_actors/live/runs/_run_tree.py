@@ -1,7 +1,8 @@
-"""The tree of one run according to its log: which agents there are, and what they have been sent.
+"""The tree of one run according to its log: its agents, and the messages sent to them.
 
-A log names agents by their paths, and no supervisors: so every place above an agent counts as a supervisor.
-Counts are kept as records come; sums over a large tree are made when somebody looks, and kept for a while.
+A log names agents by path and does not mention supervisors, so every place above an agent counts as a
+supervisor. Counts are kept as records arrive. Sums over a large tree are computed when somebody looks, and
+kept for a while.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ ENDS: Final = frozenset({"answered", "refused", "dropped", "cancelled"})
 
 @attrs.define(eq=False)
 class Place:
-    """An agent, or a place above agents: `below` has its children by name, `children` in their order."""
+    """An agent, or a place above agents: `below` has its children by name, `children` has them in order."""
 
     path: str
     name: str
@@ -63,7 +64,7 @@ class Place:
 
 @attrs.define(eq=False)
 class MessageOnWay:
-    """A message that was sent and has not ended."""
+    """A message that has been sent and has not ended, by an answer or otherwise."""
 
     place: Place
     sender: str
@@ -76,7 +77,8 @@ class MessageOnWay:
 class RunTree:
     """The agents of one run, as the views of a tree show them; see `Tree`.
 
-    `class_at` returns the class of the agent at a path, "" if unknown, and `now` the instant of the run.
+    `class_at` returns the class of the agent at a path, "" if unknown. `now` returns the current time of the
+    run.
     """
 
     def __init__(self, class_at: Callable[[str], str], now: Callable[[], float]) -> None:
@@ -97,7 +99,7 @@ class RunTree:
     # ---- records
 
     def take(self, record: LogRecord) -> MessageOnWay | None:
-        """Bring the tree up to date with a record; return the message that ends with it, if there is one."""
+        """Bring the tree up to date with a record; return the message that the record ends, if any."""
         kind = record.kind
         if kind == "sent":
             self._sent(record)
@@ -143,7 +145,10 @@ class RunTree:
         return message
 
     def end_lives(self, ends: Callable[[str], bool]) -> None:
-        """End the agents of a node: no record shows that they end, or the messages to them."""
+        """End the agents for which `ends` is true, and the messages to them.
+
+        Used when a node goes down, as no record shows these ends.
+        """
         for id, message in list(self.messages.items()):
             if ends(message.place.path):
                 del self.messages[id]
@@ -153,7 +158,7 @@ class RunTree:
                 place.status = self.down[path] = "restarting"
 
     def agent_at(self, path: str) -> Place | None:
-        """Return the place of an agent, made at its first record; None if there are too many."""
+        """Return the place of an agent, and make it at first use; None if there are too many agents."""
         found = self.by_path.get(path)
         if found is not None:
             return found
@@ -227,7 +232,7 @@ class RunTree:
         return agent.cls
 
     def row_of(self, place: Place) -> State:
-        """See `Tree`: the row has what a node's row has, as far as a log shows it."""
+        """See `Tree`. The row has the same members as a node's row, as far as a log has the data."""
         row: State = {"kind": "agent" if place.is_agent else "supervisor", "name": place.name}
         if place.is_agent:
             row |= {
@@ -261,7 +266,7 @@ class RunTree:
         return sorted((child.index, child) for child in children)
 
     def agents(self) -> Callable[[int], Sequence[Place]]:
-        """See `Tree`: agents that come later follow, too."""
+        """See `Tree`. Agents that are added later are returned too."""
         begin = 0
 
         def further(count: int) -> Sequence[Place]:
@@ -273,7 +278,7 @@ class RunTree:
         return further
 
     def top(self, by: Order) -> Sequence[tuple[float, Place]]:
-        """See `Tree`; a rate is per second of the run's time."""
+        """See `Tree`. A rate is per second of the run's time."""
         self._survey()
         return self._tops.get(by, [])
 

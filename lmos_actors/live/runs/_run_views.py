@@ -1,4 +1,4 @@
-"""The views of runs. Views that a node has, too, are made by the same classes, from what a log has."""
+"""The views of runs. A view that nodes have too is made by the same class, from the data of a log."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ TEXT: Final = 500
 
 
 class RunArguments(Struct):
-    """The run that is looked at, None for the run in progress, or the last one."""
+    """The arguments of every view: the run to show; None for the run in progress, or else the last one."""
 
     run: Annotated[str, Meta(max_length=64)] | None = None
 
 
 class BoardView:
-    """A view that a function makes from the board and the id of a run, under the lock of the board."""
+    """A view that a function computes from the board and the id of a run, while the board is locked."""
 
     is_busy = False
 
@@ -49,15 +49,15 @@ class BoardView:
         self._make = make
 
     def content(self) -> State:
-        """Return the state now."""
+        """Return the current state."""
         with self._board.lock:
             return self._make(self._board, self._run)
 
 
 class RunView:
-    """A view of one run, under the lock of the board; without an id, of the current run.
+    """A view of one run, or without an id of the current run, computed while the board is locked.
 
-    Its state has `gone` if there is no such run, or if only its outcome is kept.
+    Its state has `gone` if the run does not exist, or if only its outcome is kept.
     """
 
     def __init__(self, board: RunsBoard, run: str | None, make: Make, arguments: Any) -> None:
@@ -72,7 +72,7 @@ class RunView:
         return self._view.is_busy
 
     def content(self) -> State:
-        """Return the state now."""
+        """Return the current state."""
         with self._board.lock:
             try:
                 run = self._board.run(self._run)
@@ -138,7 +138,7 @@ def _head(run: WatchedRun) -> State:
 
 
 def run_state(board: RunsBoard, id: str | None) -> State:
-    """Return one run: how far it has come, its steps, checks, faults and last lines."""
+    """Return the state of one run: its progress, steps, checks, faults and last lines."""
     try:
         run = board.run(id)
     except Refused:
@@ -177,9 +177,10 @@ def run_state(board: RunsBoard, id: str | None) -> State:
 
 
 def _steps_until(all_steps: Iterable[StepSeen], time: float) -> tuple[list[Any], int]:
-    """Return the steps in their state at an instant, and how many of them end only after it.
+    """Return the steps in their state at an instant, and the number of steps that end only later.
 
-    The run is ahead of the clock that is shown: its wait has ended, and the pace holds back what comes next.
+    The run is ahead of the clock that is shown: the wait of a step has already ended, but the pace still
+    holds back what comes next.
     """
     shown: list[Any] = []
     ahead = 0
@@ -211,29 +212,32 @@ def _without_none(state: State) -> State:
 
 
 def network_state(board: RunsBoard, run: WatchedRun, model: RunModel, _arguments: object) -> State:
-    """Return the view `network`."""
+    """Return the state of the view `network`."""
     return network_of(run.head, model, board.pace.speed)
 
 
 def series_state(_board: RunsBoard, _run: WatchedRun, model: RunModel, _arguments: object) -> State:
-    """Return the view `series`."""
+    """Return the state of the view `series`."""
     return {"series": {name: kept.state() for name, kept in model.series.items()}}
 
 
 def crashes_state(_board: RunsBoard, _run: WatchedRun, model: RunModel, _arguments: object) -> State:
-    """Return the view `crashes`. A log has no more about a crash than its row: no report is shown whole."""
+    """Return the state of the view `crashes`.
+
+    A log has no more about a crash than a row shows, so no report can be shown whole.
+    """
     rows = {str(number): row for number, row in model.crashes}
     return {"total": model.crash_count, "order": list(rows), "rows": rows}
 
 
 def letters_state(_board: RunsBoard, _run: WatchedRun, model: RunModel, _arguments: object) -> State:
-    """Return the view `dead letters`."""
+    """Return the state of the view `dead letters`."""
     rows = {str(number): row for number, row in model.letters}
     return {"total": model.letter_count, "order": list(rows), "rows": rows}
 
 
 def agent_state(_board: RunsBoard, run: WatchedRun, model: RunModel, arguments: AgentArguments) -> State:
-    """Return the view `agent`: what the log contains about one place."""
+    """Return the state of the view `agent`: what the log contains about one place."""
     place = model.tree.at(arguments.path)
     if place is None:
         return {"kind": "gone", "path": arguments.path}
@@ -255,7 +259,10 @@ Make: TypeAlias = "Callable[[RunsBoard, WatchedRun, RunModel, Any], View]"
 
 @attrs.frozen
 class RunsViewKind:
-    """A kind of view: its arguments besides the run, and what makes it for a board and the id of a run."""
+    """A kind of view: its arguments besides the run, and the function that makes it.
+
+    The function gets the board, the id of the run and the arguments.
+    """
 
     arguments: type[Any]
     make: Callable[[RunsBoard, str | None, Any], View]

@@ -15,7 +15,7 @@ CHUNK: Final = 100
 
 
 class SeriesKept:
-    """The samples of one series: every n-th, n a power of two, and the last one."""
+    """The samples of one series: every n-th one, where n is a power of two, and the last one."""
 
     def __init__(self, aggregate: str) -> None:
         self._aggregate = aggregate
@@ -36,7 +36,7 @@ class SeriesKept:
             self._count += 1
 
     def state(self) -> State:
-        """Return what the view `series` shows of this series."""
+        """Return the state of this series for the view `series`."""
         points = self._points
         if self._last is not None and points[-1][0] != self._last[0]:
             points = [*points, self._last]

@@ -1,9 +1,9 @@
-"""The server of runs: the page of `run --watch` and `sim --watch`, at an address of this machine alone.
+"""The server of runs, which serves the page of `run --watch` and `sim --watch` to this machine alone.
 
-It speaks the protocol of a node, and has the views of a node that a log can answer. Nobody has to log in:
-anybody on this machine sees the runs, and may pause them or let them go on, which touches nothing else. As
-with a node without security, only requests by a name of this machine and without the Origin of another page
-are answered.
+It uses the protocol of a node, and has the views of a node that a log can provide. No log-in is needed:
+anybody on this machine sees the runs, and may pause or continue them, which affects nothing else. As on a
+node without security, only requests by a name of this machine and without the Origin of another page are
+answered.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FAILURES: Final = 100
 
 
 class RunsServer:
-    """Serves the live view of a board."""
+    """The server of the live view of a board."""
 
     def __init__(self, board: RunsBoard, network: Network | None = None) -> None:
         self._board = board
@@ -82,11 +82,11 @@ class RunsServer:
             await door.serve()
 
     def stop(self) -> None:
-        """End serving, and all connections."""
+        """Stop serving, and close all connections."""
         self._scope.cancel("the command ends")
 
     def route(self, upgrade: Upgrade) -> Accept | Refuse:
-        """Decide about an upgrade."""
+        """Accept or refuse a WebSocket upgrade."""
         admission = admitted(self._guard, upgrade)
         if isinstance(admission, Refuse):
             return admission

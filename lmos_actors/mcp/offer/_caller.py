@@ -1,10 +1,10 @@
-"""The client of a request as agents see it: what it carries out for them, and which log lines it gets.
+"""The client of a request as agents see it: what it carries out, and which log lines it gets.
 
-An MCP client may have a person, to whom it shows a form (elicitation), and a model (sampling), if it says so.
-An agent asks by `ask_client`; its approvals (`approve`) are put to the client's user, too, if the access list
-lets that user decide. Whoever decides first, decides.
+An MCP client may declare that it can show a form to a person (elicitation), and that it has a model
+(sampling). An agent asks its client by `ask_client`. Approvals of the agent (`approve`) are also put to the
+client's user, if the access list lets that user decide. The first decision counts.
 
-A client is asked within the request that the agent carries out, so only those concerned are asked.
+A client is asked within the request that the agent carries out, so only the clients concerned are asked.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Caller:
         self.take_up(ctx, exchange)
 
     def take_up(self, ctx: Context, exchange: Exchange) -> None:
-        """Continue with a new request of the client, which gets everything from now on."""
+        """Continue with a new request of the client; from now on everything is sent in answer to it."""
         self._ctx, self.exchange = ctx, exchange
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
@@ -104,11 +104,11 @@ class Caller:
 
     @property
     def has_lines(self) -> bool:
-        """Whether log lines wait for `send_lines`; each round sends its own lines before its answer."""
+        """Whether log lines wait for `send_lines`; False in rounds, each of which sends its own lines."""
         return bool(self._lines) and self._round is None
 
     async def send_lines(self) -> None:
-        """Send the waiting log lines, except those of rounds."""
+        """Send the waiting log lines, unless the request is answered in rounds."""
         if self.has_lines:
             await self.flush()
 
@@ -176,7 +176,7 @@ class Caller:
 
     @property
     def offer(self) -> Caller | None:
-        """The offer by which the client's user is asked, None if the client cannot show a form."""
+        """The offer that asks the client's user; None if the client cannot show a form."""
         return self if self._can("elicitation") else None
 
     @property
@@ -190,7 +190,7 @@ class Caller:
         return admission is None or admission.allows(agent.replace("/", "."), "approve")
 
     async def ask(self, approval: Approval, over: trio.Event) -> tuple[bool, dict[str, Any] | None] | None:
-        """Wait for the user's yes or no and the filled-in form; None if no answer comes, or `over` is set."""
+        """Return the user's decision and the filled-in form; None if no answer arrives, or `over` is set."""
         said: dict[str, Any] | None = None
         question = _question(approval)
         if question is None:
@@ -215,7 +215,7 @@ class Caller:
     # ---- the logs of agents
 
     def logged(self, level: str, event: Any, fields: Mapping[str, Any]) -> None:
-        """Keep a line for the client, if it wants lines of that level."""
+        """Queue a log line for the client, if the client wants lines of that level."""
         wanted = _OF_STRUCTLOG.get(level, level)
         known: LoggingLevel | None = next((each for each in LEVELS if each == wanted), None)
         if known is None or not 0 <= self._level <= LEVELS.index(known):
@@ -242,7 +242,7 @@ class Caller:
 
 
 def _shown(value: Any, most: int) -> str:
-    """Return a value in a log line as text for sending, without what is declared as secret."""
+    """Return a value in a log line as text for sending, with its secret parts hidden."""
     try:
         text = str(conceal(value, PARTS))
     except Exception:
@@ -251,12 +251,12 @@ def _shown(value: Any, most: int) -> str:
 
 
 def is_modern(ctx: Context) -> bool:
-    """Return whether a request belongs to no session."""
+    """Return whether the request has a protocol version without sessions."""
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def can_answer(ctx: Context) -> bool:
-    """Return whether a client says that it can carry out requests of at least one kind."""
+    """Return whether a client declares that it can carry out requests of at least one kind."""
     capabilities = ctx.session.client_capabilities
     return capabilities is not None and (
         capabilities.elicitation is not None or capabilities.sampling is not None

@@ -4,8 +4,9 @@
   which a model reads and can act on. The model learns of a crash only that it has happened.
 - **A client that leaves takes its request back.** A request is cancelled if its client cancels it, or is
   gone, unless the action is declared to finish (`on_disconnect`).
-- **Progress is numbered as the protocol requires**: it grows. A growing number is passed on unchanged; any
-  other report becomes a message with a count. Items of a stream are messages too, and at the end one result.
+- **Progress numbers grow, as the protocol requires.** A growing number is passed on unchanged. Any other
+  report becomes a message with a count. The items of a stream are sent as such messages, too, and together as
+  one result at the end.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class Call:
             self._ask.send(link, (tool.key, *slot.spread(op, given)))
 
     async def _answered(self) -> None:
-        """Wait for the answer, and report what comes before it."""
+        """Wait for the answer; meanwhile send progress, items and log lines to the client."""
         ask = self._ask
         caller = self._caller
         while True:
@@ -202,14 +203,14 @@ def _answer(text: str, structured: dict[str, Any]) -> CallToolResult:
 
 
 def failure(text: str) -> CallToolResult:
-    """Return a result that is a failure; a text that is too long is cut."""
+    """Return a result that reports a failure; a text that is too long is cut."""
     # Half a character could not be sent, and nothing else in its place.
     sent = text[:LONGEST_MESSAGE].encode(errors="replace").decode()
     return CallToolResult(content=[TextContent(type="text", text=sent)], is_error=True)
 
 
 def failure_of(error: LmosActorsError) -> CallToolResult:
-    """Return the failure that a client gets for an error: what is declared, and no internals."""
+    """Return the failure that a client gets for an error: the declared parts only, without internals."""
     if isinstance(error, ActionFailed):
         return failure(str(error))
     problem = problem_of(error)

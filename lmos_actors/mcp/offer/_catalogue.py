@@ -1,9 +1,9 @@
-"""The catalogue of a node for one client: the agents that it may see, and the meaning of the names it uses.
+"""The catalogue of a node for one client: the agents that it may see, and the meaning of names.
 
-A name has a meaning only if the client may do what it names: every other name is unknown, whether there is
-such a thing or not, so that names cannot be guessed. System agents are not offered. A model that may call
-tools must not decide its user's questions (`approvals`), change what others find (directories), use models
-with the node's key (models), or call the tools of its agents behind their backs (MCP servers).
+A name is known only if the client may do what it names. Every other name is unknown, whether it exists or
+not, so that names cannot be guessed. System agents are not offered, because a model that may call tools must
+not decide its user's questions (`approvals`), change what others find (directories), use models with the
+node's key (models), or call the tools of its agents without these agents (MCP servers).
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class OfferedPrompt:
 
 @attrs.frozen
 class OfferedResource:
-    """A property, an event or a marked action of one agent. `read`: the action; `texts`: its arguments."""
+    """A property, an event or a marked action of one agent.
+
+    For an action, `read` is the action itself, and `texts` are its arguments.
+    """
 
     uri: str
     agent: Exposed
@@ -77,7 +80,10 @@ class OfferedResource:
 
     @property
     def source(self) -> tuple[str, str] | None:
-        """The kind and the name of what reports its changes; None if nothing does, as for a pool."""
+        """The kind and the name of the property or event that reports changes; None if there is none.
+
+        A resource of a pool has none.
+        """
         kind, name = self.kind, self.name
         if not isinstance(self.agent.link, Slot):
             return None
@@ -92,18 +98,18 @@ class OfferedResource:
 
 
 def verb_of(kind: str) -> Verb:
-    """Return the right that a kind of resource needs."""
+    """Return the right that a kind of resource requires."""
     return "read" if kind == PROPERTIES else "subscribe" if kind == EVENTS else "invoke"
 
 
 class BadCursor(ValueError):
-    """A cursor that no list has returned."""
+    """Raised for a cursor that no list has returned."""
 
 
 class Catalogue:
-    """The offer of a node to MCP clients. The admission `None` may do everything.
+    """The offer of a node to MCP clients. The admission `None` permits everything.
 
-    An agent that is offered `alone` has names without its own name in front.
+    The tools and prompts of an agent that is offered `alone` are not prefixed with its name.
     """
 
     def __init__(self, rt: Runtime, exposure: Exposure, alone: str = "") -> None:
@@ -172,7 +178,7 @@ class Catalogue:
         return OfferedResource(uri, exposed, kind, name, about)
 
     def _read(self, uri: str, admission: Admission | None) -> OfferedResource | None:
-        """Return a resource that is an action."""
+        """Return the resource with a URI if an action provides it, otherwise None."""
         named = unquote(uri.removeprefix(OF_AGENTS).partition("/")[0]) if uri.startswith(OF_AGENTS) else ""
         exposed = self.agent(self._alone or named) if len(uri) <= LONGEST_URI else None
         if exposed is None or not _may(admission, exposed.name, "invoke"):
@@ -267,7 +273,7 @@ def is_offered(exposed: Exposed) -> bool:
 
 
 def sees(admission: Admission | None, name: str) -> bool:
-    """Return whether a client may do anything with an agent."""
+    """Return whether a client has any right over an agent."""
     verbs: tuple[Verb, ...] = ("read", "write", "invoke", "subscribe")
     return any(_may(admission, name, verb) for verb in verbs)
 
@@ -284,7 +290,10 @@ def _resources(exposed: Exposed, offer: AgentOffer, admission: Admission | None)
 
 
 def _page(found: Mapping[str, T], cursor: str | None, most: int) -> tuple[list[T], str | None]:
-    """Return the entries after a cursor's entry: so no lasting entry is skipped while the list changes."""
+    """Return the entries after a cursor, and the next cursor.
+
+    A cursor names an entry, so that no lasting entry is skipped while the list changes.
+    """
     names = sorted(found)
     start = 0 if cursor is None else bisect_right(names, _name_in(cursor))
     page = names[start : start + most]

@@ -1,7 +1,8 @@
 """Results of actions as content: pictures, sound, embedded resources, messages of prompts.
 
-An action whose result has `McpContent`, alone or in a list, or is an `McpResult`, determines itself what its
-client gets; such a result has no schema. Any other result is data, sent both as text and as structure.
+If the result of an action is an `McpResult`, an `McpContent` or a list with `McpContent`, the action itself
+determines what its client gets; such a result has no schema. Any other result is data, sent both as text and
+as structure.
 """
 
 from __future__ import annotations

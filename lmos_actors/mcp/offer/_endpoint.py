@@ -1,9 +1,9 @@
 """The address `/mcp` of a node: streamable HTTP, by the session manager of the SDK, behind the guard.
 
-The guard's findings about a request are in its scope. The SDK is given the principal, so that only the
-principal that began a session can use it; what may be done is decided at each request. Sessions, including
-those being opened, are bounded per client here, as the SDK does not do that. And here a request ends, and
-with it all that it has begun.
+The guard's decision about a request is in the scope of the request. The SDK is given the principal, so that
+only the principal that began a session can use it; rights are checked at each request. Sessions, including
+those being opened, are bounded per client here, as the SDK does not do that. When a request ends, everything
+that it has begun ends, too.
 
 Sessions run in the nursery of `run`, which the node has started, and end with it. While the node drains,
 requests in progress are answered; then those that only listen are ended.
@@ -73,7 +73,7 @@ class McpEndpoint(NodeService):
         self._quiet.set()
 
     def open(self, home: ServiceHome) -> None:
-        """Remember the node that is served."""
+        """Store the node that is served."""
         options, self._context = self._options, home.server.context
         self._offer = McpOffer(
             home.rt, home.exposure, options=options, seats=self._context.seats, on_failure=home.failed
@@ -139,7 +139,8 @@ class McpEndpoint(NodeService):
     ) -> None:
         """Have the SDK answer a readable request, unless another one in its session has the same id.
 
-        The SDK finds the stream of an answer by the id, as text, and would never end the first request's.
+        The SDK looks up the stream of an answer by the id, as text. With a second request of the same id it
+        would never end the stream of the first one.
         """
         if scope["method"] != "POST":
             await self._manager.handle_request(scope, receive, answer)
@@ -171,10 +172,10 @@ class McpEndpoint(NodeService):
 
     @contextmanager
     def _finished(self, *, shielded: bool) -> Generator[trio.CancelScope]:
-        """Let a request that begins a session end by itself, as it does when its client has left.
+        """Let a request that begins a session run to its end, even if its client has left.
 
         A client may leave once it has the answer, before its stream has ended. The door would then cancel the
-        request, and the SDK would take the session for one that has not begun.
+        request, and the SDK would treat the session as one that has not begun.
         """
         with trio.move_on_after(
             self._options.opening_seconds if shielded else math.inf, shield=shielded
@@ -202,7 +203,7 @@ class McpEndpoint(NodeService):
                 self.on_drain()
 
     async def _refusal(self, method: str, headers: dict[bytes, bytes], exchange: Exchange) -> Response | None:
-        """Return why a request is not passed on, None if it is passed on."""
+        """Return the response that refuses a request; None if the request is to be passed on."""
         if method not in METHODS:
             return _refused(405, "use POST, GET or DELETE", headers={"allow": ", ".join(METHODS)})
         is_new = _SESSION not in headers
@@ -235,7 +236,7 @@ class McpEndpoint(NodeService):
 
 @contextmanager
 def _unless_ended() -> Generator[None]:
-    """Ignore an error of the SDK's streams: the session has ended, and nobody gets its message."""
+    """Ignore an error of the SDK's streams, which means that the session has ended."""
     try:
         yield
     except Exception as error:
@@ -284,7 +285,7 @@ def _id_in(said: Any) -> str | None:
 
 
 async def _body(receive: Receive, most: int) -> Message | None:
-    """Return the body of a request as one message, cut after `most` bytes; None if its end does not come."""
+    """Return the body of a request as one message, cut after `most` bytes; None if the body breaks off."""
     body = bytearray()
     while True:
         message = await receive()
@@ -297,7 +298,10 @@ async def _body(receive: Receive, most: int) -> Message | None:
 
 
 def _again(body: Message | None, receive: Receive) -> Receive:
-    """Return a `receive` that begins with what was received; None means a client that is gone."""
+    """Return a `receive` that first returns `body` once more.
+
+    If `body` is None, the client is gone, and a disconnect is returned in its place.
+    """
     first: list[Message] = [body or {"type": "http.disconnect"}]
 
     async def received() -> Message:
@@ -318,7 +322,7 @@ def _exchange(scope: Scope, headers: dict[bytes, bytes]) -> Exchange:
 
 
 def _user(exchange: Exchange) -> AuthenticatedUser | None:
-    """Return the principal in the form that the SDK compares with the session's."""
+    """Return the principal in the form that the SDK compares with the principal of the session."""
     if exchange.principal is None:
         return None
     return AuthenticatedUser(AccessToken(token="", client_id=exchange.principal, scopes=[]))

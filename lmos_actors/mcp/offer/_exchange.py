@@ -1,7 +1,7 @@
-"""The carrier of one or many requests: an HTTP request, or the streams of a client that started this process.
+"""The carrier of requests: one HTTP request, or the streams of a client that started this process.
 
-The requests that it carries end with it. The SDK hands a request over HTTP to a task of its session, which
-goes on when the client has left; but without a client nobody reads the answer.
+Requests end with their carrier. The SDK passes a request over HTTP to a task of its session, which goes on
+when the client has left, although nobody would read the answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEY = "lmos_actors.mcp"
 
 
 class Exchange:
-    """One carrier, with what its client may do (`admission`; None: everything)."""
+    """One carrier of requests. `admission` decides what its client may do; None permits everything."""
 
     def __init__(self, label: str, admission: Admission | None, headers: dict[str, str]) -> None:
         self.label = label
@@ -41,11 +41,12 @@ class Exchange:
 
     @property
     def owner(self) -> str:
-        """The client for whom sessions and calls are counted: its principal, or else its address."""
+        """The name under which sessions and calls are counted: the client's principal, or else its address.
+        """
         return f"@{self.principal}" if self.principal is not None else self.label.rpartition(":")[0]
 
     def end(self) -> None:
-        """End all requests that it carries: its client is gone."""
+        """End all requests of this carrier, as its client is gone."""
         self.is_over = True
         for scope in self._scopes:
             scope.cancel("the client is gone")
@@ -60,7 +61,7 @@ class Exchange:
             self._held[key] = release
 
     def sent(self, key: str) -> None:
-        """Release what is held for a request: its answer has been sent, or never will be."""
+        """Release what is held for a request whose answer has been sent, or never will be."""
         self.asked.discard(key)
         release = self._held.pop(key, None)
         if release is not None:

@@ -1,7 +1,7 @@
 """The agents of a node for one client over two byte streams: one message a line, as over standard input.
 
-A line that is not a message, or is too long, is answered by an error and not kept: the client may go on. The
-end of the input means the end of the client, and of all its requests.
+A line that is not a message, or is too long, is answered by an error and not kept, so that the client can go
+on. The end of the input means the end of the client, and of all its requests.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def serve_lines(
 
 
 def _broken_answer(message: Any) -> JSONRPCError | None:
-    """Return the failure of our own request that an unreadable message names, if it names one."""
+    """Return a failure of our own request, if an unreadable message answers one."""
     members = mapped(message)
     number = members.get("id")
     if "method" in members or isinstance(number, bool) or not isinstance(number, int | str):
@@ -72,7 +72,7 @@ def _broken_answer(message: Any) -> JSONRPCError | None:
 
 
 class _Writer(MessageStream):
-    """The messages to the client. One task writes them: so a cancelled request leaves no half line."""
+    """The messages to the client. One task writes them, so that no partial line is ever left."""
 
     def __init__(self, stream: trio.abc.SendStream, exchange: Exchange) -> None:
         self._stream = stream
@@ -106,11 +106,11 @@ class _Writer(MessageStream):
                 self._has_room.set()
 
     async def wait_room(self) -> None:
-        """Wait while too many bytes wait for the client to read them."""
+        """Wait while the client has left too many bytes unread."""
         await self._has_room.wait()
 
     async def run(self) -> None:
-        """Write what is sent."""
+        """Write the messages passed to `send`."""
         async for data in self._in:
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await self._stream.send_all(data)
@@ -122,7 +122,7 @@ class _Writer(MessageStream):
 
 
 class _Reader(MessageReader):
-    """The messages of the client."""
+    """The messages from the client."""
 
     def __init__(self, stream: trio.abc.ReceiveStream, writer: _Writer, exchange: Exchange) -> None:
         super().__init__(stream, MOST_LINE)
@@ -140,7 +140,7 @@ class _Reader(MessageReader):
         raise StopAsyncIteration
 
     async def _taken(self, message: JSONRPCMessage) -> SessionMessage | None:
-        """Note a request. Refuse one with the id of another in progress: nobody could tell them apart."""
+        """Record a request. Refuse it if another request in progress has the same id."""
         if not isinstance(message, JSONRPCRequest):
             return SessionMessage(message)
         key, exchange = str(message.id), self._exchange

@@ -41,7 +41,7 @@ class Marked:
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """The parameters' names on the wire, each with its Python name."""
+        """The Python names of the parameters, by their names on the wire."""
         return {each.wire_name: each.name for each in self.op.params}
 
     @property
@@ -55,7 +55,7 @@ class Marked:
         return str(without_notes(shape.schema).get("description", ""))
 
     def arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """Return the arguments for the texts that a client has given. Raises InvalidInput."""
+        """Convert the texts from a client to the arguments of the action. Raises InvalidInput."""
         for name in texts:
             if name not in self.names:
                 raise InvalidInput(f"there is no argument {name[:100]!r}", f"$.{name[:100]}")

@@ -1,12 +1,12 @@
 """The MCP server of a node: it answers the requests of clients through the node's agents.
 
-It is one server of the SDK, whatever carries the messages: sessions over HTTP, requests without a session, as
-from 2026-07-28 on, or two streams. Each request brings the rights of its client (`Exchange.admission`), and
-they decide for this request, not those from the beginning of the session: a client that loses a right has
+It is one server of the SDK for every kind of carrier: sessions over HTTP, requests without a session, as from
+2026-07-28 on, or two streams. Each request is checked against the present rights of its client
+(`Exchange.admission`), not against those from the beginning of the session: a client that loses a right has
 lost it at the next call. To a client, a tool that it may not call is unknown.
 
-A client is sent nothing that it has not asked for, except notifications of the session that it holds open.
-Work for clients is counted, for all together and for each, and bounded.
+A client is sent only what it has requested, and notifications of the session that it holds open. Work for
+clients is counted and bounded, for all clients together and for each.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _QUIET: Final = ("mcp.server", "sse_starlette")
 
 
 class _Server(Server[Any]):
-    """The server of the SDK, which says that lists may change."""
+    """The server of the SDK, extended to declare that lists may change."""
 
     def create_initialization_options(
         self,
@@ -158,10 +158,10 @@ class McpOffer:
     # ---- as the tracker of its requests
 
     def settled(self) -> None:
-        """Note that a request is no longer open: its answer is still to be sent."""
+        """Do nothing at the end of a request, as its answer is still to be sent."""
 
     def shown(self, error: Exception) -> Exception:
-        """Return an error as clients see it. A crash shows nothing: models pass on what they read."""
+        """Return an error as clients see it: without details of a crash, as models repeat what they read."""
         return discreet(error)
 
     def drain(self) -> None:
@@ -194,9 +194,10 @@ class McpOffer:
         return state
 
     def _subscriber(self, ctx: Context) -> Subscriber:
-        """Return the session of a message, as a client that is notified of changes.
+        """Return the subscriber for a message's session, which is made at the first message.
 
-        The SDK shows handlers no connection, though its end is the place to clean up (`exit_stack`).
+        Clean-up happens at the end of the connection (`exit_stack`), which the SDK does not expose to
+        handlers.
         """
         state = self._state(ctx)
         connection: Any = ctx.session._connection  # pyright: ignore[reportPrivateUsage]
@@ -218,7 +219,7 @@ class McpOffer:
         self.sessions -= Counter((owner,))
 
     async def _notify(self, subscriber: Subscriber, connection: Any) -> None:
-        """Notify a session of what has changed; a client that does not read holds up no other task."""
+        """Notify a session of changes; a client that does not read delays no other task."""
         while (changes := await subscriber.changes()) is not None:
             agents, uris = changes
             if agents:
@@ -239,7 +240,7 @@ class McpOffer:
     def _answers(
         self, handle: Callable[[Context, Exchange, P], Awaitable[R]]
     ) -> Callable[[Context, P], Awaitable[R]]:
-        """Return a handler in the form that the SDK calls: it ends with its carrier, and raises MCPError."""
+        """Wrap a handler for the SDK: it is cancelled when its carrier ends, and raises MCPError."""
 
         @wraps(handle)
         async def answer(ctx: Context, params: P) -> R:
@@ -339,7 +340,7 @@ class McpOffer:
         requested: tuple[str, dict[str, Any]],
         fill: Callable[[Any], R],
     ) -> Any:
-        """Return the answer made from the result of an action. Raises LmosActorsError, MCPError."""
+        """Return the answer for the result of an action. Raises LmosActorsError, MCPError."""
         name, given = requested
 
         async def done(caller: Caller) -> R:
@@ -365,7 +366,7 @@ class McpOffer:
         params: types.InputResponseRequestParams,
         done: Callable[[Caller], Awaitable[Any]],
     ) -> Any:
-        """Carry out a request, and answer it by its result or by a question. Raises _Full."""
+        """Carry out a request; return its result, or a question to the client. Raises _Full."""
         known = self._rounds.found(params, exchange)
         if known is not None:
             known.caller.take_up(ctx, exchange)
@@ -392,14 +393,15 @@ class McpOffer:
             self._calls -= Counter((exchange.owner,))
 
     async def _in_rounds(self, made: Round, exchange: Exchange, done: Callable[[], Awaitable[Any]]) -> None:
-        """Carry out a request until its client has the result, or does not come back for it."""
+        """Carry out a request until its client has fetched the result, or has not done so in time."""
         with self._counted(exchange):
             await self._rounds.run(made, done)
             if not made.is_taken:
                 made.caller.held.close()
 
     async def _next(self, made: Round, ctx: Context, exchange: Exchange) -> Any:
-        """Return the next answer to a request in rounds; the bytes of a result are held until it is sent."""
+        """Return the next answer to a request in rounds; the bytes of a result are counted until it is sent.
+        """
         try:
             answer = await made.next(self.options.answer_seconds)
         except BaseException:
@@ -410,7 +412,7 @@ class McpOffer:
         return answer
 
     def hold(self, ctx: Context, exchange: Exchange, size: int) -> None:
-        """Hold the bytes of a result until it has been sent. Raises MCPError, LmosActorsError."""
+        """Count the bytes of a result as held until it has been sent. Raises MCPError, LmosActorsError."""
         self._check(size)
         self._results.opened(exchange, str(ctx.request_id)).add(size)
 
@@ -464,7 +466,8 @@ class McpOffer:
         exchange: Exchange,
         params: types.SubscriptionsListenRequestParams,
     ) -> types.SubscriptionsListenResult:
-        """Notify a client as long as its request lasts. What it may not see is silently left out."""
+        """Notify a client as long as its request lasts. Resources that it may not see are left out silently.
+        """
         wanted = params.notifications
         uris = dict.fromkeys(wanted.resource_subscriptions or ())
         if len(uris) > self.options.subscriptions:
@@ -523,7 +526,7 @@ class McpOffer:
 
 
 class _Full(MCPError):
-    """Too many calls are in progress."""
+    """Raised if too many calls are in progress."""
 
 
 def _has_room(counts: Counter[str], exchange: Exchange, most: int, opening: int = 0) -> bool:
@@ -533,7 +536,7 @@ def _has_room(counts: Counter[str], exchange: Exchange, most: int, opening: int 
 
 
 def _no_headers(_: str) -> None:
-    """Skip the SDK's step for headers: no tool wants arguments in headers too."""
+    """Skip the SDK's step for headers, as no tool takes arguments in headers."""
 
 
 def _tool(offered: OfferedTool) -> types.Tool:

@@ -1,8 +1,8 @@
 """Requests of MCP clients for prompts and resources, and for completions of the arguments of both.
 
 A property is read at its agent, an event is answered by its last values, and a marked action is invoked with
-arguments that come as texts. A failure becomes an error of the protocol, as results of these requests cannot
-express failures.
+arguments that arrive as texts. A failure becomes an error of the protocol, as results of these requests
+cannot express failures.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class Offering(Protocol):
         requested: tuple[str, dict[str, Any]],
         fill: Callable[[Any], Any],
     ) -> Any:
-        """Return the answer made from the result of an action. Raises LmosActorsError, MCPError."""
+        """Return the answer for the result of an action. Raises LmosActorsError, MCPError."""
         ...
 
     def hold(self, ctx: Context, exchange: Exchange, size: int) -> None:
-        """Hold the bytes of a result until it has been sent. Raises MCPError, LmosActorsError."""
+        """Count the bytes of a result as held until it has been sent. Raises MCPError, LmosActorsError."""
         ...
 
 

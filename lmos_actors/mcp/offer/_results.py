@@ -1,7 +1,7 @@
-"""The results that wait for clients to read them, counted in bytes, over all clients and for each.
+"""The results that wait for clients to read them, counted in bytes, in total and for each client.
 
-A result is held in several copies until it has been sent: as text, as data, and in the messages of the SDK. A
-client that calls and never reads would fill any machine, though each result is small enough.
+A result is held in several copies until it has been sent: as text, as data, and in the messages of the SDK.
+Without a bound, a client that calls and never reads would fill the memory, even with small results.
 """
 
 from __future__ import annotations

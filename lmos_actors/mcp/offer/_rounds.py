@@ -90,11 +90,11 @@ class Round:
         self._answered = trio.Event()
 
     def wake(self) -> None:
-        """Wake the waiting round to look for news."""
+        """Wake the task that waits in `next`, so that it looks for news."""
         self._news.set()
 
     def ask_no_more(self, why: str) -> None:
-        """Refuse the questions of the agent from now on, and the present ones."""
+        """Refuse all present and later questions of the agent."""
         self._over = self._over or why
         self._answered.set()
 
@@ -122,7 +122,7 @@ class Round:
     async def next(self, seconds: float) -> Any:
         """Wait for the result or a question; return the answer to the client. Raise the request's error.
 
-        Cancelled: the client has left, and the request is cancelled too.
+        If this is cancelled, the client has left, and the request is cancelled, too.
         """
         self.is_waited_for, self.scope.deadline = True, math.inf
         try:
@@ -169,7 +169,7 @@ class Rounds:
         return found
 
     def end_asking(self, why: str) -> None:
-        """Refuse present and later questions of the requests in progress: no client can come back."""
+        """Refuse present and later questions of the requests in progress, as clients can no longer answer."""
         for each in self._open.values():
             each.ask_no_more(why)
 
@@ -178,7 +178,10 @@ class Rounds:
         return Round(exchange.owner, _about(params))
 
     async def run(self, made: Round, done: Callable[[], Awaitable[Any]]) -> None:
-        """Carry out a request; clients can continue it until this returns, and a while longer."""
+        """Carry out a request, and wait some seconds for the client to fetch the result.
+
+        Clients can continue the request until this returns.
+        """
         self._open[made.token] = made
         try:
             await made.work(done)

@@ -59,9 +59,9 @@ _CHAT_OUTPUT: Final[dict[str, Any]] = {
 class AgentTool:
     """A tool of the agents of one class.
 
-    `what` is the last part of its name, `key` the operation that it carries out, and `lone` the member that
-    holds the whole input, empty if there are others; `wrapper` is the same for the output, or `CONTENT` if
-    the result determines itself what its client gets.
+    `what` is the last part of the tool's name, `key` the operation that it carries out. `lone` is the name of
+    the member that holds the whole input, empty if there is no such member. `wrapper` is the same for the
+    output, or `CONTENT` if the result itself determines what the client gets.
     """
 
     what: str
@@ -154,7 +154,7 @@ def _actions(contract: Contract, described: Description) -> Iterator[AgentTool]:
 
 
 def _input(op: Operation, described: Mapping[str, Any] | None) -> tuple[dict[str, Any], str]:
-    """Return the schema of an action's input, and the member that holds all of it, if one does."""
+    """Return the schema of an action's input, and the name of the member that holds all of it, or ""."""
     if op.untyped:
         return _OPEN, ""
     if op.whole:
@@ -169,7 +169,7 @@ def _input(op: Operation, described: Mapping[str, Any] | None) -> tuple[dict[str
 
 
 def _output(op: Operation) -> tuple[dict[str, Any] | None, str]:
-    """Return the schema of the structured result, None if it has none, and the member with the output."""
+    """Return the schema of the structured result, or None, and the name of the member with the output."""
     if op.result_shape is None or op.untyped:
         return None, RESULT
     if op.kind != STREAM and is_content(op.result_shape.type):

@@ -1,10 +1,10 @@
 """Changes that clients are notified of: in the set of agents, in properties, and in events.
 
-A notification says that something has changed, not how: the client reads it, if it wants to. So for a slow
-client only the names of changes since its last notification are kept, and what it may see is decided when it
-is notified, and again when it reads.
+A notification reports that something has changed, not how: the client reads it if needed. So for a slow
+client only the names of changes since its last notification are kept. Its rights are checked when it is
+notified, and again when it reads.
 
-One task watches each property and event with subscribers, however many there are. Meanwhile the last values
+One task watches each property or event that has subscribers, whatever their number. Meanwhile the last values
 of an event are kept, as there is nothing else to read.
 """
 
@@ -47,7 +47,7 @@ MOST_CHANGED: Final = 10_000
 
 
 class Subscriber:
-    """One notified client: its subscriptions, and the changes that it has not been sent yet."""
+    """A client that is notified: its subscriptions, and the changes that have not been sent to it yet."""
 
     def __init__(self, admission: Admission | None, *, tools: bool, resources: bool, prompts: bool) -> None:
         self.admission = admission
@@ -70,12 +70,15 @@ class Subscriber:
         self._wake.set()
 
     def end(self) -> None:
-        """End `changes`, once the noted changes are taken."""
+        """Let `changes` return None once the recorded changes have been taken."""
         self._is_over = True
         self._wake.set()
 
     async def changes(self) -> tuple[bool, list[str]] | None:
-        """Wait for changes; return whether the agents have changed, and which resources; None at the end."""
+        """Wait for changes; return whether the agents have changed, and the changed resources.
+
+        Return None at the end.
+        """
         while not (self._agents_changed or self._changed):
             if self._is_over:
                 return None
@@ -96,7 +99,7 @@ class _Watched:
 
 
 class Watching:
-    """The subscribers of one node, and the tasks that watch for them; `run` runs these."""
+    """The subscribers of one node, and the tasks that watch for them, which run inside `run`."""
 
     def __init__(
         self, rt: Runtime, catalogue: Catalogue, on_failure: Callable[[BaseException], object]
@@ -144,7 +147,10 @@ class Watching:
                     subscriber.agents_changed()
 
     def _is_other(self, name: str, known: dict[str, type[Agent]]) -> bool:
-        """Return whether a name now belongs to another agent than before: a restart is not a change."""
+        """Return whether the class of the agent with a name has changed, and record it in `known`.
+
+        A restart is not a change.
+        """
         exposed = self._catalogue.agent(name)
         now = None if exposed is None else exposed.cls
         if known.get(name) is now:
@@ -200,7 +206,7 @@ class Watching:
         return False
 
     def _is_away(self, uri: str) -> bool:
-        """Return whether the agent is away now, for everyone."""
+        """Return whether a resource is missing for every client, as while its agent is away."""
         return self._catalogue.resource(uri, None) is None
 
     def recent(self, uri: str) -> bytes:
@@ -226,7 +232,7 @@ class Watching:
                     await trio.sleep(SETTLES)
 
     async def _follow(self, resource: OfferedResource, watched: _Watched) -> None:
-        """Note changes of a resource for its subscribers until the agent is gone for good."""
+        """Record changes of a resource for its subscribers until its agent has ended permanently."""
         link: Any = resource.agent.link
         ref: Ref[Any] = Ref(link)
         contract = resource.agent.cls.__contract__

@@ -1,4 +1,4 @@
-"""Stores without a node: read, exported and imported by a program without an event loop."""
+"""Access to stores without a node: a program without an event loop reads, exports or imports them."""
 
 from lmos_actors._late import late
 

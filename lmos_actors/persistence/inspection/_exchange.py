@@ -1,6 +1,6 @@
 """The records of a store as JSON lines, which another store can import: `state export`, `state import`.
 
-A line before the records names the format; a line after them has their number, so that a cut file is noticed.
+The first line names the format. The last line has the number of records, so that a cut-off file is noticed.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def exported(store: SqliteStore | ServerStore) -> Iterator[str]:
 def import_lines(place: str, lines: Iterable[str], terms: Terms, *, into: bool) -> int:
     """Write exported lines to a new store, or `into` an existing one; return the number of records.
 
-    All of them are written, or none. Raise StoreFailed; ConfigError for wrong lines, if the new store already
-    exists, and if a key already exists.
+    Either all records are written or none. Raise StoreFailed. Raise ConfigError if a line is wrong, if the
+    new store already exists, or if a key already exists.
     """
     records = _records(lines, terms)
     try:
@@ -74,7 +74,7 @@ def import_lines(place: str, lines: Iterable[str], terms: Terms, *, into: bool) 
 
 
 def plain_key(text: str) -> str:
-    """Return a key for people: unprintable characters and the backslash are escaped."""
+    """Return a key in readable form: unprintable characters and the backslash are escaped."""
     return "".join(
         each if each.isprintable() and each != "\\" else each.encode("unicode_escape").decode()
         for each in text

@@ -105,20 +105,23 @@ class ServerStore:
 
 
 class ServerWriter:
-    """A store in a server that is written to."""
+    """A store in a server that is open for writing."""
 
     def __init__(self, store: AsyncStore, token: trio.lowlevel.TrioToken) -> None:
         self._store, self._token = store, token
 
     def commit(self, batches: Sequence[Batch], durability: Durability) -> list[Conflict | None]:
-        """Write batches, with "power" if the server can promise it. Raise StoreFailed."""
+        """Write batches, with "power" if the server can guarantee it. Raise StoreFailed."""
         kept: Durability = durability if self._store.keeps_power else "process"
         return trio.from_thread.run(self._store.commit, batches, kept, trio_token=self._token)
 
 
 @contextmanager
 def new_in_server(url: str) -> Generator[ServerWriter]:
-    """Make a store in a server and write to it for a block. Raise StoreFailed; ConfigError if it exists."""
+    """Create a store in a server and keep it open for writing during a block.
+
+    Raise StoreFailed. Raise ConfigError if the store already exists.
+    """
     with suppress(StoreForeign), ServerStore(url).opened() as there:
         raise ConfigError("there is such a store already: --into writes to it", there.name)
     # the store is missing, or belongs to another program: the opening finds out
@@ -136,7 +139,7 @@ def _writing(url: str) -> Generator[ServerWriter]:
 
 @contextmanager
 def _running(opened: Callable[[], AbstractAsyncContextManager[None]]) -> Generator[trio.lowlevel.TrioToken]:
-    """Keep something open in an event loop of its own during a block. Raise what its opening raises."""
+    """Keep a context open during a block, in an event loop in another thread. Raise what `opened` raises."""
     begun: SimpleQueue[tuple[trio.lowlevel.TrioToken, trio.Event] | BaseException] = SimpleQueue()
 
     async def live() -> None:

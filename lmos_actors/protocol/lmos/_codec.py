@@ -1,20 +1,22 @@
-"""Text frames to messages and back, in the spelling of the peer.
+"""Conversion of text frames to messages and back, in the spelling of the peer.
 
-Reading a frame is most of what a short request costs, so there are three readers, tried from fast to slow:
+Reading a frame is most of the cost of a short request, so there are three readers, tried from fast to slow:
 
-- The strict decoder (msgspec, straight from text to struct) takes frames as the specification's tables spell
-  them. It refuses a frame with any member that it does not know.
-- A second quick reader, made once the peer has shown what it needs: `lenient_reader` for peers that add
-  members of their own, `_make_respelling_reader` for peers that write `Id` (kotlin-wot).
-- `_read` takes everything else: limits first (a hostile text is measured before it is built), then both
-  spellings at once, then members that are missing or null. It is the only reader that names what is wrong.
+- The strict decoder (msgspec, straight from text to struct) reads frames in the spelling of the
+  specification's tables. It refuses a frame with any unknown member.
+- A second quick reader is made once the peer has shown which one it needs: `lenient_reader` for peers that
+  add their own members, `_make_respelling_reader` for peers that write `Id` (kotlin-wot).
+- `_read` handles everything else. It checks the limits first (a hostile text is measured before it is built),
+  then accepts both spellings at once, then members that are missing or null. It is the only reader that names
+  the error.
 
-A quick reader never answers: it raises for whatever it does not fully understand, and `_read` decides. So all
-readers agree on what a frame means, and the dialect learns only from frames that show something new.
+A quick reader never returns an error: it raises an exception for anything that it cannot read in full, and
+`_read` decides. So all readers agree on what a frame means, and the dialect learns only from frames that show
+something new.
 
-Nothing that a peer sends raises out of `decode`: a text that cannot be read comes out as `Unreadable`. The
-readers are closures that are replaced when the dialect has learnt something (`tune`): a branch on the dialect
-for every frame, or a method's call, costs a third of what reading a short message costs.
+No text from a peer makes `decode` raise: a text that cannot be read is returned as `Unreadable`. The readers
+are closures that are replaced when the dialect has learnt something (`tune`). A branch on the dialect for
+every frame, or a method call, would cost a third of the time for reading a short message.
 """
 
 from __future__ import annotations
@@ -56,8 +58,9 @@ if TYPE_CHECKING:
 def lenient_reader(*, named: bool) -> Callable[[str | bytes], Message]:
     """Return a reader of messages in the usual spelling that ignores unknown members.
 
-    It raises KeyError for a frame that needs the slow path: one with another spelling beside the usual one
-    and, unless `named`, one that shows how its peer spells properties. It also raises what msgspec does.
+    The reader raises KeyError for a frame that needs the slow path: a frame that also has another spelling,
+    or, unless `named`, a frame that shows how its peer spells properties. It also raises the exceptions of
+    msgspec.
     """
     plain, convert, shapes = msgspec.json.Decoder().decode, msgspec.convert, SHAPES
 
@@ -90,9 +93,9 @@ MAX_REFUSALS: Final = 8  # messages refused by the strict decoder, until it is t
 
 
 class Unreadable(Struct, kw_only=True, frozen=True):
-    """A text that is not a message: the problem to answer with, and the readable members of its envelope.
+    """A text that is not a message, with the problem to answer and the readable members of its envelope.
 
-    `type` is its `messageType`. `oversize`: it was longer than the limit, and was not parsed.
+    `type` is its `messageType`. `oversize` is set if it was longer than the limit, and was not parsed.
     """
 
     problem: Problem
@@ -107,10 +110,10 @@ Decode: TypeAlias = "Callable[[str | bytes], Message | Unreadable]"
 
 
 class Encode(Protocol):
-    """Writes messages, see `Codec`."""
+    """The type of the function that writes messages; see `Codec`."""
 
     def __call__(self, message: Message, checked: bool = False, /) -> bytes:
-        """Return the UTF-8 of a message. `checked`: its payload has no number that is not finite."""
+        """Return a message as JSON in UTF-8. `checked`: all numbers in its payload are known to be finite."""
         ...
 
 
@@ -125,14 +128,16 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Codec:
-    """Reads and writes the text frames of one connection, in the spelling and by the habits of its peer.
+    """The reader and writer of one connection's text frames, in the spelling and habits of its peer.
 
     `decode(text)` returns the message in a text or its UTF-8, or `Unreadable`; no text makes it raise. The
     dialect learns from every message. A message whose `thingID` is absent, null or empty is for `thing`, if
-    there is one and the limits are not strict. `encode(message)` returns the UTF-8 of its JSON, `messageType`
-    first; it raises LocalProtocolError for a payload without a JSON form, such as a number that is not
-    finite, and for a message of more than `longest` bytes: a peer would end the whole connection over it.
-    `encode(message, True)` does not look for numbers that are not finite. Neither blocks.
+    there is one and the limits are not strict.
+
+    `encode(message)` returns the UTF-8 of its JSON, `messageType` first. It raises LocalProtocolError for a
+    payload without a JSON form, such as a number that is not finite. It also does so for a message of more
+    than `longest` bytes, because a peer would end the whole connection over it. `encode(message, True)` does
+    not look for numbers that are not finite. Neither function blocks.
     """
 
     __slots__ = ("_refused", "_tune", "decode", "dialect", "encode", "limits", "thing")
@@ -157,16 +162,17 @@ class Codec:
         self._tune = (tune_reading, tune_writing)
 
     def learn(self, ids: Ids | None, names: Names | None, kind: str) -> None:
-        """Learn from a frame: see `Dialect.learn`. If anything was new, readers and writer are made anew."""
+        """Update the dialect from a frame; see `Dialect.learn`. If it changed, rebuild readers and writer."""
         if self.dialect.learn(ids, names, kind):
             for tune in self._tune:
                 tune()
 
     @property
     def has_extra_members(self) -> bool:
-        """Whether the peer's frames are in the usual spelling and have members of its own.
+        """Whether the peer's frames are in the usual spelling but contain unknown members.
 
-        The strict decoder refuses such frames, which costs more than all the rest, so it is no longer tried.
+        The strict decoder refuses such frames, and a refusal costs more than everything else, so that decoder
+        is then no longer tried.
         """
         return self._refused >= MAX_REFUSALS
 
@@ -224,7 +230,7 @@ def _not_applicable(_: Any) -> Any:
 def _make_respelling_reader(dialect: Dialect) -> Decode:
     """Return a reader for the frames of a peer that is known to write `Id`.
 
-    It raises one of `_NOT_APPLICABLE` for an unusual frame, or one that shows something new.
+    The reader raises one of `_NOT_APPLICABLE` for an unusual frame, or for a frame that shows something new.
     """
     properties = dialect.names is not None
     watched = dialect.is_thing and dialect.habits == "spec"
@@ -288,7 +294,7 @@ def _writer(dialect: Dialect, longest: int | None) -> tuple[Encode, Callable[[],
 
 
 def _read(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Unreadable:
-    """Read a text that the fast path could not; `tried`: the strict decoder has refused it already."""
+    """Read a text that the fast path could not read; `tried`: the strict decoder has already refused it."""
     limits = codec.limits
     if len(text) > SHORT or len(text) > limits.max_bytes // 4:
         problem = beyond(text, limits)
@@ -319,7 +325,10 @@ def _read_strictly(text: str | bytes, codec: Codec) -> Message | None:
 
 
 def _read_tolerantly(text: str | bytes, codec: Codec, *, tried: bool) -> Message | Unreadable:
-    """Read a frame in either spelling. In one function, for speed: for some peers all frames come here."""
+    """Read a frame in either spelling.
+
+    It is one function for speed: some peers send only frames that need it.
+    """
     try:
         raw: dict[str, Any] = _plain(text)
         kind: Any = raw.get("messageType")
@@ -415,7 +424,7 @@ _ENVELOPE: Final = ("thingID", "messageID", "correlationID")
 
 
 def _unreadable(raw: dict[str, Any], problem: Problem) -> Unreadable:
-    """Return an `Unreadable` with the members of the envelope that are there, in either spelling."""
+    """Return an `Unreadable` with the members that the envelope has, in either spelling."""
     kind = raw.get("messageType")
     found = [_text(raw.get(name)) or _text(raw.get(f"{name[:-1]}d")) for name in _ENVELOPE]
     return Unreadable(
@@ -440,7 +449,7 @@ _envelope: Final = msgspec.json.Decoder(
 
 
 def _salvage_envelope(text: str | bytes, problem: Problem) -> Unreadable:
-    """Read only the envelope of a text: its payload must not be built."""
+    """Read only the envelope of a text: its payload may exceed a limit and must not be built."""
     try:
         return _unreadable(msgspec.structs.asdict(_envelope(text)), problem)
     except _UNREADABLE:

@@ -1,7 +1,7 @@
-"""The dialect of a peer: learnt from what it sends, removed on the way in, applied on the way out.
+"""The dialect of a peer: learnt from its messages, removed on the way in, applied on the way out.
 
-Two axes of spelling (`thingID` or `thingId`; `name` with `value`, or `property` with `data`) and, apart from
-them, habits. docs/reference/lmos-dialects.md has the table.
+A dialect has two kinds of spelling (`thingID` or `thingId`; `name` with `value`, or `property` with `data`)
+and, separate from them, habits. docs/reference/lmos-dialects.md has the table.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ FINAL: Final = ("completed", "failed", "cancelled")
 def canonical_status(text: str) -> str:
     """Return the canonical name of the status of a run.
 
-    `pending`, `in progress` (also `running`, `inProgress`, `in_progress`), `completed`, `failed`, `cancelled`
-    (also `canceled`), in any case; another name is returned as it is.
+    The names are `pending`, `in progress` (also `running`, `inProgress`, `in_progress`), `completed`,
+    `failed` and `cancelled` (also `canceled`), in any case. Any other name is returned unchanged.
     """
     if text in _STATUSES or len(text) > 20:
         return _STATUSES.get(text, text)
@@ -55,7 +55,7 @@ def canonical_status(text: str) -> str:
 
 
 class Dialect:
-    """The spelling and habits of the peer of one connection; they change with what is received.
+    """The spelling and habits of the peer of one connection, updated by the messages received.
 
     `ids` and `names` are None until a frame has shown them. `habits` is `spec` or `kotlin-wot`.
     """
@@ -80,9 +80,10 @@ class Dialect:
 
     @classmethod
     def of_consumer(cls, selected: bool, habits: Literal["auto", "spec", "kotlin-wot"] = "auto") -> Dialect:
-        """Return a client's dialect: `auto` is `spec` if the server selected `lmosprotocol`.
+        """Return a client's dialect. `auto` is `spec` if the server selected `lmosprotocol`, else
+        `kotlin-wot`.
 
-        Raises ValueError for other habits.
+        Raise ValueError for other habits.
         """
         if habits == "auto":
             habits = "spec" if selected else "kotlin-wot"
@@ -92,16 +93,16 @@ class Dialect:
 
     @property
     def written_ids(self) -> Ids:
-        """The spelling of ids: the one the peer has shown, until then the one its habits suggest."""
+        """The spelling of ids that the peer has shown, or until then the spelling that its habits suggest."""
         return self.ids or ("ID" if self.habits == "spec" else "Id")
 
     @property
     def written_names(self) -> Names:
-        """The spelling of properties: the one the peer has shown, until then the one its habits suggest."""
+        """The spelling of properties that the peer has shown, or until then the one its habits suggest."""
         return self.names or ("name" if self.habits == "spec" else "property")
 
     def literal(self, message: Message) -> str:
-        """Return the `messageType` of a message as the peer writes it; acknowledgements repeat it."""
+        """Return the `messageType` of a message as the peer writes it. Acknowledgements repeat this text."""
         if isinstance(message, SubscribeEvent):
             return self.subscribing
         return message_type(message)
@@ -129,13 +130,13 @@ class Dialect:
 
 
 def message_type(message: Message) -> str:
-    """Return the `messageType` of a message, by the specification's tables."""
+    """Return the `messageType` of a message as in the specification's tables."""
     tag = message.__struct_config__.tag
     return tag if isinstance(tag, str) else ""
 
 
 class Shape(Struct, frozen=True):
-    """One type of message as the tolerant path reads it."""
+    """The members of one type of message, as the tolerant path needs them."""
 
     struct: type[Any]
     members: dict[str, str]  # every spelling that is read, to the one of the struct
@@ -194,7 +195,7 @@ def spelling_of(raw: dict[str, Any], shape: Shape | None) -> tuple[Ids | None, N
 
 
 def normalize_spelling(raw: dict[str, Any], shape: Shape) -> Problem | None:
-    """Put the members of a frame into the spelling of its struct, in place."""
+    """Rename a frame's members to the spelling of its struct, in place. Return a problem if they conflict."""
     for alias, name in shape.aliases:
         if alias in raw:
             value = raw.pop(alias)
@@ -207,7 +208,10 @@ def normalize_spelling(raw: dict[str, Any], shape: Shape) -> Problem | None:
 
 
 def normalize(raw: dict[str, Any], shape: Shape) -> dict[str, Any] | Problem:
-    """Return the members for a frame's struct, with null only where null is a value; or what is wrong."""
+    """Return the members for a frame's struct, or the problem with them.
+
+    Members that are null are left out, except payloads, for which null is a value.
+    """
     members, payloads = shape.members, shape.payloads
     fields = {
         key: value for key, value in raw.items() if key in members and (value is not None or key in payloads)
@@ -229,7 +233,7 @@ def normalize(raw: dict[str, Any], shape: Shape) -> dict[str, Any] | Problem:
 
 
 def make_speller(dialect: Dialect) -> Callable[[Message], dict[str, Any]]:
-    """Return a function from messages to plain data, `messageType` first, in the dialect as it is now."""
+    """Return a function from messages to plain data, `messageType` first, in the current dialect."""
     kotlin = dialect.habits == "kotlin-wot"
     low, by_property = dialect.written_ids == "Id", dialect.written_names == "property"
     habitual = (ActionStatus,) if dialect.is_thing else (ActionStatus, SubscribeEvent)
@@ -258,7 +262,7 @@ def make_speller(dialect: Dialect) -> Callable[[Message], dict[str, Any]]:
 
 
 def _builtins(message: Message) -> dict[str, Any]:
-    """Return a message as plain data; a value (of an event or reading) that is JSON text already stays so."""
+    """Return a message as plain data. A `data` or `value` that is already JSON text is left unchanged."""
     encoded: dict[str, Any] = {
         name: value
         for name in ("data", "value")

@@ -24,7 +24,7 @@ _LAYOUT: Final = Layout(">BBHII")
 
 
 class Binary(bytes):
-    """A binary frame to send; plain `bytes` among frames are the UTF-8 of a text frame."""
+    """A binary frame to send. Plain `bytes` among frames are the UTF-8 of a text frame."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class Binary(bytes):
 class Frame:
     """One item of a stream of bytes: number of the stream, number of the item modulo 2**32, its bytes.
 
-    `last`: the stream ends with this item.
+    `last` is set if the stream ends with this item.
     """
 
     stream: int
@@ -44,7 +44,7 @@ class Frame:
 
 @attrs.frozen
 class BadFrame:
-    """A binary frame that is not in this format, and what is wrong. `stream` is None if it cannot be read."""
+    """An error in the format of a binary frame. `stream` is None if its number cannot be read."""
 
     detail: str
     stream: int | None = None

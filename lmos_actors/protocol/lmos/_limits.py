@@ -1,4 +1,4 @@
-"""Limits on what is read: size, nesting, length of numbers. Checking them takes linear time."""
+"""Limits for received texts: size, nesting, length of numbers. Checking them takes linear time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REQUEST: Final = 2048
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """Limits on a text that is read: bytes of UTF-8, levels of nesting, characters of one number.
+    """Limits for a received text: bytes of UTF-8, levels of nesting, characters of one number.
 
     Nesting is checked in texts of more than 512 characters, numbers in texts longer than their limit.
     `strict` also refuses readable messages that deviate from the specification: see `irregularities`.
@@ -41,7 +41,7 @@ class Limits:
 
 
 def beyond(text: str | bytes, limits: Limits) -> Problem | None:
-    """Return the problem of a text that is beyond a limit, None if it is within all."""
+    """Return the problem of a text that exceeds a limit, or None if it exceeds none."""
     if len(text) > limits.max_bytes:
         return _oversize(limits)
     data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
@@ -69,7 +69,7 @@ def _oversize(limits: Limits) -> Problem:
 def _deeper(outside: bytes, depth: int) -> bool:
     """Return whether brackets are nested more than `depth` levels deep, or do not match.
 
-    Each round removes the innermost level.
+    Each pass of the loop removes the innermost level.
     """
     brackets = outside.translate(_BRACKETS, _OTHERS)
     if b"[" * (depth + 1) in brackets:
@@ -88,7 +88,7 @@ PAYLOADS: Final = ("input", "data", "value", "output", "progress", "about")
 
 
 class Checked(dict[str, Any]):
-    """An input whose members are single values, each checked by a contract: all its numbers are finite."""
+    """An input whose members are single values. A contract has checked each, so all numbers are finite."""
 
     __slots__ = ()
 
@@ -100,7 +100,7 @@ FINITE: Final = frozenset({str, int, bool, type(None), type(msgspec.UNSET), msgs
 def check_finite(message: Message) -> None:
     """Raise LocalProtocolError for a message whose payload has a number that is not finite.
 
-    Call it if the message's JSON has a null: such a number is written as null.
+    Call it only if the message's JSON contains null, because JSON writes such a number as null.
     """
     if any(_has_infinite(getattr(message, name, None)) for name in PAYLOADS):
         name = message_type(message)
@@ -121,7 +121,7 @@ def written(value: Any) -> bytes:
 def _has_infinite(payload: Any) -> bool:
     """Return whether a payload has a number that is not finite.
 
-    It has been encoded before, so it has no cycles, and only types that JSON has a form for.
+    The payload has been encoded before, so it has no cycles, and only types that have a JSON form.
     """
     if payload is None or payload is msgspec.UNSET or isinstance(payload, str | int | msgspec.Raw):
         return False

@@ -1,11 +1,11 @@
 """The messages of LMOS and of our own extension, one struct each.
 
-Wire names are here and nowhere else, in the spelling of the specification's tables (`thingID`, `name`,
-`value`); other spellings are folded into it before a message is made (`_dialects.py`). An optional member
-that is absent is None; an absent payload is UNSET, because null is a value.
+Only this module defines the names on the wire, in the spelling of the specification's tables (`thingID`,
+`name`, `value`). `_dialects.py` converts other spellings before a message is made. An optional member that is
+absent is None; an absent payload is UNSET, because null is a value.
 
 Members marked *extension* are not in the specification; docs/reference/lmos-extensions.md defines them. A
-peer that does not know them ignores them, as it ignores every unknown member.
+peer without the extension ignores them, as it ignores every unknown member.
 """
 
 from __future__ import annotations
@@ -53,42 +53,42 @@ class Base(
 
 
 class ReadProperty(Base, tag="readProperty", frozen=True):
-    """Asks for the value of a property; answered by a propertyReading."""
+    """A request for the value of a property, answered by a propertyReading."""
 
     name: str
 
 
 class ReadAllProperties(Base, tag="readAllProperties", frozen=True):
-    """Asks for all values (kotlin-wot); answered by propertyReadings."""
+    """A request for the values of all properties (kotlin-wot), answered by propertyReadings."""
 
 
 class ReadMultipleProperties(Base, tag="readMultipleProperties", frozen=True):
-    """Asks for some values (kotlin-wot); answered by propertyReadings."""
+    """A request for the values of several properties (kotlin-wot), answered by propertyReadings."""
 
     properties: list[str]
 
 
 class WriteProperty(Base, tag="writeProperty", frozen=True):
-    """Sets a property to `data`, of any JSON type; answered by a propertyReading."""
+    """A request to set a property to `data`, of any JSON type, answered by a propertyReading."""
 
     name: str
     data: Any
 
 
 class WriteMultipleProperties(Base, tag="writeMultipleProperties", frozen=True):
-    """Sets the properties that are the members of `data`; answered by propertyReadings."""
+    """A request to set the properties that are the members of `data`, answered by propertyReadings."""
 
     data: dict[str, Any]
 
 
 class WriteAllProperties(Base, tag="writeAllProperties", frozen=True):
-    """Sets all writable properties (kotlin-wot); answered by propertyReadings."""
+    """A request to set all writable properties (kotlin-wot), answered by propertyReadings."""
 
     data: dict[str, Any]
 
 
 class PropertyReading(Base, tag="propertyReading", frozen=True):
-    """The value of a property, asked for or observed."""
+    """The value of a property, in answer to a request or for an observer."""
 
     name: str
     value: Any
@@ -103,7 +103,7 @@ class PropertyReadings(Base, tag="propertyReadings", frozen=True):
 
 
 class ObserveProperty(Base, tag="observeProperty", frozen=True):
-    """Asks for the value and every later one. `ack`, `gaps`: extension."""
+    """A request for the value of a property and for every later value. `ack`, `gaps`: extension."""
 
     name: str
     ack: bool = False
@@ -111,7 +111,7 @@ class ObserveProperty(Base, tag="observeProperty", frozen=True):
 
 
 class UnobserveProperty(Base, tag="unobserveProperty", frozen=True):
-    """Ends an observation. `ack`: extension."""
+    """A request to end an observation. `ack`: extension."""
 
     name: str
     ack: bool = False
@@ -121,7 +121,7 @@ class UnobserveProperty(Base, tag="unobserveProperty", frozen=True):
 
 
 class Credit(Struct, kw_only=True, frozen=True, gc=False):
-    """Room for items of a stream: how many, and bytes of the messages that carry them. Extension."""
+    """Room for items of a stream: their number, and the bytes of the messages that carry them. Extension."""
 
     items: Count
     bytes: Count
@@ -135,12 +135,13 @@ class StreamOffer(Struct, kw_only=True, frozen=True, gc=False, rename=_WIRE, omi
 
 
 class InvokeAction(Base, tag="invokeAction", frozen=True):
-    """Asks for a run of an action.
+    """A request for a run of an action.
 
-    Extension: `remaining` are the seconds until the caller gives up; `attempt` is the number of the attempt
-    under one `messageID`, from 1; `credit` is the room for items of the answer; `streams` are the input
-    streams by parameter; `binary`: items of bytes may come in binary frames; `tell` is the number of a
-    one-way message, which has no answer but an error; `key` names the request, so that its answer is kept.
+    Extension: `remaining` is the number of seconds until the caller gives up. `attempt` is the number of the
+    attempt under one `messageID`, from 1. `credit` is the room for items of the answer. `streams` has the
+    input streams by parameter. With `binary`, items of bytes may arrive in binary frames. `tell` is the
+    number of a one-way message, which has no answer but an error. `key` names the request, so that its answer
+    is kept.
     """
 
     action: str
@@ -155,10 +156,10 @@ class InvokeAction(Base, tag="invokeAction", frozen=True):
 
 
 class QueryAction(Base, tag="queryAction", frozen=True):
-    """Asks for the latest status of a run: the one whose `messageID` is the correlation, else the newest.
+    """A request for the latest status of a run: the run named by the correlation, or else the newest one.
 
-    Extension: with `asked` it asks what the run, or another request, waits for; `asked` has the ids of all
-    requests that were asked about in turn on the way here; the last is the request that this query is about.
+    Extension: with `asked` it asks what the run, or another request, waits for. `asked` has the ids of the
+    requests that were queried in turn on the way here; the last is the request that this query is about.
     """
 
     action: str
@@ -166,7 +167,7 @@ class QueryAction(Base, tag="queryAction", frozen=True):
 
 
 class CancelAction(Base, tag="cancelAction", frozen=True):
-    """Asks to end a run: the one whose `messageID` is the correlation, else the newest unfinished one."""
+    """A request to end a run: the run named by the correlation, or else the newest unfinished one."""
 
     action: str
     reason: str | None = None
@@ -175,9 +176,10 @@ class CancelAction(Base, tag="cancelAction", frozen=True):
 class ActionStatus(Base, tag="actionStatus", frozen=True):
     """The status of a run: `pending`, `in progress`, `completed`, `failed`; other statuses are passed on.
 
-    Extension: `progress` of a run; `in_reply_to` names the query or cancel that this answers; `cancelled`
-    with `reason` marks a run that was cancelled; `waits` is what the run waits for, in the answer to a query
-    with `asked`; in any other status it is the question to a person that the run waits for.
+    Extension: `progress` is the progress of the run. `in_reply_to` names the query or cancel that this
+    answers. `cancelled` with `reason` marks a run that was cancelled. In the answer to a query with `asked`,
+    `waits` is what the run waits for; in any other status it is the question to a person that the run waits
+    for.
     """
 
     action: str
@@ -194,7 +196,7 @@ class ActionStatus(Base, tag="actionStatus", frozen=True):
 
 
 class SubscribeEvent(Base, tag="subscribeEvent", frozen=True):
-    """Asks for every later event of that name. `ack`, `gaps`: extension."""
+    """A request for every later event with one name. `ack`, `gaps`: extension."""
 
     event: str
     ack: bool = False
@@ -202,27 +204,27 @@ class SubscribeEvent(Base, tag="subscribeEvent", frozen=True):
 
 
 class UnsubscribeEvent(Base, tag="unsubscribeEvent", frozen=True):
-    """Ends a subscription. `ack`: extension."""
+    """A request to end a subscription. `ack`: extension."""
 
     event: str
     ack: bool = False
 
 
 class SubscribeAllEvents(Base, tag="subscribeAllEvents", frozen=True):
-    """Asks for every later event of the thing. `ack`, `gaps`: extension."""
+    """A request for every later event of the thing. `ack`, `gaps`: extension."""
 
     ack: bool = False
     gaps: bool = False
 
 
 class UnsubscribeAllEvents(Base, tag="unsubscribeAllEvents", frozen=True):
-    """Ends all subscriptions to the thing. `ack`: extension."""
+    """A request to end the subscription to all events of the thing. `ack`: extension."""
 
     ack: bool = False
 
 
 class Event(Base, tag="event", frozen=True):
-    """An event; it has the correlation of its subscription."""
+    """An event, sent with the correlation of its subscription."""
 
     event: str
     data: Any
@@ -233,7 +235,7 @@ class Event(Base, tag="event", frozen=True):
 
 
 class Error(Base, tag="error", frozen=True):
-    """A request could not be answered. The first five members are the specification's, all text.
+    """The failure of a request. The first five members are the specification's, all text.
 
     Extension: `path` leads to the wrong value in the input; `started` is whether a run had begun; `retry_in`
     is in seconds; `in_reply_to` names the query or cancel that this answers; `about` has further data of the
@@ -255,7 +257,8 @@ class Error(Base, tag="error", frozen=True):
 class Acknowledgement(Base, tag="acknowledgement", frozen=True):
     """A confirmation that a request was accepted; `message` is the `messageType` of the request.
 
-    Peers of kotlin-wot's habits get it; others if they asked with `ack`, or the thing always sends it.
+    Peers with kotlin-wot's habits always get it. Other peers get it if they asked with `ack`, or if the thing
+    always sends it.
     """
 
     message: str
@@ -265,7 +268,7 @@ class Acknowledgement(Base, tag="acknowledgement", frozen=True):
 
 
 class Gap(Base, tag="gap", frozen=True):
-    """Values of a subscription or observation are missing here. Extension."""
+    """A report that values of a subscription or observation are missing here. Extension."""
 
     reason: str
     missed: Count | None = None
@@ -287,7 +290,7 @@ class StreamItem(Base, tag="streamItem", frozen=True):
 
 
 class StreamEnd(Base, tag="streamEnd", frozen=True):
-    """The end of a stream: it had `sequence` items; `reason` is why it broke off. Extension."""
+    """The end of a stream after `sequence` items; `reason` is set if it was broken off. Extension."""
 
     stream: Count
     sequence: Count
@@ -295,7 +298,7 @@ class StreamEnd(Base, tag="streamEnd", frozen=True):
 
 
 class StreamCredit(Base, tag="streamCredit", frozen=True):
-    """More room for items: of a stream, or of the run that the correlation names. Extension."""
+    """More room for items of a stream, or of the run that the correlation names. Extension."""
 
     items: Count
     bytes: Count
@@ -303,7 +306,7 @@ class StreamCredit(Base, tag="streamCredit", frozen=True):
 
 
 class TellCredit(Base, tag="tellCredit", frozen=True):
-    """Gives credit back: `begun` are numbers of one-way messages, as pairs of first and last. Extension."""
+    """The return of credit: `begun` has numbers of one-way messages as pairs of first and last. Extension."""
 
     begun: list[tuple[Count, Count]]
 
@@ -311,7 +314,7 @@ class TellCredit(Base, tag="tellCredit", frozen=True):
 class TellWindow(Base, tag="tellWindow", frozen=True):
     """The window of one-way messages on this connection, in messages and bytes. Extension.
 
-    A consumer confirms a window lower than before by repeating it; then the lower window applies.
+    A consumer confirms a lower window by repeating the message; then the lower window applies.
     """
 
     messages: Count

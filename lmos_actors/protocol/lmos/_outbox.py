@@ -1,7 +1,7 @@
 """Outgoing frames of one connection, in order.
 
-Messages are encoded at once, so that the bytes that wait are known. For some kinds (progress, readings) only
-the newest message counts: it takes the place of an older one that waits.
+Messages are encoded at once, so that the number of waiting bytes is known. For some kinds (progress,
+readings) only the newest message counts: it replaces an older one that is still waiting.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ Sendable: TypeAlias = bytes | Binary
 class Outbox:
     """A bounded queue of outgoing frames, first in, first out.
 
-    `encode` returns the text of a message; `taken` is called with the key of each frame that `take` returns.
-
-    `wake` is called when a frame waits and none did before. A key is anything hashable except an int.
+    `encode` returns the text of a message. `taken` is called with the key of each frame that `take` returns.
+    `wake` is called when a frame is added to an empty queue. A key is anything hashable except an int.
     `put_latest` refuses a message of more than `max_frame` bytes.
     """
 
@@ -62,11 +61,11 @@ class Outbox:
 
     @property
     def full(self) -> bool:
-        """Whether more frames or bytes wait than the limits allow: the peer does not read."""
+        """Whether more frames or bytes are waiting than the limits allow, because the peer does not read."""
         return self.bytes > self.max_bytes or len(self._waiting) > self.max_waiting
 
     def put(self, message: Message, key: Hashable | None = None) -> int:
-        """Add a message; return the bytes of its text. No frame that waits may have its `key`."""
+        """Add a message, and return its size in bytes. No waiting frame may have the same `key`."""
         return self.put_frame(self._encode(message), key)
 
     def put_frame(self, frame: Sendable, key: Hashable | None = None) -> int:
@@ -81,9 +80,10 @@ class Outbox:
         return size
 
     def put_latest(self, key: Hashable, message: Message) -> None:
-        """Add a message, in place of the one with this key that waits, if any.
+        """Add a message, or replace the waiting message that has the same key.
 
-        Raises LocalProtocolError if it cannot be encoded or is too long; then the one that waits stays.
+        Raise LocalProtocolError if the message cannot be encoded or is too long; then the waiting message
+        stays.
         """
         frame = within(self._encode(message), self._max_frame)
         before = self._waiting.get(key)
@@ -95,19 +95,22 @@ class Outbox:
             self.put_frame(frame, key)
 
     def drop(self, key: Hashable) -> bool:
-        """Remove the frame of this key, unsent; return whether there was one."""
+        """Remove the waiting frame with this key; return whether there was one."""
         frame = self._waiting.pop(key, None)
         if frame is not None:
             self.bytes -= len(frame)
         return frame is not None
 
     def clear(self) -> None:
-        """Remove everything, unsent."""
+        """Remove all waiting frames without sending them."""
         self._waiting.clear()
         self.bytes = 0
 
     def take(self, room: int = 65_536) -> list[bytes]:
-        """Take frames, oldest first, until they have `room` bytes or more: one at least, if any waits."""
+        """Remove and return frames, oldest first, until they have `room` bytes or more.
+
+        At least one frame is returned if any is waiting.
+        """
         frames: list[bytes] = []
         waiting, taken = self._waiting, self._taken
         while waiting and (room > 0 or not frames):
@@ -121,7 +124,7 @@ class Outbox:
 
 
 def within(frame: bytes, most: int | None) -> bytes:
-    """Return the frame as it is. Raise LocalProtocolError if it is longer than `most` bytes.
+    """Return the frame unchanged. Raise LocalProtocolError if it is longer than `most` bytes.
 
     The receiver would close the whole connection over a longer frame.
     """

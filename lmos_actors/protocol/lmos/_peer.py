@@ -50,18 +50,18 @@ def _known_offers(_: object, attribute: attrs.Attribute[tuple[str, ...]], value:
 
 @attrs.frozen(kw_only=True)
 class SessionOptions:
-    """Limits and switches of one session.
+    """The limits and switches of one session.
 
-    `max_bytes` limits one text or binary frame; `max_open` limits requests without an answer, and
-    `max_listening` observations and subscriptions, of one connection; a thing takes no more of either once
-    their frames take `max_open_bytes`. With more than `max_waiting` frames or `max_waiting_bytes` in the
-    outbox the session is `full`. `remembered_runs` finished runs can still be queried. `credit` is what a
-    thing gives the sender of an input stream at first. With `acks` a peer of `spec` habits gets
-    acknowledgements of its subscriptions even unasked; `strict` refuses messages that deviate from the letter
-    of the specification; `offers` are the extensions that the session knows, out of `OFFERS`.
+    `max_bytes` limits one text or binary frame. Per connection, `max_open` limits requests without an answer,
+    and `max_listening` limits observations and subscriptions; a thing accepts no more of either once their
+    frames take `max_open_bytes`. With more than `max_waiting` frames or `max_waiting_bytes` in the outbox the
+    session is `full`. `remembered_runs` finished runs can still be queried. `credit` is the first credit that
+    a thing gives the sender of an input stream. With `acks` a peer with `spec` habits gets acknowledgements
+    of its subscriptions without asking for them. `strict` refuses messages that deviate from the letter of
+    the specification. `offers` are the extensions of the session, out of `OFFERS`.
 
-    `max_streams` limits the numbered streams that are open on a connection. A server remembers answers, and
-    goes on with the runs of a peer that is cut off, for `repeat_seconds`, as the peer may ask again. It
+    `max_streams` limits the numbered streams that are open on a connection. For `repeat_seconds` a server
+    remembers answers, and continues the runs of a peer that is cut off, because the peer may ask again. It
     remembers the answers to `remembered_peers` peers without a connection, and `remembered_bytes` of answers
     over all peers.
 
@@ -89,12 +89,12 @@ class SessionOptions:
 
 @attrs.frozen
 class Close:
-    """The connection must be closed with this WebSocket code; later frames are ignored."""
+    """A demand to close the connection with this WebSocket code. Later frames are ignored."""
 
     code: int
     reason: str
 
 
 def correlation_of(message: Base) -> str:
-    """Return the correlation that an answer to this request carries: its own, else its id."""
+    """Return the correlation id for the answer to a request: the request's correlation id, or else its id."""
     return message.correlation_id or message.message_id

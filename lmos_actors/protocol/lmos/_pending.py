@@ -1,4 +1,4 @@
-"""Requests and feeds of a consumer, as its session and its host share them."""
+"""The requests and feeds of a consumer, as objects that its session and its host share."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class TraceMembers(TypedDict, total=False):
 class RunStatus(Struct, frozen=True):
     """The status of a run, as the answer to a query or a cancel.
 
-    `status` is `pending`, `in progress`, `completed`, `failed`, `cancelled` or a status of the peer's own;
-    `progress` and `output` are UNSET if none is known; `cancelled` is whether it was cancelled, for `reason`;
-    `waits` is what it waits for, if the query asked.
+    `status` is `pending`, `in progress`, `completed`, `failed`, `cancelled` or a status of the peer's own.
+    `progress` and `output` are UNSET if unknown. `cancelled` is set if the run was cancelled, and `reason` is
+    why. `waits` is what the run waits for, if the query asked.
     """
 
     status: str
@@ -50,9 +50,9 @@ class RunStatus(Struct, frozen=True):
 class ConsumerRequest(Struct, eq=False):  # made for every request, without a call of Python
     """A request to a thing and its outcome; equal only to itself.
 
-    `sent`: its frame was taken from the session. `done`: it has ended, with `value`, or with `error` if that
-    is not None. `forgotten`: nobody waits for its answer any more. `request` is the message. `host` belongs
-    to the caller: the session never reads it.
+    `request` is the message. `sent`: its frame was taken from the session. `done`: the request has ended with
+    `value`, or with `error` if that is not None. `forgotten`: the host no longer waits for an answer. `host`
+    belongs to the caller, and the session never reads it.
     """
 
     request: Request
@@ -75,7 +75,7 @@ class ConsumerRequest(Struct, eq=False):  # made for every request, without a ca
 
     @property
     def message_id(self) -> str:
-        """The `messageID` of the request, under which its answer comes."""
+        """The `messageID` of the request, which its answer names."""
         return self.request.message_id
 
     @property
@@ -85,14 +85,15 @@ class ConsumerRequest(Struct, eq=False):  # made for every request, without a ca
 
     @property
     def verb(self) -> str:
-        """The `messageType` of the request, by the specification's tables."""
+        """The `messageType` of the request, as in the specification's tables."""
         return message_type(self.request)
 
 
 class SplitRequest(ConsumerRequest, eq=False):
-    """One request of the host that is sent as several: answered when all are, failed when one fails.
+    """One request of the host that is sent in several messages.
 
-    Its own `request` is the single message with the same meaning, and is not sent.
+    It is answered when all of them are answered, and fails when one of them fails. `request` is the single
+    message with the same meaning, and is not sent.
     """
 
     parts: dict[str, ConsumerRequest] = {}  # open ones
@@ -100,11 +101,11 @@ class SplitRequest(ConsumerRequest, eq=False):
 
 
 class PendingRun(ConsumerRequest, eq=False):
-    """An invocation of an action: its run, as the consumer knows it.
+    """An invocation of an action, with what the consumer knows about its run.
 
-    `status`, `progress`, `output`, `cancelled` and `reason` are its latest known status; `waited`: its thing
-    has reported that it has to wait; `asks`: its latest status reported a question to a person. `inputs` are
-    its input streams by parameter; `answer` is the stream of its items, None if none was asked for.
+    `status`, `progress`, `output`, `cancelled` and `reason` are the latest known status. `waited`: the thing
+    has reported that the run has to wait. `asks`: the latest status reported a question to a person. `inputs`
+    has the input streams by parameter. `answer` is the stream of the run's items, None if none was asked for.
     """
 
     if TYPE_CHECKING:  # at run time the field would move behind the others
@@ -121,12 +122,12 @@ class PendingRun(ConsumerRequest, eq=False):
     controls: list[RunControl] = []  # open ones, oldest first
 
     def standing(self) -> RunStatus:
-        """Return the status of the run as far as it is known here."""
+        """Return the latest status of the run that the consumer has received."""
         return RunStatus(self.status, self.progress, self.output, self.cancelled, self.reason)
 
 
 class OneWayMessage(ConsumerRequest, eq=False):
-    """A one-way message: its `number` on the connection, 0 if the peer knows none, and `size` in bytes."""
+    """A one-way message with its `number` on the connection (0 without numbers) and its `size` in bytes."""
 
     if TYPE_CHECKING:
         request: InvokeAction  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -135,7 +136,7 @@ class OneWayMessage(ConsumerRequest, eq=False):
 
 
 class RunControl(ConsumerRequest, eq=False, kw_only=True):
-    """A query or a cancel of a run; a query for what a request waits for may be about any request."""
+    """A query or a cancel of a run. A query about what a request waits for may concern any request."""
 
     run: ConsumerRequest
 
@@ -143,8 +144,8 @@ class RunControl(ConsumerRequest, eq=False, kw_only=True):
 class Feed:
     """An observation (`property`) or a subscription to an event (`event`) or to all (`events`).
 
-    `name` is "" for all events. It is equal only to itself. `established`: the thing has confirmed it, or
-    never confirms; `ended`: no value will come any more, because of `error` if that is not None.
+    `name` is "" for all events. A feed is equal only to itself. `established`: the thing has confirmed the
+    feed, or never confirms one. `ended`: no more values will arrive, because of `error` if that is not None.
     """
 
     __slots__ = ("ended", "error", "established", "kind", "name", "request", "sent")
@@ -166,12 +167,12 @@ class Feed:
 
     @property
     def thing_id(self) -> str:
-        """The thing that the values come from."""
+        """The id of the thing that sends the values."""
         return self.request.thing_id
 
     @property
     def message_id(self) -> str:
-        """The `messageID` of its latest request, under which its values come."""
+        """The `messageID` of the feed's latest request, which its values name."""
         return self.request.message_id
 
     @property

@@ -1,4 +1,4 @@
-"""Problems of `error` messages and the exceptions they stand for: one table, both ways."""
+"""Problems of `error` messages and the exceptions they represent: one table for both directions."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ LONGEST = 1e12
 class Problem(Struct, kw_only=True, frozen=True):
     """A failure of a request, as an `error` message reports it.
 
-    `type` is a URI, `status` an HTTP status. `path` is the place in the input, as in `$.city`; `started` is
-    whether the run had begun, None if that is not known; `retry_in` is in seconds; `about` has further data
-    of the exception, as plain data.
+    `type` is a URI, `status` an HTTP status. `path` is the place in the input, as in `$.city`. `started` is
+    whether the run had begun, None if that is unknown. `retry_in` is in seconds. `about` has further data of
+    the exception, as plain data.
     """
 
     type: str
@@ -166,7 +166,7 @@ def _tell_failed(error: ActionFailed) -> Problem:
 
 
 def kotlin_problem_of(error: BaseException) -> Problem:
-    """Return the problem for a peer of kotlin-wot's habits: there each failure of an action is a 500."""
+    """Return the problem for a peer with kotlin-wot's habits, where every failure of an action is a 500."""
     problem = problem_of(error)
     if problem.type != FAILED:
         return problem
@@ -375,13 +375,13 @@ def problem_in(message: Error) -> Problem:
 
 
 def _known(message: Error, key: str, kind: type[Any] | tuple[type[Any], ...]) -> Any:
-    """Return a detail of the exception that the peer has sent, None unless it has the expected type."""
+    """Return a detail of the exception that the peer sent, or None if it does not have the type `kind`."""
     found = None if message.about is None else message.about.get(key)
     return found if isinstance(found, kind) and not isinstance(found, bool) else None
 
 
 def _with_detail(cls: type[E], text: str, **attributes: Any) -> E:
-    """Return an exception with the peer's text, which the constructor would replace."""
+    """Return an exception with the text from the peer, bypassing the constructor, which would replace it."""
     error = cls.__new__(cls, text)
     error.args = (text,)
     vars(error).update(attributes)

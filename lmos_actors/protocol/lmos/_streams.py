@@ -1,7 +1,7 @@
-"""Credit: how many items, and bytes of items, a sender may still send. Pure counting, one object per stream.
+"""Credit: the items, and the bytes of items, that a sender may still send. One counting object per stream.
 
-An item may be sent while the credit in items and in bytes is both above zero; its bytes may take the credit
-in bytes below zero. So no item is too large for a window, no sender has to know a size beforehand, and a
+An item may be sent while the credit in items and in bytes is above zero; its bytes may take the credit in
+bytes below zero. So no item is too large for a window, no sender has to know a size beforehand, and a
 receiver holds at most its window and one item. The bytes of an item are the bytes of the WebSocket message
 that carries it (UTF-8 of the text, or binary frame with its header), so both ends count the same. Extension:
 docs/reference/lmos-extensions.md, "Credit".
@@ -30,7 +30,7 @@ DEFAULT_CREDIT: Final = Credit(items=16, bytes=262_144)
 
 
 def wire_size(text: str | bytes) -> int:
-    """Return the size of a WebSocket message in bytes, for a text in UTF-8."""
+    """Return the size of a WebSocket message in bytes; a text counts as UTF-8."""
     if isinstance(text, bytes) or text.isascii():
         return len(text)
     return len(text.encode("utf-8", "surrogatepass"))
@@ -39,7 +39,7 @@ def wire_size(text: str | bytes) -> int:
 class SendWindow:
     """The sender's side of one stream: the credit that is left, and the number of the next item.
 
-    Without credit (None: the peer knows no credit) there is always room.
+    If `credit` is None (the peer has no credit), there is always room.
     """
 
     __slots__ = ("bytes", "items", "sequence")
@@ -69,7 +69,7 @@ class SendWindow:
             self.bytes -= size
 
     def grant(self, items: int, size: int) -> bool:
-        """Add credit; return whether that made room where there was none. Ignored if no credit is counted."""
+        """Add credit, if it is counted; return whether there is room now and was none before."""
         if self.items is None:
             return False
         before = self.room
@@ -81,9 +81,9 @@ class SendWindow:
 class ReceiveWindow:
     """The receiver's side of one stream: it checks items, and decides when to grant how much credit.
 
-    `window` is the room that it keeps open; credit is given back by halves. It holds at most `window.items`
-    numbers. With `granted` the peer has the first credit already (it was in the invocation). Without a
-    window (None: the peer knows no credit) only the numbers are checked.
+    `window` is the room that it keeps open; credit is returned in steps of half a window. At most
+    `window.items` sizes of items are stored. With `granted` the peer already has the first credit (it was in
+    the invocation). Without a window (None: the peer has no credit) only the numbers are checked.
     """
 
     __slots__ = ("_back", "_back_bytes", "_held", "_left", "_left_bytes", "held_bytes", "sequence", "window")
@@ -106,7 +106,7 @@ class ReceiveWindow:
         return len(self._held)
 
     def arrive(self, size: int, sequence: int | None = None) -> str | None:
-        """Count an item that has come; return what is wrong with it, None if nothing is.
+        """Count an item that has arrived; return the error in it, or None if it is valid.
 
         `sequence` is its number, None for items that are not numbered.
         """
@@ -124,7 +124,7 @@ class ReceiveWindow:
         return None
 
     def consume(self) -> Credit | None:
-        """Count the oldest item, if one is held, as consumed; return the credit to give now, if any."""
+        """Count the oldest item, if there is one, as consumed; return the credit to grant now, if any."""
         if self.window is None or not self._held:
             return None
         size = self._held.popleft()
@@ -135,7 +135,7 @@ class ReceiveWindow:
         return self.due() if half else None
 
     def due(self) -> Credit | None:
-        """Return all the credit that has to be given, such as the first; None if there is none."""
+        """Return all credit that has not been granted yet, including the first, or None if there is none."""
         if not self._back and not self._back_bytes:
             return None
         credit = Credit(items=self._back, bytes=self._back_bytes)
@@ -159,14 +159,14 @@ BYTES: Final = "application/octet-stream"
 
 
 class Run(Protocol):
-    """An invocation, as its streams know it: a request to a thing, or a consumer's pending run.
+    """An invocation, as its streams see it: a request to a thing, or a consumer's pending run.
 
     Runs are compared by identity.
     """
 
     @property
     def thing_id(self) -> str:
-        """The thing that runs it."""
+        """The id of the thing that executes the run."""
         ...
 
     @property
@@ -176,7 +176,7 @@ class Run(Protocol):
 
     @property
     def correlation(self) -> str:
-        """At a thing, the correlation id that all its answers carry; at a consumer, the `messageID`."""
+        """The correlation id of all answers at a thing, or the `messageID` at a consumer."""
         ...
 
 
@@ -184,8 +184,8 @@ class Run(Protocol):
 class Incoming:
     """An incoming stream: an input, with its parameter as `name`, or the answer, with None.
 
-    `number` is None while an answer has no binary frames. `open` is False once it has ended, was stopped, or
-    its run is over. `binary`: its items are bytes in binary frames.
+    `number` is None while an answer has no binary frames. `open` is False once the stream has ended or was
+    stopped, or its run is over. `binary`: its items are bytes in binary frames.
     """
 
     run: Run
@@ -207,9 +207,9 @@ class Incoming:
 class Outgoing:
     """An outgoing stream: an input, with its parameter as `name`, or the answer, with None.
 
-    `open` is False once it has ended, the peer stopped it, or its run is over; items that are sent then go
-    nowhere, as the peer may stop it at any time. `binary`: its items are bytes in binary frames; an answer's
-    may be.
+    `open` is False once the stream has ended, the peer has stopped it, or its run is over. Items that are
+    sent after that are dropped without an error, because the peer may stop a stream at any time. `binary`:
+    all items are bytes in binary frames; in an answer, some may be.
     """
 
     run: Run
@@ -234,7 +234,7 @@ Stream: TypeAlias = Incoming | Outgoing
 
 
 def _shown(stream: Stream) -> str:
-    """Return a stream as text without its run, which refers to it in turn."""
+    """Return a stream as text. Its run is left out, because the run refers to the stream in turn."""
     what = "answer" if stream.name is None else f"input {stream.name!r}"
     number = "" if stream.number is None else f" {stream.number}"
     return f"<{what} of {stream.run.message_id}, stream{number} {'open' if stream.open else 'closed'}>"
@@ -242,7 +242,7 @@ def _shown(stream: Stream) -> str:
 
 @attrs.frozen
 class ItemArrived:
-    """An item came. When the host has used it, it calls `consumed`, which grants the sender new credit."""
+    """The arrival of an item. After use, the host calls `consumed`, which grants the sender new credit."""
 
     run: Run
     stream: Incoming
@@ -251,7 +251,7 @@ class ItemArrived:
 
 @attrs.frozen
 class StreamFinished:
-    """The stream has ended: normally (`reason` is None), or its sender has broken it off."""
+    """The end of a stream: a normal end if `reason` is None; otherwise its sender has broken it off."""
 
     run: Run
     stream: Incoming
@@ -260,7 +260,7 @@ class StreamFinished:
 
 @attrs.frozen
 class CreditArrived:
-    """Credit has come for a stream that had no room left."""
+    """The arrival of credit for a stream that had no room left."""
 
     run: Run
     stream: Outgoing
@@ -268,7 +268,7 @@ class CreditArrived:
 
 @attrs.frozen
 class StreamStopped:
-    """The receiver has stopped this stream; the run goes on."""
+    """A report that the receiver has stopped this stream. The run continues."""
 
     run: Run
     stream: Outgoing
@@ -277,7 +277,7 @@ class StreamStopped:
 
 @attrs.frozen
 class StreamViolation:
-    """The peer broke the rules of a stream: the run's streams are closed, and the run alone must end."""
+    """A violation of stream rules by the peer. The run's streams are closed, and only the run must end."""
 
     run: Run
     detail: str
@@ -286,9 +286,9 @@ class StreamViolation:
 class StreamTable:
     """The part of a stream table that both sides share.
 
-    `first` is the first number of our own streams, `window` the credit that input streams are given here.
+    `first` is the first number of our own streams, `window` the credit that this side gives to input streams.
     `encode` returns the text of a message, so that its size is known. The host must send the returned frames
-    at once, in order. Nothing that a peer sends raises.
+    at once, in order. No message of a peer makes a method raise.
     """
 
     def __init__(
@@ -321,7 +321,7 @@ class StreamTable:
     def take_frame(
         self, data: bytes
     ) -> tuple[ItemArrived | StreamFinished | StreamViolation, ...] | BadFrame:
-        """Take a binary frame. After a BadFrame (another format) the connection must be closed with 1003."""
+        """Process a binary frame. After a BadFrame (another format), the connection must close with 1003."""
         frame = parse_frame(data)
         if isinstance(frame, BadFrame):
             stream = None if frame.stream is None else self._numbered.get(frame.stream)
@@ -333,14 +333,14 @@ class StreamTable:
         return () if news is None else (news,)
 
     def take_item(self, message: StreamItem, size: int) -> ItemArrived | StreamViolation | None:
-        """Take an item of JSON; `size` is the size of the message in bytes (`wire_size`)."""
+        """Process an item of JSON; `size` is the size of the message in bytes (`wire_size`)."""
         stream = self._numbered.get(message.stream)
         if stream is None:
             return self._unknown(message.stream, message.correlation_id)
         return self._taken(stream, message.data, size, message.sequence, binary=False)
 
     def take_end(self, message: StreamEnd) -> StreamFinished | StreamStopped | StreamViolation | None:
-        """Take the end of an incoming stream, or the request to stop an outgoing one."""
+        """Process the end of an incoming stream, or the request to stop an outgoing one."""
         stream = self._numbered.get(message.stream)
         if stream is None:
             return self._unknown(message.stream, message.correlation_id)
@@ -357,7 +357,7 @@ class StreamTable:
         return self._finished(stream, message.reason)
 
     def take_credit(self, message: StreamCredit) -> CreditArrived | None:
-        """Take credit for one of our streams, by its number, or for the answer of the run that it names."""
+        """Add credit to one of our streams, given by its number, or to the answer of the named run."""
         run = self._named.get(message.correlation_id or "")
         if message.stream is not None:
             stream = self._numbered.get(message.stream)
@@ -391,7 +391,7 @@ class StreamTable:
         return ItemArrived(stream.run, stream, item)
 
     def _unknown(self, number: int, correlation: str | None) -> StreamViolation | None:
-        """Handle a message for a stream that is not open: if it never was, the run's rules are broken."""
+        """Handle a message for a stream that is not open: a violation if the stream was never opened."""
         run = self._named.get(correlation or "")
         ours = number % 2 == self._next % 2
         if run is not None and (number >= self._next if ours else number > self._highest):
@@ -410,7 +410,9 @@ class StreamTable:
     # -- what goes out
 
     def send(self, stream: Outgoing, item: Any) -> bytes | None:
-        """Return the frame of an item of an input stream; None, and nothing is sent, if it is not open.
+        """Return the frame of an item of an input stream, or None if the stream is not open.
+
+        With None, nothing is sent.
 
         Raises:
             LocalProtocolError: there is no room, or an item of a stream of bytes is not bytes.
@@ -474,11 +476,11 @@ class StreamTable:
         )
 
     def ready(self, stream: Incoming) -> bytes | None:
-        """Return the frame with the first credit, once the host can take items; None if given already."""
+        """Return the frame with the first credit, once the host can accept items; None if already given."""
         return self._credit(stream, stream.window.due()) if self._goes_on(stream) else None
 
     def consumed(self, stream: Incoming) -> bytes | None:
-        """Count the oldest item that the host holds as used up; return the frame with new credit, if due."""
+        """Count the host's oldest item as consumed; return the frame with new credit, if it is due."""
         goes_on = self._goes_on(stream)
         if stream.run not in self._runs:  # it is over: nothing of it is held any more
             return None
@@ -528,6 +530,6 @@ class StreamTable:
                 del self._numbered[stream.number]
 
     def close(self) -> None:
-        """Forget all streams: the connection is gone."""
+        """Forget all streams, because the connection has ended."""
         for run in tuple(self._runs):
             self.drop(run)

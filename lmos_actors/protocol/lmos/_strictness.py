@@ -1,4 +1,4 @@
-"""Deviations from the letter of the specification in messages that are readable all the same."""
+"""Deviations from the letter of the specification in messages that are nevertheless readable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORDS: Final = ("pending", "in progress", "completed", "failed")
 
 
 def irregularities(message: Message) -> tuple[str, ...]:
-    """Return how a message deviates from the letter of the specification, each as `$.member: what`.
+    """Return the deviations of a message from the letter of the specification, each as `$.member: what`.
 
     Deviations are: ids that are not version-4 UUIDs, a `thingID` that is not a URI, a reading or event
     without a time, an event without a correlation, a status of a run that is not listed, a status of an error

@@ -1,32 +1,31 @@
-"""One-way messages under credit: what a consumer may still send, and the credit that a thing returns.
+"""One-way messages under credit: the messages that a consumer may still send, and the credit returned to it.
 
-A one-way message has no answer, so its sender would not notice that the agent is slow. Credit shows it. It is
-not a seat in a mailbox: it is room at the receiver for messages that wait, with a seat or without.
+A one-way message has no answer, so its sender would not notice that the agent is slow. Credit shows this. It
+is not a seat in a mailbox, but room at the receiver for messages that wait, with a seat or without.
 
-- A message spends credit when it is put into the outbox; the credit comes back when the message begins or is
-  refused. So the messages that wait at a thing are bounded: for the connection by its window, for each agent
-  by half of it (by all of the first window). Slow agents take nothing from others until they have used up the
-  window.
+- A message spends credit when it is put into the outbox, and the credit is returned when the message begins
+  or is refused. So the messages that wait at a thing are bounded: for the connection by its window, for each
+  agent by half of the window (by all of the first window). Slow agents do not affect others until they have
+  used up the window.
 - The first window (`FIRST`) is a part of the extension, so the first message needs no round trip. It cannot
-  be refused, and any connection may use it at any time. So it is small: all grants have half of the memory of
-  a node at most, and in the other half there is room for the first windows of all connections that a node
-  takes (12 KiB each as the objects that messages become; 10,000 connections, 256 MiB).
+  be refused, and any connection may use it at any time. Therefore it is small: all grants together have at
+  most half of a node's memory, and the other half has room for the first windows of all connections that a
+  node accepts (12 KiB each as the objects that messages become; 10,000 connections, 256 MiB).
 - When half of the window of the connection or of an agent is spent, the thing raises it, up to `MOST`, if
-  memory is granted for that: credit that is not used yet counts as memory that is taken. If none is left,
-  senders wait.
-- Credit that was given cannot be taken back at once: messages may be on their way. So a lower window applies
-  at the thing once the consumer confirms it; until then it is not raised. The thing takes back only unused
-  credit, such as the credit of a connection that has long been silent.
+  memory is granted for that. Unused credit counts as used memory. If no memory is left, senders wait.
+- Credit that was given cannot be revoked at once, because messages may be on their way. So a lower window
+  applies at the thing once the consumer confirms it; until then it is not raised. The thing revokes only
+  unused credit, such as the credit of a connection that has long been silent.
 - As with streams, a message may be sent while credit is left in messages and in bytes; its bytes may take the
   credit in bytes below zero.
-- Messages have numbers, and credit comes back by number: messages begin in any order (a pool, an action that
+- Messages have numbers, and credit is returned by number. Messages begin in any order (a pool, an action that
   waits for its concurrency), and both ends must count the same bytes. The messages that were sent and whose
-  credit has not come back are exactly the ones in doubt when the connection breaks.
-- Credit goes back once it is half of an agent's or the connection's window: a frame for each message would
-  cost what answers cost. `due` returns the rest at any time.
+  credit has not been returned are exactly the ones in doubt when the connection breaks.
+- Credit is returned once it is half of an agent's or the connection's window: a frame for each message would
+  cost as much as an answer. `due` returns the rest at any time.
 
-A peer without the extension answers every message; there each final answer gives the credit back, and the
-window is `MOST` from the beginning. Extension: docs/reference/lmos-extensions.md, "One-way messages".
+A peer without the extension answers every message. With such a peer each final answer returns the credit, and
+the window is `MOST` from the beginning. Extension: docs/reference/lmos-extensions.md, "One-way messages".
 """
 
 from __future__ import annotations
@@ -61,12 +60,12 @@ Ranges: TypeAlias = list[tuple[int, int]]
 
 
 def size_of(window: Credit) -> int:
-    """Return about how many bytes of memory the messages of a window may take."""
+    """Return the approximate memory, in bytes, that the messages of a window can take."""
     return window.items * REQUEST + window.bytes
 
 
 def _each(window: Credit) -> Credit:
-    """Return one thing's window on a connection with this window: half of it, but all of the first."""
+    """Return one thing's part of a connection's window: half of it, but at least the first window."""
     return Credit(
         items=max(FIRST.items, min(window.items // 2, TELLS.items)),
         bytes=max(FIRST.bytes, min(window.bytes // 2, TELLS.bytes)),
@@ -86,10 +85,10 @@ def _wider(window: Credit) -> Credit:
 
 
 class CreditGrants(Protocol):
-    """A policy of how much credit a connection may give, in bytes of memory beyond the first window.
+    """A policy that limits the credit a connection may give, in bytes of memory beyond the first window.
 
-    When other connections need memory, unused credit is asked for; it is free again once the peer has
-    confirmed that it gives it up.
+    When other connections need memory, the peer is asked to give up unused credit. That memory is free again
+    once the peer has confirmed.
     """
 
     def on_shortage(self, lower: Callable[[], bool]) -> None:
@@ -97,15 +96,18 @@ class CreditGrants(Protocol):
         ...
 
     def grant(self, size: int) -> bool:
-        """Replace the previous grant by `size` bytes; return whether they are granted. Fewer always are."""
+        """Replace the previous grant by `size` bytes; return whether they are granted.
+
+        A smaller grant is never refused.
+        """
         ...
 
 
 class _UsedCredit:
-    """Spent credit: messages, and their bytes.
+    """The credit that is spent: a number of messages, and their bytes.
 
-    Messages that are sent or arrive are counted in place: two calls of `add`, and two more to ask for room,
-    would be a tenth of what a message costs.
+    Messages that are sent or arrive are counted inline, without calls of `add`: two such calls, and two more
+    to ask for room, would take a tenth of the time of a message.
     """
 
     __slots__ = ("bytes", "messages")
@@ -131,9 +133,9 @@ def _is_half(used: _UsedCredit, window: Credit) -> bool:
 
 
 class SentTells:
-    """The consumer's side: messages in the outbox or sent, and not known to have begun.
+    """The consumer's side: messages that are in the outbox or sent, and not known to have begun.
 
-    `numbered`: the thing gives credit back by number. Otherwise its answers do.
+    `numbered`: the thing returns credit by number. Otherwise its answers do so.
     """
 
     __slots__ = (
@@ -156,11 +158,11 @@ class SentTells:
 
     @property
     def spent(self) -> Credit:
-        """The credit of all open messages."""
+        """The credit spent on all open messages."""
         return self._total.as_credit()
 
     def room(self, thing: str) -> bool:
-        """Return whether a message may be sent to a thing now; if not, `has_come` tells when to ask again."""
+        """Return whether a message may be sent to a thing now. If not, `has_come` shows when to ask again."""
         total, window = self._total, self.window
         if total.messages < window.items and total.bytes < window.bytes:
             used, each = self._things.get(thing), self.each
@@ -170,12 +172,12 @@ class SentTells:
         return False
 
     def has_come(self) -> bool:
-        """Return whether credit may have come back since `room` was False; the question resets this."""
+        """Return whether credit may have returned since `room` was False. The call resets this flag."""
         missed, self._missed = self._missed, False
         return missed
 
     def resize(self, window: Credit) -> bool:
-        """Apply another window, as far as it is allowed; return whether it is lower and must be confirmed."""
+        """Apply another window within allowed bounds; return whether it is lower and must be confirmed."""
         before, self.window = self.window, _within_bounds(window)
         self.each = _each(self.window)
         return self.window.items < before.items or self.window.bytes < before.bytes
@@ -197,18 +199,21 @@ class SentTells:
         total.bytes += size
 
     def get(self, message_id: str) -> OneWayMessage | None:
-        """Return the open message of this id."""
+        """Return the open message with this id, or None."""
         return self._by_id.get(message_id)
 
     def oldest(self, thing: str, action: str | None = None) -> OneWayMessage | None:
-        """Return the oldest open message to a thing, or to one action: for answers that name no message."""
+        """Return the oldest open message to a thing, or to one action of it.
+
+        Answers that name no message need this.
+        """
         for message in self._by_id.values():
             if message.request.thing_id == thing and action in (None, message.request.action):
                 return message
         return None
 
     def end(self, message: OneWayMessage) -> None:
-        """Take back the credit of an open message."""
+        """Remove an open message, and recover its credit."""
         del self._by_id[message.request.message_id]
         if self.next_number is not None:
             del self._by_number[message.number]
@@ -220,7 +225,7 @@ class SentTells:
         self._total.take(message.size)
 
     def begun(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Take back the credit of the messages with these numbers; those that are not open are ignored."""
+        """Recover the credit of the messages with these numbers; ignore those that are not open."""
         opened = self._by_number
         numbers, at = list(opened), 0  # lowest first
         # one way through both: a peer may name as many ranges, of as many numbers, as a frame can say
@@ -231,7 +236,7 @@ class SentTells:
                 at += 1
 
     def close(self) -> list[OneWayMessage]:
-        """End everything, as the connection is gone; return the messages that were open, oldest first."""
+        """Remove all open messages because the connection has ended; return them, oldest first."""
         found = list(self._by_id.values())
         for table in (self._by_id, self._by_number, self._things):
             table.clear()
@@ -240,7 +245,7 @@ class SentTells:
 
 
 class ReceivedTells:
-    """The thing's side: messages that wait, and credit that is to go back."""
+    """The thing's side: messages that wait, and credit that has to be returned."""
 
     __slots__ = (
         "_begun", "_begun_bytes", "_begun_of", "_each", "_highest", "_known", "_known_each", "_may_grow",
@@ -268,15 +273,15 @@ class ReceivedTells:
 
     @property
     def spent(self) -> Credit:
-        """The credit that the peer has spent and not got back."""
+        """The credit that the peer has spent and that has not been returned."""
         return self._total.as_credit()
 
     # ---- the window
 
     def wider(self) -> Credit | None:
-        """Return the next window of which less than half is spent, else the widest.
+        """Return the next wider window of which less than half is spent, or else the widest.
 
-        None if there is no wider one, or a lower one is not confirmed yet.
+        Return None if there is no wider window, or if the peer has not yet confirmed a lower one.
         """
         if self._narrower is not None or not self._may_grow:
             return None
@@ -286,16 +291,16 @@ class ReceivedTells:
         return window
 
     def widen(self, window: Credit) -> None:
-        """Allow more from now on."""
+        """Apply a wider window from now on."""
         self.is_tight = False
         self.window = self._known = window
         self._each = self._known_each = _each(window)
         self._may_grow = window != MOST
 
     def narrow(self) -> Credit | None:
-        """Return the lowest window of which less than half is spent; it holds when it is confirmed.
+        """Return the lowest window of which less than half is spent. It applies once it is confirmed.
 
-        None if that is not lower, or another one is not confirmed yet.
+        Return None if it is not lower than now, or if another lower window is not confirmed yet.
         """
         window = FIRST
         while window != MOST and _is_half(self._total, window):
@@ -307,7 +312,7 @@ class ReceivedTells:
         return window
 
     def confirm(self, window: Credit) -> bool:
-        """Apply a lower window that the peer confirms; return False if it is not the one asked for."""
+        """Apply a lower window that the peer confirms; return False if it is not the requested one."""
         if window != self._narrower:
             return False
         self._narrower = None
@@ -315,14 +320,14 @@ class ReceivedTells:
         return True
 
     def size_of(self, window: Credit, held: int) -> int:
-        """Return about how many bytes a window takes; the messages that wait now hold `held` bytes."""
+        """Return the approximate size of a window in bytes; `held` is that of the messages that wait now."""
         size, spent = size_of(window), REQUEST * self._total.messages + self._total.bytes
         return size + size * (held - spent) // spent if held > spent > 0 else size
 
     # ---- messages
 
     def arrive(self, thing: str, number: int, size: int) -> InvalidInput | None:
-        """Count a message that arrives; if it breaks the rules, return the error and do not count it."""
+        """Count a message that arrives. If it breaks the rules, return the error and do not count it."""
         if number <= self._highest:
             return InvalidInput("the number of a one-way message is higher than all before", "$.tell")
         self._highest = number
@@ -347,7 +352,7 @@ class ReceivedTells:
         return None
 
     def refused(self, thing: str, size: int) -> None:
-        """Note that an error answers a message, and so returns its credit."""
+        """Record that an error answers a message, and so returns its credit."""
         self.waiting -= 1
         held = self._things[thing]
         held.take(size)
@@ -356,7 +361,7 @@ class ReceivedTells:
             del self._things[thing]
 
     def begin(self, thing: str, number: int, size: int) -> bool:
-        """Note that a message has begun; return whether credit is to go back now."""
+        """Record that a message has begun; return whether credit has to be returned now."""
         self.waiting -= 1
         own = self._begun_of.get(thing)
         if own is None:
@@ -374,7 +379,7 @@ class ReceivedTells:
         return bool(self._begun)
 
     def due(self) -> Ranges:
-        """Return the numbers of all messages whose credit goes back now."""
+        """Return the numbers of all messages whose credit is returned now, and count it as returned."""
         for thing, begun in self._begun_of.items():
             held = self._things[thing]
             held.messages -= begun.messages
@@ -389,7 +394,7 @@ class ReceivedTells:
 
 
 def _ranges(numbers: list[int]) -> Ranges:
-    """Return numbers as ranges, in order; usually as a single range."""
+    """Return numbers as sorted ranges, usually a single one."""
     found: Ranges = []
     for number in sorted(numbers):
         if found and found[-1][1] == number - 1:

@@ -1,4 +1,4 @@
-"""Times on the wire: RFC 3339 in UTC is written; RFC 9557 suffixes, offsets and numbers are read as well."""
+"""Times on the wire, written as RFC 3339 in UTC; RFC 9557 suffixes, offsets and numbers are also read."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _LEAP = re.compile(r"(?<=:[0-9]{2}:)60(?=[.Zz+-])")
 
 
 def parse_time(value: object) -> datetime:
-    """Read a time: RFC 3339 text with `Z` or an offset, RFC 9557 text, or a number.
+    """Parse a time: RFC 3339 text with `Z` or an offset, RFC 9557 text, or a number.
 
-    A number is seconds since 1970, or milliseconds if it is beyond `MILLISECONDS`. A leap second is the
-    second after it; a fraction is rounded to microseconds; RFC 9557 suffixes are ignored. Returns UTC.
+    A number is seconds since 1970, or milliseconds if it is beyond `MILLISECONDS`. A leap second is read as
+    the following second, a fraction is rounded to microseconds, and RFC 9557 suffixes are ignored. The result
+    is in UTC.
 
-    Raises ValueError for anything else: a time without an offset, or outside of the years 1 to 9999, and a
-    suffix that is marked as critical (`[!...]`), since no suffix is acted upon.
+    Raise ValueError for anything else: a time without an offset, or outside of the years 1 to 9999, and a
+    suffix that is marked as critical (`[!...]`), because suffixes have no effect.
     """
     if isinstance(value, str):
         try:
@@ -70,7 +71,7 @@ def in_utc(time: datetime) -> datetime:
 
 
 class _Instant(Struct):
-    """One time: a struct is converted several times faster than a bare type."""
+    """A single time in a struct, which msgspec converts several times faster than a bare type."""
 
     at: Annotated[datetime, Meta(tz=True)]
 

@@ -1,16 +1,16 @@
-"""Calls: sound in both directions over one connection, or over several, one after the other.
+"""Calls: sound in both directions over one connection, or over several in succession.
 
-A call begins with a binary frame of a client and ends with a frame that is flagged as the last one, or with a
-`hangup`. The rules for its frames are here, for both ends:
+A call begins with a binary frame of a client. It ends with a frame that is flagged as the last one, or with a
+`hangup`. This module has the rules for its frames, for both ends:
 
 - **Numbers.** Each direction counts its frames over all connections of the call. A number beyond the next one
-  means that frames were *lost*. After a resumption, frames with earlier numbers are *late*: they are dropped.
-  On one connection none is late, as TCP keeps their order and not every client counts. A client that begins
-  with 0 again after a resumption counts anew.
+  means that frames were *lost*. After a resumption, frames with earlier numbers are *late* and are dropped.
+  On a single connection no frame is late, because TCP keeps their order and not every client counts. If a
+  client begins with 0 again after a resumption, the count starts anew.
 - **Format.** A client proposes a format with its first frame, and the agent's own format overrides it part by
-  part: the server answers with the agreed format. Frames that name another format are dropped, as they would
-  sound wrong, until the client has changed; a client that does not change within `CHANGE_SECONDS` cannot be
-  served.
+  part. The server answers with the agreed format. Frames that name another format are dropped until the
+  client has changed, because they would sound wrong. A client that does not change within `CHANGE_SECONDS`
+  cannot be served.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FrameOrder:
     _is_resumed: bool = False
 
     def resume(self) -> None:
-        """Expect the frames of another connection, on which the call goes on."""
+        """Prepare for the frames of another connection, on which the call continues."""
         self._is_resumed = True
 
     def take(self, number: int) -> bool:

@@ -1,16 +1,18 @@
-"""The client's end of one connection: messages to an agent, and what its frames mean. No socket, no clock.
+"""The client's end of one connection: messages to an agent, and the meaning of its frames. No socket, no
+clock.
 
-Facades differ, and a client has to talk to all of them (`docs/explanation/omnia.md`):
+Facades differ, and a client has to work with all of them (`docs/explanation/omnia.md`):
 
-- The oldest sends nothing until it is spoken to, the newest announces a session at once. So the first message
-  waits for nothing, and **the newest `session_id` of any frame is the session**. But an announcement does not
-  replace a session that the client resumes, as the newest facade announces one anyway.
-- The newest asks clients to carry out calls of tools; the oldest takes every frame of a client for a message,
-  even an answer to a call. So **a client answers calls only after a session was announced unasked**: the
-  oldest announces one only in answer to a message without a session. Calls that are marked as shown, as ours
-  are, need no answer.
-- The newest refuses a message that is sent just as the turn before ends. That is not a failure: **that
-  turn has never begun**, and may be asked for again.
+- The oldest facade sends no frame before the first message, and the newest announces a session at once. So
+  the first message waits for nothing, and **the newest `session_id` of any frame is the session**. An
+  announcement does not replace a session that the client resumes, because the newest facade announces another
+  one anyway.
+- The newest facade asks clients to carry out calls of tools. The oldest treats every frame of a client as a
+  message, even an answer to a call. So **a client answers calls only after a session was announced without a
+  request**: the oldest announces one only in answer to a message without a session. Calls that are marked as
+  shown, as ours are, need no answer.
+- The newest facade refuses a message that is sent just as the previous turn ends. That is not a failure:
+  **that turn has never begun**, and may be requested again.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ class ServerSaid:
 class ClientConnection:
     """One connection to an agent.
 
-    `session_id` is the session to resume. `wake` is called when a frame waits to be sent and none did before.
+    `session_id` is the session to resume. `wake` is called when a frame is added to an empty queue.
     """
 
     def __init__(
@@ -128,7 +130,7 @@ class ClientConnection:
         )
 
     def accept_call(self, call_id: str) -> None:
-        """Report that the result of a call will come."""
+        """Report that the result of a call will follow."""
         self._put(ToolCallAck(session_id=self.session_id, tool_call_ack=CallId(call_id=call_id)))
 
     def answer_call(self, call_id: str, result: Any | UnsetType = UNSET, error: str | None = None) -> None:
@@ -142,7 +144,7 @@ class ClientConnection:
         self._put(ToolCallNack(session_id=self.session_id, tool_call_nack=refusal))
 
     def request_upload(self, filename: str, mime_type: str, size_bytes: int) -> None:
-        """Ask where to put a file."""
+        """Request a URL to which a file can be uploaded."""
         order = UploadOrder(filename=filename, mime_type=mime_type, size_bytes=size_bytes)
         self._put(UploadRequest(session_id=self.session_id, upload_request=order))
 
@@ -159,7 +161,7 @@ class ClientConnection:
         self._put_frame(BinaryFrame(write_media_frame(frame)))
 
     def hang_up(self) -> None:
-        """End a call for good."""
+        """End a call permanently."""
         self._put(Hangup(session_id=self.session_id))
 
     @property
@@ -177,7 +179,7 @@ class ClientConnection:
             self._wake()
 
     def frames(self, room: int) -> list[bytes]:
-        """Take the frames that wait, oldest first, until they have `room` bytes or more."""
+        """Remove and return waiting frames, oldest first, until they have `room` bytes or more."""
         taken: list[bytes] = []
         while self._waiting and room > 0:
             frame, is_message = self._waiting.popleft()
@@ -190,7 +192,7 @@ class ClientConnection:
     # ---- from the server
 
     def receive(self, text: str) -> ServerSaid:
-        """Take a text frame, and return what it means."""
+        """Process a text frame, and return its meaning."""
         message = read_server_frame(text)
         if isinstance(message, Unreadable | UnknownFrame):
             self.unread += 1
@@ -211,7 +213,7 @@ class ClientConnection:
         return ServerSaid(message, asks=asks)
 
     def receive_binary(self, data: bytes) -> MediaFrame | UnreadableMedia:
-        """Take a binary frame, and return what it means."""
+        """Process a binary frame, and return its content."""
         frame = read_media_frame(data)
         if isinstance(frame, UnreadableMedia):
             self.unread += 1
@@ -220,7 +222,7 @@ class ClientConnection:
         return frame
 
     def _failed(self, message: ErrorFrame) -> ServerSaid:
-        """Find out what an error is about: the turn, its message, or another frame."""
+        """Determine what an error is about: the turn, its message, or another frame."""
         if self.stage in ("none", "unsent"):
             return ServerSaid(message)
         if self.stage == "sent" and message.error.code in _REFUSALS:

@@ -1,8 +1,8 @@
-"""Text frames to messages and back.
+"""Conversion of text frames to messages and back.
 
-Nothing that a peer sends raises: a text that cannot be read comes out as `Unreadable`, with a reason that
-names the member. A server refuses such a frame and goes on; a client counts it. A text that is too long, or
-not UTF-8, never gets here: the connection is closed over it.
+No text of a peer raises an error: a text that cannot be read is returned as `Unreadable`, with a reason that
+names the member. A server refuses such a frame and continues; a client counts it. A text that is too long, or
+not UTF-8, never reaches this module, because the connection is closed over it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Unreadable(Struct, kw_only=True, frozen=True):
 
 
 class UnknownFrame(Struct, kw_only=True, frozen=True):
-    """A frame of a server whose type is not known: clients ignore it."""
+    """A frame of a server with an unknown type, which clients ignore."""
 
     type: str
 
@@ -77,15 +77,15 @@ def read_server_frame(text: str | bytes) -> ServerMessage | UnknownFrame | Unrea
 
 
 def write_frame(message: ClientMessage | ServerMessage) -> bytes:
-    """Return the UTF-8 of a message's text frame.
+    """Return a message as a text frame in UTF-8.
 
-    Raise TypeError, ValueError and the like for a value in it that has no JSON form.
+    Raise TypeError, ValueError and similar errors for a value in it that has no JSON form.
     """
     return _write(message)
 
 
 def _why(text: str | bytes, error: Exception, types: Sequence[str]) -> Unreadable:
-    """Return why a text could not be read."""
+    """Return an `Unreadable` with the reason why a text could not be read."""
     try:
         raw = _read_plain(text)
     except RecursionError:
@@ -109,7 +109,7 @@ def _why(text: str | bytes, error: Exception, types: Sequence[str]) -> Unreadabl
 
 
 def _content_fault(message: UserMessage) -> str | None:
-    """Return what is wrong with the content of a message, None if nothing is."""
+    """Return the fault in the content of a message, or None if there is none."""
     if not message.parts:
         return None if message.content else "a message has content or parts - at `$.content`"
     for number, part in enumerate(message.parts):

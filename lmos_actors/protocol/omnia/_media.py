@@ -13,8 +13,8 @@ A frame is a header of 32 bytes, metadata in JSON, and the payload:
 | 16 | 4 | sequence, from 0 |
 | 20 | 12 | id of the medium, padded with zero bytes |
 
-Numbers are big-endian. A payload of more than 1 MiB is cut into pieces of 64 KiB, as the newest facade does:
-each piece is a frame of its own, flagged as a piece, with the number of all pieces in its metadata.
+Numbers are big-endian. A payload of more than 1 MiB is cut into pieces of 64 KiB, as the newest facade does.
+Each piece is a separate frame, flagged as a piece, with the total number of pieces in its metadata.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class BinaryFrame(bytes):
 
 
 class SoundFrame(BinaryFrame):
-    """A binary frame of a call, which an interruption drops."""
+    """A binary frame of a call, which is dropped at an interruption."""
 
     __slots__ = ()
 
@@ -97,7 +97,7 @@ _write_info: Final = msgspec.json.Encoder().encode
 
 
 def read_media_frame(data: bytes) -> MediaFrame | UnreadableMedia:
-    """Return the message of a binary frame."""
+    """Parse a binary frame."""
     if len(data) < HEADER_BYTES:
         return UnreadableMedia(reason=f"a binary frame has a header of {HEADER_BYTES} bytes, not {len(data)}")
     magic, version, flags, kind, meta, size, sequence, media_id = _HEADER.unpack_from(data)
@@ -136,7 +136,7 @@ def _header_fault(magic: bytes, version: int, flags: int, kind: int) -> str | No
 
 
 def write_media_frame(frame: MediaFrame) -> bytes:
-    """Return the bytes of a frame, as it is. Raise ValueError for an id of more than 12 bytes."""
+    """Return the bytes of one frame without splitting it. Raise ValueError for an id longer than 12 bytes."""
     return _frame(frame, frame.payload, frame.sequence, frame.info, piece=frame.is_piece, last=frame.is_last)
 
 

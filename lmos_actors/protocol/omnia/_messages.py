@@ -1,11 +1,11 @@
 """The frames of Omnia's chat protocol, one struct each; text frames are JSON, binary ones in `_media.py`.
 
-Wire names are here and nowhere else. The newest facade that was recorded uses them; older ones send fewer
-of them. An optional member that is absent is None; an absent result of a tool is UNSET, as null is a result.
-Empty texts and lists are not written: facades write none, and clients expect none.
+Only this module defines the names on the wire. The newest facade that was recorded uses all of them, older
+ones fewer. An optional member that is absent is None. An absent result of a tool is UNSET, because null is a
+result. Empty texts and lists are not written: facades write none, and clients expect none.
 
 A member with the name of the frame's type holds the data of that type: `{"type": "upload_ready",
-"upload_ready": {...}}`. Frames that carry text have it beside the type: `content`, `parts`.
+"upload_ready": {...}}`. In frames that carry text it is beside the type: `content`, `parts`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ClientFrame(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_fie
 
 
 class UserMessage(ClientFrame, tag="message", frozen=True):
-    """Something said to the agent: `parts`, or else `content`."""
+    """A message to the agent: `parts`, or else `content`."""
 
     content: str | None = None
     parts: list[Part] | None = None
@@ -83,13 +83,13 @@ class UploadOrder(_Value, frozen=True):
 
 
 class UploadRequest(ClientFrame, tag="upload_request", frozen=True):
-    """Asks where to put a file; answered by an upload_ready."""
+    """A request for a URL to which a file can be uploaded, answered by an upload_ready."""
 
     upload_request: UploadOrder
 
 
 class ToolAnswer(_Value, frozen=True):
-    """The outcome of a tool call: a result, or an error; without both the result is null."""
+    """The outcome of a tool call: a result or an error. If both are absent, the result is null."""
 
     call_id: str
     result: Any | UnsetType = UNSET
@@ -97,7 +97,7 @@ class ToolAnswer(_Value, frozen=True):
 
 
 class ClientToolResult(ClientFrame, tag="tool_result", frozen=True):
-    """Answers a tool_call of the server."""
+    """The client's answer to a tool_call of the server."""
 
     tool_result: ToolAnswer
 
@@ -109,26 +109,26 @@ class CallId(_Value, frozen=True):
 
 
 class ToolCallAck(ClientFrame, tag="tool_call_ack", frozen=True):
-    """A tool call has arrived; its result will follow."""
+    """A confirmation that a tool call has arrived and that its result will follow."""
 
     tool_call_ack: CallId
 
 
 class Refusal(_Value, frozen=True):
-    """A tool call that is not carried out, and why."""
+    """A tool call that is not carried out, with the reason."""
 
     call_id: str
     reason: str | None = None
 
 
 class ToolCallNack(ClientFrame, tag="tool_call_nack", frozen=True):
-    """Refuses a tool call."""
+    """The client's refusal of a tool call."""
 
     tool_call_nack: Refusal
 
 
 class Hangup(ClientFrame, tag="hangup", frozen=True):
-    """Ends a call for good: it is not kept for a client that comes back."""
+    """The permanent end of a call, which is not kept for a client that reconnects."""
 
 
 ClientMessage: TypeAlias = (
@@ -140,9 +140,9 @@ ClientMessage: TypeAlias = (
 
 
 class ServerFrame(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="type"):
-    """A frame of a server. One without `session_id` is about a frame that could not be understood.
+    """A frame of a server. Without `session_id` it is about a frame that could not be understood.
 
-    `timestamp` is RFC 3339 text in UTC, with up to nine decimals of the second; it is kept as it came.
+    `timestamp` is RFC 3339 text in UTC, with up to nine decimals of the second; it is kept as received.
     """
 
     session_id: str | None = None
@@ -150,7 +150,7 @@ class ServerFrame(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_fie
 
 
 class Capabilities(_Value, frozen=True, omit_defaults=False):
-    """The features that a connection offers. `max_payload_size`: bytes of a frame that the server reads."""
+    """The features that a connection offers. `max_payload_size` limits the frames to the server, in bytes."""
 
     binary_frames: bool
     max_payload_size: int
@@ -158,14 +158,14 @@ class Capabilities(_Value, frozen=True, omit_defaults=False):
 
 
 class Announcement(_Value, frozen=True):
-    """The extension of a `connected` frame; `resumed` is whether a call goes on."""
+    """The extension of a `connected` frame; `resumed` is whether a call continues."""
 
     capabilities: Capabilities | None = None
     resumed: bool = False
 
 
 class Connected(ServerFrame, tag="connected", frozen=True):
-    """Names the session of the connection."""
+    """The announcement of the connection's session."""
 
     connected: Announcement | None = None
 
@@ -186,7 +186,7 @@ class Done(ServerFrame, tag="done", frozen=True):
 
 
 class Call(_Value, frozen=True):
-    """A call of a tool. All recorded `arguments` are objects; any JSON is accepted.
+    """A call of a tool. All recorded `arguments` are objects, but any JSON is accepted.
 
     `shown` is our own addition: the call must not be answered. In other facades that depends on the version.
     """
@@ -200,7 +200,7 @@ class Call(_Value, frozen=True):
 
 
 class ToolCall(ServerFrame, tag="tool_call", frozen=True):
-    """Shows a call of a tool, or asks the client to call a tool of its own."""
+    """A call of a tool that is only shown to the client, or that the client is asked to carry out."""
 
     tool_call: Call
 
@@ -214,13 +214,13 @@ class Outcome(_Value, frozen=True):
 
 
 class ToolResult(ServerFrame, tag="tool_result", frozen=True):
-    """Shows what a tool returned."""
+    """The outcome of a tool call, shown to the client."""
 
     tool_result: Outcome
 
 
 class Fault(_Value, frozen=True, omit_defaults=False):
-    """Why something was refused, or failed; `code` is one of `CODES`, or another server's own."""
+    """A refusal or failure, with its reason. `code` is one of `CODES`, or another server's own."""
 
     code: str
     message: str
@@ -228,13 +228,13 @@ class Fault(_Value, frozen=True, omit_defaults=False):
 
 
 class ErrorFrame(ServerFrame, tag="error", frozen=True):
-    """Refuses a frame, or ends a turn. It never closes the connection."""
+    """A frame that refuses another frame, or ends a turn. It never closes the connection."""
 
     error: Fault
 
 
 class UploadTicket(_Value, frozen=True):
-    """The URL to PUT a file at, the time until which it is valid, and the name of the file from then on."""
+    """The URL for the PUT of a file, the time at which the URL expires, and the file's later name."""
 
     upload_id: str
     upload_url: str
@@ -243,7 +243,7 @@ class UploadTicket(_Value, frozen=True):
 
 
 class UploadReady(ServerFrame, tag="upload_ready", frozen=True):
-    """Answers an upload_request."""
+    """The answer to an upload_request."""
 
     upload_ready: UploadTicket
 
@@ -257,7 +257,7 @@ class StoredUpload(_Value, frozen=True):
 
 
 class UploadComplete(ServerFrame, tag="upload_complete", frozen=True):
-    """An upload has come in."""
+    """A report that a file has been uploaded."""
 
     upload_complete: StoredUpload
 
@@ -273,17 +273,20 @@ class MediaPiece(_Value, frozen=True, omit_defaults=False):
 
 
 class MediaChunk(ServerFrame, tag="media_chunk", frozen=True):
-    """A piece of sound, picture or film, for clients without binary frames."""
+    """A piece of sound, image or video, for clients without binary frames."""
 
     media_chunk: MediaPiece
 
 
 class Interrupt(ServerFrame, tag="interrupt", frozen=True):
-    """The user has begun to speak: sound that waits to be played must be dropped."""
+    """A report that the user has begun to speak. Sound that is waiting to be played must be dropped."""
 
 
 class CallEnded(ServerFrame, tag="hangup", frozen=True):
-    """The agent has ended the call. This is our own addition: other facades end calls without a message."""
+    """A report that the agent has ended the call.
+
+    This is our own addition: other facades end calls without a message.
+    """
 
 
 class AudioFormat(_Value, frozen=True):

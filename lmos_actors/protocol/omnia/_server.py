@@ -1,19 +1,21 @@
-"""The server's end of one connection: frames in to events, turns out to frames. No socket, no clock.
+"""The server's end of one connection: it turns frames into events, and turns into frames. No socket, no
+clock.
 
-A connection has a session from the beginning, and the server's first frame names its id. A frame that names
-no session belongs to it; the first message that names none is answered by the same announcement again, as
-older facades do. The host carries out what clients ask for; this file has the rules of the wire:
+A connection has a session from the beginning, and the server's first frame names its id. A frame without a
+session id belongs to that session. The first message without one is answered by the same announcement again,
+as older facades do. The host carries out what clients ask for; this module has the rules of the wire:
 
-- **A turn has one end.** `ServerTurn` writes chunks and calls until `done` or `fail`; afterwards it refuses.
-- **Turns of a connection come one after the other.** The host gets each of them at once, and carries them out
+- **A turn has one end.** `ServerTurn` writes chunks and calls until `done` or `fail`, and refuses any later
+  ones.
+- **Turns of a connection run one after the other.** The host gets each of them at once, and carries them out
   in order. Eight may wait; one more is refused with RATE_LIMITED.
-- **A fault of a frame belongs to no session**: its error has no `session_id`, and the connection goes on.
-- **A medium** goes out in binary frames, or as text to a client that takes none.
+- **A fault of a frame belongs to no session**: its error has no `session_id`, and the connection continues.
+- **A medium** is sent in binary frames, or as text to a client that does not accept binary frames.
 - **Calls of tools** that only show what the agent does are *shown*, and a client's answers to them are
   ignored. Calls that the client is asked to carry out are *open* until it has answered. An answer to any
   other call is a fault.
 
-Instants come in as seconds of the host's clock; the dates on frames are from `now`.
+Instants are passed in as seconds of the host's clock; the dates on frames are from `now`.
 """
 
 from __future__ import annotations
@@ -85,9 +87,9 @@ MAX_WAITING: Final = 8
 
 @attrs.frozen(kw_only=True)
 class ServerOptions:
-    """The limits of a connection. Rates are per second; a burst is how much may come at once.
+    """The limits of a connection. Rates are per second; a burst is the amount that may arrive at once.
 
-    `max_payload` limits the bytes of a frame, and is announced to the client. `binary`: the client takes
+    `max_payload` limits the bytes of a frame, and is announced to the client. `binary`: the client accepts
     binary frames.
     """
 
@@ -114,7 +116,7 @@ class MessageReceived:
 
 @attrs.frozen
 class UploadWanted:
-    """A request for a URL to put a file at."""
+    """A request for a URL to which a file can be uploaded."""
 
     session_id: str
     request: UploadRequest
@@ -122,14 +124,14 @@ class UploadWanted:
 
 @attrs.frozen
 class CallAccepted:
-    """The client has taken a call, and its result will come."""
+    """The client's report that it has accepted a call and that the result will follow."""
 
     call_id: str
 
 
 @attrs.frozen
 class CallAnswered:
-    """The outcome of an open call: a result, or an error. `refused`: it was not carried out."""
+    """The outcome of an open call: a result or an error. `refused`: the client did not carry out the call."""
 
     call_id: str
     result: Any | UnsetType = UNSET
@@ -146,14 +148,14 @@ class MediaReceived:
 
 @attrs.frozen
 class HungUp:
-    """The client has ended its call for good."""
+    """The client's permanent end of its call."""
 
 
 ServerEvent: TypeAlias = MessageReceived | UploadWanted | CallAccepted | CallAnswered | MediaReceived | HungUp
 
 
 class ServerTurn:
-    """The answer to one message. `session_id` is its session, which may differ from the one asked for."""
+    """The answer to one message. `session_id` is its session, which may differ from the requested one."""
 
     __slots__ = ("_connection", "_sent", "_text", "has_ended", "session_id")
 
@@ -170,13 +172,13 @@ class ServerTurn:
         return "".join(self._text)
 
     def chunk(self, text: str = "", *, parts: list[Part] | None = None, role: str | None = None) -> None:
-        """Send a piece of the answer; with `role` "user", of the transcript of the user's speech."""
+        """Send a piece of the answer or, with `role` "user", of the transcript of the user's speech."""
         if role is None:
             self._text.append(text)
         self._send(Chunk(content=text or None, parts=parts, role=role))
 
     def media(self, media_id: str, data: bytes, mime_type: str, *, is_last: bool) -> None:
-        """Send a piece of a medium: as binary frames, or as text to a client that takes none.
+        """Send a piece of a medium in binary frames, or as text if the client does not accept binary frames.
 
         Raise ValueError for an id of more than 12 bytes.
         """
@@ -213,11 +215,11 @@ class ServerTurn:
         self._send(ToolCall(tool_call=call))
 
     def give_up(self, call_id: str) -> None:
-        """Stop waiting for the result of a call: a later result is a fault."""
+        """Stop waiting for the result of a call. A result that arrives later is a fault."""
         self._connection.open_calls.pop(call_id, None)
 
     def done(self, text: str | None = None, *, parts: list[Part] | None = None) -> None:
-        """End the turn with the whole answer; without a text it is the text of all chunks."""
+        """End the turn with the whole answer. By default `text` is the text of all chunks."""
         self._end(Done(content=(self.text if text is None else text) or None, parts=parts))
 
     def fail(self, code: str, message: str) -> None:
@@ -239,7 +241,7 @@ class ServerTurn:
 
 
 class _Rate:
-    """A bucket that refills: `rate` a second, `burst` at most."""
+    """A bucket that refills at `rate` per second up to `burst`."""
 
     __slots__ = ("_at", "_burst", "_left", "_rate")
 
@@ -258,10 +260,10 @@ class _Rate:
 
 
 class ServerConnection:
-    """One connection of a client, from its first frame on: `begin` sends the announcement.
+    """One connection of a client. `begin` sends the announcement, which is the first frame.
 
-    `new_id` makes the ids of sessions, `now` returns the date for frames. `wake` is called when a frame waits
-    to be sent and none did before, `copy` with each frame of a turn and its session.
+    `new_id` makes the ids of sessions, and `now` returns the date for frames. `wake` is called when a frame
+    is added to an empty queue, and `copy` with each frame of a turn and its session.
     """
 
     def __init__(
@@ -293,7 +295,7 @@ class ServerConnection:
         self._media = _Rate(options.media_bytes, options.media_burst)
 
     def begin(self, *, resumed: bool = False) -> None:
-        """Send the announcement, with the id of the connection's session. `resumed`: its call goes on."""
+        """Send the announcement with the id of the connection's session. `resumed`: its call continues."""
         options = self.options
         known = Capabilities(binary_frames=options.binary, max_payload_size=options.max_payload)
         self.send(Connected(connected=Announcement(capabilities=known, resumed=resumed)), self.session_id)
@@ -304,11 +306,11 @@ class ServerConnection:
         self.begin(resumed=resumed)
 
     def is_unused(self, session_id: str) -> bool:
-        """Return whether a session is the connection's own, and has had no message."""
+        """Return whether a session is the connection's own and has received no message yet."""
         return session_id == self.session_id and not self._is_used
 
     def use(self) -> bool:
-        """Use the session of the connection; return whether this is its first use."""
+        """Mark the session of the connection as used; return whether this is its first use."""
         is_new, self._is_used = not self._is_used, True
         return is_new
 
@@ -320,7 +322,7 @@ class ServerConnection:
     # ---- frames of the client
 
     def receive(self, text: str, at: float) -> ServerEvent | None:
-        """Take a text frame; return what the host must do, None if there is nothing to do."""
+        """Process a text frame; return what the host must do, or None if there is nothing to do."""
         if not self._texts.take(1, at):
             self._refuse(RATE_LIMITED, "rate limit exceeded")
             return None
@@ -331,7 +333,7 @@ class ServerConnection:
         return self._take(message)
 
     def receive_binary(self, data: bytes, at: float) -> ServerEvent | None:
-        """Take a binary frame; see `receive`."""
+        """Process a binary frame; see `receive`."""
         if not self._media.take(len(data), at):
             self._refuse(RATE_LIMITED, "media rate limit exceeded")
             return None
@@ -368,7 +370,7 @@ class ServerConnection:
         return MessageReceived(turn, message, session_id, is_new)
 
     def _session_of(self, named: str | None) -> str:
-        """Return the session that a frame is about."""
+        """Return the session that a frame names, or else the connection's."""
         return named or self.session_id
 
     def _take_answer(
@@ -400,7 +402,7 @@ class ServerConnection:
         self.send(ErrorFrame(error=Fault(code=code, message=message)), session_id)
 
     def offer_upload(self, ticket: UploadTicket, session_id: str) -> None:
-        """Answer a request for a URL to put a file at."""
+        """Send the URL to which a client can upload a file."""
         self.send(UploadReady(upload_ready=ticket), session_id)
 
     def confirm_upload(self, stored: StoredUpload, session_id: str) -> None:
@@ -410,7 +412,8 @@ class ServerConnection:
     def send_media(self, frame: MediaFrame) -> int:
         """Send a medium, in pieces if it is large; return the number of frames.
 
-        Raise LocalProtocolError without binary frames, ValueError for an id of more than 12 bytes.
+        Raise LocalProtocolError if the client accepts no binary frames, and ValueError for an id of more than
+        12 bytes.
         """
         if not self.options.binary:
             raise LocalProtocolError("the client takes no binary frames")
@@ -428,13 +431,13 @@ class ServerConnection:
         )
 
     def interrupt(self, session_id: str) -> None:
-        """Have the client drop the sound that waits to be played; drop the sound that waits here."""
+        """Drop the sound that is waiting to be sent, and tell the client to drop its unplayed sound."""
         kept = deque(frame for frame in self._waiting if not isinstance(frame, SoundFrame))
         self._waiting, self.waiting_bytes = kept, sum(map(len, kept))
         self.send(Interrupt(), session_id)
 
     def end_call(self, session_id: str) -> None:
-        """Send the end of a call that the agent has ended."""
+        """Report to the client that the agent has ended the call."""
         self.send(CallEnded(), session_id)
 
     def configure(self, format: AudioFormat, session_id: str) -> None:
@@ -442,7 +445,7 @@ class ServerConnection:
         self.send(SessionConfig(session_config=format), session_id)
 
     def send_of_turn(self, message: ServerMessage, session_id: str) -> None:
-        """Send a frame of a turn; for `ServerTurn`."""
+        """Send a frame of a turn. Only `ServerTurn` calls this."""
         self.send(message, session_id)
         self._copy(message, session_id)
 
@@ -459,7 +462,7 @@ class ServerConnection:
             self._wake()
 
     def frames(self, room: int) -> list[bytes]:
-        """Take the frames that wait, oldest first, until they have `room` bytes or more."""
+        """Remove and return waiting frames, oldest first, until they have `room` bytes or more."""
         taken: list[bytes] = []
         while self._waiting and room > 0:
             frame = self._waiting.popleft()
@@ -469,14 +472,17 @@ class ServerConnection:
         return taken
 
     def shown(self, call: Call) -> ToolCall:
-        """Return the frame that only shows a call, and remember it: an answer to it is ignored."""
+        """Return a frame that only shows a call, and remember the call so that an answer to it is ignored."""
         self._shown[call.id] = None
         if len(self._shown) > 256:  # calls that are remembered
             del self._shown[next(iter(self._shown))]
         return ToolCall(tool_call=replace(call, shown=True))
 
     def turn_ended(self, turn: ServerTurn) -> None:
-        """Drop the open calls of a turn that has ended, and make room for another; for `ServerTurn`."""
+        """Drop the open calls of a turn that has ended, and make room for another turn.
+
+        Only `ServerTurn` calls this.
+        """
         self._turns.pop(turn, None)
         for call_id in [each for each, of in self.open_calls.items() if of is turn]:
             del self.open_calls[call_id]

@@ -1,4 +1,4 @@
-"""The AgentRelay protocol: frames, the hub's and the agent's end. No sockets, no clock."""
+"""The AgentRelay protocol: its frames, and the two ends, hub and agent. No sockets, no clock."""
 
 from lmos_actors._late import late
 

@@ -1,16 +1,16 @@
 """An agent's end of a connection to a relay. No socket, no clock.
 
-Relays differ, and an agent has to get on with all of them:
+Relays differ, and an agent has to work with all of them:
 
-- Some send no welcome, and an old one sends it without an envelope; frames that follow at once count. **The
-  welcome names the agent's id**; without one the agent keeps the id that it was given.
+- Some send no welcome, and an old relay sends it without an envelope; frames that follow at once are valid.
+  **The welcome names the agent's id**; without a welcome the agent keeps the id that it was created with.
 - **Only frames `from` the relay are the relay's own.** A welcome, an error or an acknowledgement that another
-  agent has written is a message like any other.
-- The oldest refuses frames without `from`, and the newest accept the sender's own id there: so it is written
-  once it is known.
-- On one relay a follower hears a broadcast twice, and after a reconnection some messages come again: **an id
-  is heard once**.
-- A frame that cannot be read is counted, and nothing more.
+  agent has written is an ordinary message.
+- The oldest refuses frames without `from`, and the newest accept the sender's own id there. So the id is
+  written once it is known.
+- On one relay a follower receives a broadcast twice, and after a reconnection some messages are repeated:
+  **each message id is accepted once**.
+- A frame that cannot be read is only counted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DEPTH: Final = 1_000
 
 @attrs.frozen
 class Welcomed:
-    """The relay has welcomed the agent: `id` is the agent's, `relay` the name of the relay."""
+    """The relay's welcome: `id` is the agent's id, `relay` the name of the relay."""
 
     id: str
     relay: str
@@ -55,7 +55,7 @@ class Welcomed:
 
 @attrs.frozen
 class RelayMessage:
-    """A message from another agent, or from this one. `members` holds the private members by name."""
+    """A message from another agent, or from this one. `members` has the private members by name."""
 
     id: str
     sender: str
@@ -74,15 +74,15 @@ class RelayMessage:
     def is_for(self, agent: str) -> bool:
         """Return whether the message is meant for an agent: it names the agent, or is meant for everybody.
 
-        On a relay without direct messages, names beside the `*` are the agents that the message is meant for.
-        The sender's own name among them only asks for an echo.
+        On a relay without direct messages the message also names `*`; the other names are the intended
+        agents. The sender's own name among them only requests an echo.
         """
         return agent in self.to or not set(self.to) - {EVERYBODY, self.sender}
 
 
 @attrs.frozen
 class RelayFault:
-    """The relay has refused something. `receipt` is its receipt, if the relay repeats it."""
+    """A refusal by the relay. `receipt` is the receipt of the refused frame, if the relay repeats it."""
 
     code: str
     message: str
@@ -92,7 +92,7 @@ class RelayFault:
 
 @attrs.frozen
 class RelayAnswer:
-    """An answer of the relay: `pong`, `subscribed`, `unsubscribed`, `subscriptions`, or of another type."""
+    """A relay answer, of type `pong`, `subscribed`, `unsubscribed`, `subscriptions` or another type."""
 
     type: str
     payload: Any = None
@@ -103,7 +103,7 @@ RelayEvent: TypeAlias = Welcomed | RelayMessage | RelayFault | RelayAnswer
 
 
 class RelayClient:
-    """One agent on a relay, over all its connections. `id` is the agent's id, None while it is not known.
+    """One agent on a relay, over all its connections. `id` is the agent's id, or None while it is unknown.
 
     With `names_itself` its messages carry its own id, as the oldest relay demands.
     """
@@ -130,8 +130,8 @@ class RelayClient:
     ) -> bytes:
         """Return the frame of a message.
 
-        Raise ValueError without targets, and for members that senders may not set; TypeError for a value that
-        is not plain data.
+        Raise ValueError if there are no targets, and for members that senders may not set. Raise TypeError
+        for a value that is not plain data.
         """
         if not to:
             raise ValueError("a message has targets")
@@ -149,13 +149,13 @@ class RelayClient:
         return write_members((name, write_value(value)) for name, value in found)
 
     def command(self, type: str, payload: Any = None) -> bytes:
-        """Return the frame of a command. A payload is always written: one relay demands it."""
+        """Return the frame of a command. It always has a payload, because one relay demands it."""
         return self.message((RELAY,), payload, type=type)
 
     # ---- from the relay
 
     def receive(self, data: bytes) -> RelayEvent | None:
-        """Take a frame; return what it means, None if it cannot be read or came before."""
+        """Process a frame; return its meaning, or None if it cannot be read or is a repetition."""
         members = read_members(data, DEPTH)
         if isinstance(members, Unreadable):
             self.unread += 1
@@ -229,7 +229,7 @@ def _text(value: Any) -> str:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    """Return the names of extensions: texts, or objects with a name."""
+    """Return the names of extensions from a list of texts or of objects with a name."""
     if not isinstance(value, list):
         return ()
     found: list[Any] = [

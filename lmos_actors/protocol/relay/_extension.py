@@ -1,11 +1,12 @@
-"""The hook by which a hub does more than pass messages on. No socket, no clock.
+"""The hooks through which extensions add features to a hub. No socket, no clock.
 
 An extension is one object of one hub. The hub calls its extensions about each frame, in the order in which
-they were named; they answer by methods of the hub: `answer` to one agent, `announce` to all. An extension
-must not block. It keeps data through its `ExtensionStore`, and gets it back in `start` after a restart.
+they were named. They answer through methods of the hub: `answer` to one agent, `announce` to all. An
+extension must not block. It stores data through its `ExtensionStore`, and receives it in `start` after a
+restart.
 
-Messages are passed on before anything about them is kept: no delivery waits for a disk. So an extension shows
-data only once it is kept; `HubFrame.when_kept` is how the sender learns of it.
+Messages are passed on before anything about them is stored, so no delivery waits for a disk. Therefore an
+extension shows data only once it is stored, and uses `HubFrame.when_kept` to inform the sender.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Outcome: TypeAlias = Literal["passed", "command", "refused"]
 
 @attrs.frozen
 class Fate:
-    """Outcome of a frame. `delivered` counts recipients; `code` is the error code of a refusal.
+    """The outcome of a frame. `delivered` counts recipients; `code` is the error code of a refusal.
 
     `unknown` lists targets that are not connected.
     """
@@ -45,7 +46,7 @@ class Fate:
 
 
 class HubRefusal(Exception):
-    """A frame is refused with an error of this code."""
+    """The refusal of a frame, with an error code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -56,8 +57,8 @@ class HubRefusal(Exception):
 class HubFrame:
     """A frame of an agent that the hub has accepted.
 
-    The hub sets `id` and `ts` (Unix time in milliseconds). `data` is the frame as it is passed on; for a
-    command it stays empty. `type` and `ref` are "" if they are not texts.
+    The hub sets `id` and `ts` (Unix time in milliseconds). `data` is the frame as it is passed on, or empty
+    for a command. `type` and `ref` are "" if they are not texts.
     """
 
     id: str
@@ -93,20 +94,20 @@ class HubFrame:
     # ---- what extensions keep of it
 
     def when_kept(self, kept: Callable[[], object], lost: Callable[[], object]) -> bool:
-        """Call `kept` once everything that extensions have written about the frame is kept.
+        """Call `kept` once everything that extensions have written about the frame is stored.
 
-        Call `lost` instead if some of it could not be kept. Return whether one of them was called at once.
+        Call `lost` instead if some of it could not be stored. Return whether one of them was called at once.
         """
         self._waits.append((kept, lost))
         self._tell()
         return not self._waits
 
     def keeping(self) -> None:
-        """Note that something about the frame is being written."""
+        """Record that something about the frame is being written."""
         self._open += 1
 
     def settled(self, *, is_kept: bool) -> None:
-        """Note that a write has ended."""
+        """Record that a write has ended."""
         self._open -= 1
         self._is_lost = self._is_lost or not is_kept
         self._tell()
@@ -132,7 +133,7 @@ class HubControl(Protocol):
 
     @property
     def handled(self) -> HubFrame | None:
-        """The frame whose hooks are being called, None outside of them."""
+        """The frame whose hooks are being called, or None outside of hooks."""
         ...
 
     def has(self, agent: str) -> bool:
@@ -158,11 +159,11 @@ class HubControl(Protocol):
 
 
 class ExtensionStore(Protocol):
-    """Storage of an extension for what outlives a restart."""
+    """The storage of an extension for data that must survive a restart."""
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the kept records outlive the process of the hub."""
+        """Whether the stored records outlive the process of the hub."""
         ...
 
     def write(
@@ -171,16 +172,20 @@ class ExtensionStore(Protocol):
         then: Callable[[], object] | None = None,
         failed: Callable[[], object] | None = None,
     ) -> None:
-        """Keep values by their keys, all or nothing; None forgets a key. `then` is called once they are kept.
+        """Store values by their keys, either all or none; None removes a key. `then` is called once they are
+        stored.
 
-        If the store fails nothing is kept, and `failed` is called instead. Without changes it waits for
-        everything that all extensions of the hub have written before.
+        If the store fails, nothing is stored, and `failed` is called instead. A call without changes waits
+        for everything that all extensions of the hub have written before.
         """
         ...
 
 
 class _NotedStore:
-    """Store of an extension that notes in a frame what is written about it; `writing` counts open writes."""
+    """A store of an extension that records each write in the frame that caused it.
+
+    `writing` counts the open writes.
+    """
 
     def __init__(self, hub: HubControl, store: ExtensionStore) -> None:
         self.writing = 0
@@ -215,10 +220,10 @@ class _NotedStore:
 
 
 class HubExtension:
-    """An extension of a hub: subclass it, and override the hooks that matter.
+    """An extension of a hub. Subclass it, and override the hooks that you need.
 
-    `command` and `check` may raise HubRefusal: the frame is refused with an error. `name` and `version` are
-    in the hub's welcome. The members that `echoed` names are repeated in errors about a frame.
+    `command` and `check` may raise HubRefusal: the frame is refused with an error. The hub's welcome contains
+    `name` and `version`. The members that `echoed` names are repeated in errors about a frame.
     """
 
     name: ClassVar[str]
@@ -229,47 +234,47 @@ class HubExtension:
     store: ExtensionStore
 
     def start(self, hub: HubControl, store: ExtensionStore, records: Records) -> None:
-        """Begin with the records that were kept before."""
+        """Start the extension with the records that were stored before."""
         self.hub = hub
         self.store = self._noted = _NotedStore(hub, store)
 
     def when_settled(self, call: Callable[[], object]) -> None:
-        """Call a function once all writes of this extension are kept or lost, or now if none is open."""
+        """Call a function once all writes of this extension are stored or lost, or now if none is open."""
         if self._noted.writing:
             self.store.write({}, call, call)
         else:
             call()
 
     def joined(self, agent: str) -> None:
-        """Note that an agent that was not connected before has connected."""
+        """Handle the connection of an agent that was not connected before."""
 
     def left(self, agent: str) -> None:
-        """Note that an agent is no longer connected."""
+        """Handle the end of an agent's connection."""
 
     def command(self, frame: HubFrame) -> bool:
         """Carry out a command; return False if it does not belong to this extension."""
         return False
 
     def check(self, frame: HubFrame) -> None:
-        """Refuse a message before it is passed on, by raising HubRefusal."""
+        """Raise HubRefusal to refuse a message before it is passed on."""
 
     def hears(self, frame: HubFrame, agent: str) -> bool:
         """Return whether a broadcast may go to an agent."""
         return True
 
     def done(self, frame: HubFrame, fate: Fate) -> None:
-        """Note that a message was passed on, or a command carried out.
+        """Handle a message that was passed on, or a command that was carried out.
 
-        It is too late to refuse it: a HubRefusal, such as for a member that cannot be read, ends only this
-        hook.
+        The frame can no longer be refused: a HubRefusal, for example about an unreadable member, ends only
+        this hook.
         """
 
     def acknowledge(self, frame: HubFrame, fate: Fate) -> None:
-        """Answer the sender, after the `done` of all extensions; here, too, it is too late to refuse."""
+        """Answer the sender after the `done` of all extensions. The frame can no longer be refused."""
 
     def due_at(self) -> int | None:
         """Return the Unix time in milliseconds at which `due` must be called, None for never."""
         return None
 
     def due(self) -> None:
-        """Do what is due now; the hub's `now` is not before `due_at`."""
+        """Do the work that is due now. The hub's `now` is not before `due_at`."""

@@ -1,9 +1,9 @@
-"""The frames of an AgentRelay: JSON objects whose members pass as the bytes that came.
+"""The frames of an AgentRelay: JSON objects whose members are passed on as the received bytes.
 
-A relay has no business with what agents tell each other. So it reads only the members of the protocol; it
-checks the payload and all private members as JSON, and sends them on byte for byte: a number of twenty digits
-stays what it is. If a frame has a member twice, the last one counts, as in all relays that were recorded, and
-is sent on once. A value that the relay reads is refused if it has a member twice.
+A relay does not interpret what agents send each other. It reads only the members of the protocol. It checks
+the payload and all private members as JSON, and sends them on byte for byte: a number of twenty digits is not
+changed. If a frame has a member twice, the last one counts, as in all relays that were recorded, and is sent
+on once. A value that the relay reads is refused if it has a member twice.
 """
 
 from __future__ import annotations

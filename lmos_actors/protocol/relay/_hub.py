@@ -1,18 +1,18 @@
-"""The hub of an AgentRelay: who is connected, and what becomes of each frame. No socket, no clock.
+"""The hub of an AgentRelay: which agents are connected, and what happens to each frame. No socket, no clock.
 
-The host authenticates agents, and opens a connection for each. An agent's frames come in by `receive`; frames
-for it wait in its outbox. The rules:
+The host authenticates agents, and opens a connection for each. It passes an agent's frames to `receive`;
+frames for the agent wait in its outbox. The rules:
 
 - **Every frame has one fate**: it is passed on, carried out as a command, or refused with an error. The
   counts of `statistics` add up.
 - **The hub decides on identity.** `from` is the agent of the connection; a frame that names another is
-  refused. The hub sets `id` and `ts`, whatever was written there.
-- **Each recipient has a message once**, however often it is named. A broadcast goes to all but its sender.
-- **`relay` among the targets makes a command**, which nobody else sees.
+  refused. The hub sets `id` and `ts`, whatever the frame contains.
+- **Each recipient gets a message once**, however often it is named. A broadcast goes to all but its sender.
+- **`relay` among the targets makes a command**, which no other agent sees.
 - **An agent has one connection.** A newer one takes over, and the older is closed with 4009.
-- **Limits** hold for size, nesting and targets, and for the rates of an agent, which outlive its connections.
-  Errors do not amplify: beyond a rate the agent gets one error a second, and after a minute its connection
-  ends.
+- **Limits** apply to size, nesting and targets, and to the rates of an agent, which outlive its connections.
+  Errors are not amplified: an agent that exceeds a rate gets one error a second, and after a minute its
+  connection is closed.
 
 Decisions have the numbers of `docs/reference/relay-dialects.md`. Instants are seconds of the host's clock.
 """
@@ -77,9 +77,9 @@ class HubOptions:
 
     `max_message` limits the bytes of a frame, `max_depth` its levels of arrays and objects. Each of the
     `rates` is a number of frames that an agent may send, also at once, in a number of seconds. If more than
-    `outbox_bytes` wait for an agent, broadcasts are dropped; beyond `outbox_most` its connection is closed.
-    With `broadcasts` "followed" an agent that follows others hears only their broadcasts; its follows are
-    kept for `resume_seconds` after it has left.
+    `outbox_bytes` are waiting for an agent, broadcasts are dropped; beyond `outbox_most` its connection is
+    closed. With `broadcasts` "followed" an agent that follows others gets only their broadcasts. The hub
+    remembers whom it follows for `resume_seconds` after it has left.
     """
 
     name: str = RELAY
@@ -117,7 +117,7 @@ class HubStatistics:
 
 
 class _Allowance:
-    """A limit on frames within a number of seconds: a bucket that refills."""
+    """A limit on frames within a number of seconds, implemented as a bucket that refills."""
 
     __slots__ = ("_at", "_burst", "_left", "_rate")
 
@@ -150,9 +150,9 @@ class _Agent:
 class Hub:
     """The agents of a relay.
 
-    `new_id` makes the ids of messages, `now` returns Unix time in milliseconds. The host must start the
-    extensions, with their kept records, before the first connection. `shared` turns a broadcast into the
-    bytes that the host sends to each recipient: it is called once for all of them.
+    `new_id` makes the ids of messages, and `now` returns Unix time in milliseconds. The host must start the
+    extensions, with their stored records, before the first connection. `shared` turns a broadcast into the
+    bytes that the host sends to each recipient. It is called once per broadcast, not for each recipient.
     """
 
     def __init__(
@@ -184,9 +184,9 @@ class Hub:
         self._dropped = 0  # of connections that have ended
 
     def connect(self, agent: str, at: float, wake: Callable[[], object] = lambda: None) -> HubConnection:
-        """Open a connection of an agent, and welcome the agent; an older connection is closed.
+        """Open a connection of an agent, and send the welcome; an older connection is closed.
 
-        `wake` is called when the outbox gets something to send.
+        `wake` is called when the outbox has something to send.
         """
         known = self._known(agent, at)
         is_new = known.connection is None
@@ -249,19 +249,19 @@ class Hub:
         return tuple(self._open.values())
 
     def end_all(self, code: int, reason: str) -> None:
-        """Have all connections closed."""
+        """Request the closing of all connections."""
         for connection in tuple(self._open.values()):
             connection.end(code, reason)
 
     def end_one(self, agent: str, code: int, reason: str) -> None:
-        """Have the connection of an agent closed, if the agent has one."""
+        """Request the closing of an agent's connection, if the agent has one."""
         found = self._open.get(agent)
         if found is not None:
             found.end(code, reason)
 
     @property
     def connected(self) -> Collection[str]:
-        """The agents that are connected, in the order in which they came."""
+        """The agents that are connected, in the order in which they connected."""
         return self._open.keys()
 
     def has(self, agent: str) -> bool:
@@ -278,7 +278,7 @@ class Hub:
         return min((at for each in self.extensions if (at := each.due_at()) is not None), default=None)
 
     def due(self) -> None:
-        """Have the extensions do what is due."""
+        """Call `due` of each extension whose time has come."""
         now = self.now()
         for each in self.extensions:
             at = each.due_at()
@@ -315,7 +315,7 @@ class Hub:
     # ---- for the connections
 
     def count(self, fate: Fate) -> Fate:
-        """Count the fate of a frame; for `HubConnection`."""
+        """Count the fate of a frame, and return it. Only `HubConnection` calls this."""
         self._counts[fate.outcome] += 1
         self._deliveries += fate.delivered
         return fate
@@ -323,7 +323,7 @@ class Hub:
     def own_frame(
         self, to: str, type: str, payload: Any = None, ref: str | None = None, *, id: str | None = None
     ) -> bytes:
-        """Return a frame of the relay itself, with the time, and with a new id unless one is given."""
+        """Return a frame of the relay itself, with the time and an id, which is new by default."""
         members: list[tuple[str, Any]] = [("id", id or self._new_id()), ("from", RELAY), ("to", [to])]
         members.append(("type", type))
         if payload is not None:
@@ -334,7 +334,7 @@ class Hub:
         return write_members((name, write_value(value)) for name, value in members)
 
     def frame_of(self, sender: str, targets: list[str], members: Members) -> HubFrame:
-        """Return a frame as the extensions see it."""
+        """Return a frame in the form that the extensions get."""
         type, ref = value_of(members, "type"), value_of(members, "ref")
         return HubFrame(
             self._new_id(),
@@ -349,7 +349,7 @@ class Hub:
     def pass_on(
         self, sender: HubConnection, targets: list[str], members: Members, frame: HubFrame | None
     ) -> Fate:
-        """Pass a message on to its recipients; each gets it once. Raise HubRefusal.
+        """Pass a message on to its recipients, once to each. Raise HubRefusal.
 
         `frame` is for the extensions, None if there are none.
         """
@@ -407,19 +407,19 @@ class HubConnection:
         self._wake = wake
 
     def end(self, code: int, reason: str) -> None:
-        """Have the connection closed, after the frames that wait have been sent."""
+        """Request the closing of the connection, once the waiting frames have been sent."""
         if self.closing is None:
             self.closing = code, reason
             self._wake()
 
     def frames(self, room: int) -> list[bytes]:
-        """Take the frames to send, oldest first, until they have `room` bytes or more."""
+        """Remove and return frames to send, oldest first, until they have `room` bytes or more."""
         if self.outbox.is_too_full:
             self.end(*TOO_SLOW)
         return self.outbox.frames(room)
 
     def quota(self, at: float) -> list[tuple[int, int, float]]:
-        """Return, for each rate, how many frames may come now, and the rate itself: frames and seconds."""
+        """Return, for each rate, how many frames may arrive now, and the rate itself: frames and seconds."""
         rates = zip(self.known.allowances, self._hub.options.rates, strict=True)
         return [(max(0, int(each.refill(at))), most, seconds) for each, (most, seconds) in rates]
 
@@ -431,7 +431,7 @@ class HubConnection:
     # ---- frames of the agent
 
     def receive(self, data: str | bytes, at: float) -> Fate:
-        """Take a text frame, or a binary one that holds a text; return its fate."""
+        """Process a text frame, or a binary frame that contains text; return its fate."""
         return self._hub.count(self._fate_of(data, at))
 
     def _fate_of(self, data: str | bytes, at: float) -> Fate:
@@ -508,7 +508,10 @@ class HubConnection:
         return f"`to` names more than {most} agents" if len(targets) > most else None  # pyright: ignore[reportUnknownArgumentType]
 
     def _is_allowed(self, at: float) -> bool:
-        """Count a frame against the rates of the agent; beyond them, warn once a second."""
+        """Count a frame against the rates of the agent; return whether it is within them.
+
+        Beyond the rates, warn the agent once a second, and close the connection after `over_rate_seconds`.
+        """
         known = self.known
         if min((each.refill(at) for each in known.allowances), default=1.0) >= 1:
             for each in known.allowances:
@@ -573,6 +576,6 @@ class HubConnection:
 
 
 def _shown(rate: tuple[int, float]) -> str:
-    """Return a rate as documents write it: `1000/min`."""
+    """Return a rate in the form used in documents: `1000/min`."""
     frames, seconds = rate
     return f"{frames}/min" if seconds == 60 else f"{frames}/{seconds:g}s"

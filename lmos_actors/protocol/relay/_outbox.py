@@ -1,7 +1,7 @@
-"""Outbox of an agent on a relay: bounded, with the least loss if the agent does not read.
+"""The outbox of an agent on a relay: bounded, with the least possible loss if the agent does not read.
 
-Direct messages and the relay's answers stay. The oldest broadcasts are dropped, and one frame in front of the
-next ones reports how many. Beyond a second bound the connection must be closed.
+Direct messages and the relay's answers are kept. The oldest broadcasts are dropped, and a frame in front of
+the next ones reports how many. Beyond a second limit the connection must be closed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Waiting: TypeAlias = "list[bytes | None]"
 
 
 class Outbox:
-    """The frames for one agent. `soft` and `hard` bound their bytes; `gap` makes the report of a loss."""
+    """The frames for one agent. `soft` and `hard` limit their bytes; `gap` makes the report of a loss."""
 
     __slots__ = (
         "_broadcasts", "_frames", "_gap", "_hard", "_lost", "_soft", "_wake", "dropped", "is_too_full",
@@ -70,7 +70,7 @@ class Outbox:
         self._lost += 1
 
     def frames(self, room: int) -> list[bytes]:
-        """Take the frames that wait, oldest first, until they have `room` bytes or more."""
+        """Remove and return waiting frames, oldest first, until they have `room` bytes or more."""
         taken: list[bytes] = []
         if self._lost:
             taken.append(self._gap(self._lost))

@@ -1,15 +1,15 @@
 """Checks of a description: the JSON schema of TD 1.1, then rules that no schema can express.
 
-What it keeps true:
+What this module guarantees:
 
 - **It never raises, and always ends.** A description may come from anywhere. The number of findings is
-  bounded (`MAX_FINDINGS`), and so is the number of security schemes: the validator tries every alternative
-  for each.
+  bounded (`MAX_FINDINGS`), and so is the number of security schemes, because the validator tries every
+  alternative for each.
 - **One mistake, one finding.** Schema errors of alternatives are reduced to the plausible one
-  (`_findings.faults`), equal findings are merged, and the error of `load` is added only where no schema
-  error at or near that place explains it.
+  (`_findings.faults`), and equal findings are merged. The error of `load` is added only if no schema error at
+  or near its place explains it.
 - **Lenient by default, as consumers are.** Deviations that consumers of this package accept are warnings;
-  `strict` makes them errors. `tolerated` on a finding records which ones.
+  `strict` makes them errors. `tolerated` marks the findings of this kind.
 - **A stable order**: severity, then place, so that two runs can be compared.
 """
 
@@ -45,16 +45,16 @@ def check(
     strict: bool = False,
     source: str | None = None,
 ) -> tuple[Finding, ...]:
-    """Return the findings about a description, errors first, then by place. Raises nothing.
+    """Return the findings about a description, errors first, then by place. Never raise.
 
-    The description is a loaded one, a JSON text or plain data; relative addresses in it are resolved against
-    `source`, the URL that it was fetched from. It is checked against the JSON schema of TD
-    1.1 (W3C, 12 March 2025), then against rules beyond it: undefined names, operations that contradict their
+    The description is a `Description`, a JSON text or plain data. Relative addresses in it are resolved
+    against `source`, the URL that it was fetched from. It is checked against the JSON schema of TD 1.1 (W3C,
+    12 March 2025), then against rules beyond the schema: undefined names, operations that contradict their
     property, relative hrefs without a base, data schemas that no value fits, the vocabulary of LMOS.
-    Deviations that consumers of this package accept are warnings: no security, a missing or other
-    `@context`, `Agent` without its prefix, an `id` that is not a URI, members that are null. `strict` makes
-    them errors. An unreadable description is one error. After 1,000 findings an error reports that there are
-    more.
+
+    Deviations that consumers of this package accept are warnings: no security, a missing or other `@context`,
+    `Agent` without its prefix, an `id` that is not a URI, members that are null. `strict` makes them errors.
+    An unreadable description is one error. After 1,000 findings an error reports that there are more.
     """
     try:
         data = plain_data(dump(description) if isinstance(description, Description) else description)
@@ -98,9 +98,9 @@ def _all_findings(data: dict[str, Any], source: str | None) -> Iterator[Finding]
 
 
 def load_usable(data: str | bytes | Mapping[str, Any], source: str | None = None) -> Description:
-    """Return the description in a JSON text or in plain data, without the parts that cannot be read.
+    """Return the description in a JSON text or in plain data, without its unreadable parts.
 
-    `source` is as for `check`; the errors that `check` would report are the `faults` of the result. Raises
+    `source` is as for `check`. The errors that `check` would report are the `faults` of the result. Raise
     DescriptionError if nothing can be used: for anything but a JSON object within the limits of `load`, and
     for a Thing Model.
     """
@@ -118,7 +118,7 @@ def load_usable(data: str | bytes | Mapping[str, Any], source: str | None = None
 
 @cache
 def _validator() -> Draft7Validator:
-    """Return the compiled schema; compiled on first use, as most programs never check."""
+    """Return the schema, compiled on first use because most programs never check a description."""
     from jsonschema_rs import Draft7Validator
 
     schema = msgspec.json.decode(Path(__file__).with_name(SCHEMA_FILE).read_bytes())

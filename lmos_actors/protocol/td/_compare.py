@@ -1,13 +1,15 @@
 """Comparison of a description with the class that a consumer was written for.
 
-What it keeps true:
+What this module guarantees:
 
 - **A difference breaks exactly if a consumer of the class can fail.** Additions are harmless unless they
   must be sent. A part breaks if it is missing, accepts fewer inputs, or returns more kinds of values than the
-  class says. Which of the two applies depends on the direction of the value (`_compatibility.Flow`): an input
-  that becomes optional is harmless, an output that becomes optional is not.
-- **`safe` and `idempotent` are promises**: retries rely on them, so losing one breaks, gaining one does not.
-- **Only the contract counts.** Forms, base and security say where a thing is served, and are not compared.
+  class declares. Which of these applies depends on the direction of the value (`_compatibility.Flow`): an
+  input that becomes optional is harmless, an output that becomes optional is not.
+- **`safe` and `idempotent` are promises**: retries rely on them, so losing one breaks, and gaining one does
+  not.
+- **Only the contract counts.** Forms, base and security describe where a thing is served, and are not
+  compared.
 - **Extensions count in either place.** `lmosx:progress` and `lmosx:streams` may be members of the thing
   or of the action (kotlin-wot refuses unknown members of actions), so both places are read.
 
@@ -45,8 +47,8 @@ def differences(offered: Description, expected: Description) -> tuple[Difference
     """Return the differences between a description (`offered`) and a class's own (`expected`).
 
     They follow the order of the class's affordances: affordances that are missing or of another kind, data
-    schemas and flags; then affordances that the class lacks, then titles, descriptions and metadata. `breaks`
-    of a difference says whether a consumer of the class can fail.
+    schemas and flags. Then follow affordances that the class does not have, titles, descriptions and
+    metadata. `breaks` of a difference is whether a consumer of the class can fail.
     """
     found: list[Difference] = []
     for kind in _KINDS:
@@ -123,7 +125,7 @@ def _flag(word: str, here: bool, there: bool, breaks: bool, place: Place) -> Ite
 
 
 def _action(theirs: ActionAffordance, ours: ActionAffordance, place: Place) -> Iterator[Difference]:
-    """Compare two actions. Without `synchronous` on one side nothing is known, so nothing differs."""
+    """Compare two actions. `synchronous` is compared only if both sides have it."""
     yield from _flag("safe", bool(theirs.safe), bool(ours.safe), bool(ours.safe), place)
     yield from _flag(
         "idempotent", bool(theirs.idempotent), bool(ours.idempotent), bool(ours.idempotent), place
@@ -135,7 +137,7 @@ def _action(theirs: ActionAffordance, ours: ActionAffordance, place: Place) -> I
 
 
 def _extensions(offered: Description, expected: Description, name: str) -> Iterator[Difference]:
-    """Compare progress and streams of an action, at the thing or at the action."""
+    """Compare the progress and streams of an action, which are members of the thing or of the action."""
     theirs, ours = offered.progress_of(name), expected.progress_of(name)
     place = _place_of(offered, "lmosx:progress", name)
     if theirs is not None and ours is not None:
@@ -150,7 +152,7 @@ def _extensions(offered: Description, expected: Description, name: str) -> Itera
 
 
 def _place_of(offered: Description, member: str, action: str) -> Place:
-    """Return the place of an extension member for an action: at the action if it is only there."""
+    """Return the place of an action's extension member: at the action only if the thing does not have it."""
     own = (offered.actions or {})[action]
     at_thing, at_action = (
         (offered.progress, own.progress) if member == "lmosx:progress" else (offered.streams, own.streams)
@@ -202,7 +204,7 @@ def _streams(theirs: Streams, ours: Streams, place: Place) -> Iterator[Differenc
 
 
 def _stream(theirs: Stream | None, ours: Stream | None, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Compare two streams. If only one side has one, that breaks: nobody would read it, or feed it."""
+    """Compare two streams. A one-sided stream is a breaking difference: it lacks a reader or a source."""
     if theirs is None or ours is None:
         if theirs is not ours:
             yield Difference(place, _one_sided(ours, "such a stream"), write(theirs), write(ours), "breaks")
@@ -218,7 +220,7 @@ def _stream(theirs: Stream | None, ours: Stream | None, place: Place, flow: Flow
 
 
 def _thing(offered: Description, expected: Description) -> Iterator[Difference]:
-    """Compare the texts about the thing itself: no change in them breaks a consumer."""
+    """Compare the members of the thing itself. No difference in them breaks a consumer."""
     if (offered.is_agent, offered.is_tool) != (expected.is_agent, expected.is_tool):
         theirs, ours = write(offered.type), write(expected.type)
         yield Difference(("@type",), f"is {theirs or 'neither'}, the class {ours or 'neither'}", theirs, ours)

@@ -1,20 +1,20 @@
 """Compatibility of two data schemas: whether values of one are values of the other, and where they differ.
 
 `offered` is the schema of the serving side, `expected` the schema that the consumer was written for. A value
-that the consumer sends must fit the offered schema, which must not be narrower; a value that it receives must
-fit the expected schema, so the offered one must not be wider. `Flow` holds the directions of a value; a
-property that is read and written has both.
+that the consumer sends must fit the offered schema, so the offered schema must not be narrower. A value that
+the consumer receives must fit the expected schema, so the offered schema must not be wider. `Flow` holds the
+directions of a value; a property that is read and written has both.
 
 Whether one JSON schema contains another is undecidable for keywords such as `pattern`, and costly to decide
 for alternatives. So:
 
 - Keywords with an order (limits, enumerations, required members, types) are compared by that order.
 - Keywords without one (`pattern`, `format`, `multipleOf`, ...) count as narrower *and* wider when they
-  differ. That errs on the side of `breaks`; a warning too many is better than a consumer that fails.
-- Alternatives (`oneOf`) are compared each with each, with the limits beside `oneOf` merged into every one.
-  Two alternatives that only together cover a third are not recognised; descriptions of this package have
-  none.
-- A `unit` that changes breaks in either direction: the number still fits, and means something else.
+  differ. That errs on the side of `breaks`: a superfluous warning is better than a consumer that fails.
+- Each alternative (`oneOf`) of one side is compared with each of the other, with the limits beside `oneOf`
+  merged into every one. Two alternatives that only together cover a third are not recognised; descriptions of
+  this package have none.
+- A `unit` that changes breaks in either direction: the number still fits, but has another meaning.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ _ELSEWHERE: Final = (*WORDING, *_LIMITS, "oneOf")
 
 @attrs.frozen
 class Difference:
-    """Difference between a description and the class that a consumer was written for.
+    """A difference between a description and the class that a consumer was written for.
 
-    `place` has keys and indices in the description, or in the class's if the description lacks the part;
-    `path` is the same as a JSON pointer. `offered` and `expected` are both sides as plain data, None for an
-    absent part. `weight` is the effect: `breaks` a consumer of the class, `differs` without breaking one, or
-    concerns `wording` only (titles, descriptions, metadata).
+    `place` has keys and indices in the description, or in the class's description if the part is missing
+    there; `path` is the same as a JSON pointer. `offered` and `expected` are both sides as plain data, None
+    for an absent part. `weight` is the effect: `breaks` a consumer of the class, `differs` without breaking
+    one, or concerns `wording` only (titles, descriptions, metadata).
     """
 
     place: Place
@@ -76,7 +76,7 @@ class Difference:
 
     @property
     def breaks(self) -> bool:
-        """Whether a consumer of the class can fail because of it."""
+        """Whether a consumer of the class can fail because of this difference."""
         return self.weight == "breaks"
 
     @property
@@ -130,7 +130,7 @@ class _Sides(NamedTuple):
 
 
 def _types(schema: Schema) -> list[str]:
-    """Return the types of a schema's values; empty for any type."""
+    """Return the types of a schema's values, or an empty list if any type is allowed."""
     if isinstance(kind := schema.get("type"), str):
         return [kind]
     values = _listed(schema)
@@ -167,7 +167,7 @@ def _one(types: Sequence[str]) -> object:
 
 
 def _alternatives(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Compare alternatives: each one sent must fit an offered one, each one received an expected one."""
+    """Compare alternatives: those sent must fit an offered one, and those received an expected one."""
     both = is_array(offered.get("oneOf")) and is_array(expected.get("oneOf"))
     beside = tuple(word for word in _LIMITS if word != "unit" or not both)
     theirs, ours = _alternatives_of(offered, beside), _alternatives_of(expected, beside)
@@ -205,7 +205,7 @@ def _same_set(some: list[Any], others: list[Any]) -> bool:
 
 
 def _without_texts(value: Any) -> Any:
-    """Return a schema, or several, without titles and descriptions."""
+    """Return a schema, or a list of schemas, without titles and descriptions."""
     if not is_object(value):
         return [_without_texts(each) for each in value] if is_array(value) else value
     found = {word: each for word, each in value.items() if word not in WORDING}
@@ -268,7 +268,7 @@ def _ranges(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iter
 
 
 class _Limit(NamedTuple):
-    """Tightest limit of a schema on one side; of two, the greater is tighter; no limit is the least."""
+    """The tightest limit of a schema on one side. A greater limit is tighter; a missing one is the least."""
 
     tight: float
     exclusive: bool
@@ -286,7 +286,7 @@ def _limit(schema: Schema, words: Sequence[str], sign: int) -> _Limit:
 
 
 def _narrowings(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Compare keywords without an order: of two patterns neither is known to be narrower."""
+    """Compare keywords without an order, such as two patterns: neither is known to be the narrower one."""
     for word in _NARROWING:
         theirs, ours = offered.get(word), expected.get(word)
         if theirs != ours:
@@ -346,7 +346,7 @@ def _members(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Ite
 
 
 def _members_of(schema: Schema) -> dict[str, Any]:
-    """Return the members that a schema names; one that is only required may be of any type."""
+    """Return the members that a schema names. A member that is only in `required` may be of any type."""
     properties = _object(schema.get("properties"))
     return {**properties, **{name: {} for name in _required(schema) if name not in properties}}
 
@@ -361,7 +361,7 @@ def _required(schema: Schema) -> list[str]:
 
 
 def _inner(offered: Schema, expected: Schema, place: Place, flow: Flow) -> Iterator[Difference]:
-    """Compare items, and members without a name of their own."""
+    """Compare `items`, and `additionalProperties` for members that are not named."""
     for word in ("items", "additionalProperties"):
         theirs, ours = offered.get(word), expected.get(word)
         if theirs == ours:
@@ -383,7 +383,7 @@ def _is_limited(value: object) -> bool:
 
 
 def _other_words(offered: Schema, expected: Schema, place: Place, _flow: Flow) -> Iterator[Difference]:
-    """Compare keywords that limit nothing, then texts."""
+    """Compare keywords that do not limit values, then titles and descriptions."""
     for word in dict.fromkeys((*expected, *offered)):
         theirs, ours = offered.get(word), expected.get(word)
         if word not in _ELSEWHERE and theirs != ours:

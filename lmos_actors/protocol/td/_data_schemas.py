@@ -1,4 +1,4 @@
-"""Checks of data schemas: contradictions that no value fits, and keywords without effect."""
+"""Checks of data schemas: contradictions, so that no value fits, and keywords without effect."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _MISSING: Final = object()
 
 
 def check_schema(value: object, place: Place) -> Iterator[Finding]:
-    """Yield the findings about a data schema and those nested in it; anything but an object is skipped.
+    """Yield the findings about a data schema and its nested ones. Do nothing for anything but an object.
 
-    `properties`, `items`, `oneOf` and `additionalProperties` nest. The reader bounds the depth
+    `properties`, `items`, `oneOf` and `additionalProperties` nest. The reader limits the depth
     (`_reading.MAX_DEPTH`), and so the recursion.
     """
     if not is_object(value):
@@ -78,8 +78,8 @@ def _bounds(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
 def _values(schema: dict[str, Any], place: Place) -> Iterator[Finding]:
     """Check that listed values fit the type, and that `const` and `default` fit the type and `enum`.
 
-    A `const` of another type is an error, as no value fits. TD 1.1 only says "should" of a default, and
-    says nothing about `enum`, so those are warnings.
+    A `const` of another type is an error, because no value fits. For a default TD 1.1 uses only "should", and
+    it has no rule about `enum`, so those are warnings.
     """
     kind, listed = schema.get("type"), schema.get("enum")
     for number, value in enumerate(listed if is_array(listed) else []):

@@ -1,7 +1,7 @@
 """Findings: places, messages and fixes, and their derivation from the errors of a JSON schema validator.
 
-A validator reports every alternative that does not fit. The one that was most likely meant is chosen: not
-excluded by its type (or by the `scheme` of a security definition), and with the fewest faults.
+A validator reports every alternative that does not fit. The alternative that was most likely meant is chosen:
+it is not excluded by its type (or by the `scheme` of a security definition), and has the fewest faults.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ SCHEMES: Final = ("nosec", "auto", "combo", "basic", "digest", "apikey", "bearer
 
 @attrs.frozen
 class Finding:
-    """Mistake in a description, or something that was probably not meant.
+    """A mistake in a description, or something that was probably not intended.
 
-    `place` holds keys and indices, `path` the same as a JSON pointer. `message` names the mistake, `fix` its
+    `place` has keys and indices, `path` the same as a JSON pointer. `message` names the mistake, `fix` its
     correction. `severity` is `error` or `warning`. `tolerated` findings are deviations from TD 1.1 or LMOS
     that consumers of this package accept: errors in strict checks, otherwise warnings.
     """
@@ -92,7 +92,7 @@ def shown(value: object) -> str:
 
 
 class SchemaFault(Protocol):
-    """The members of a validator's error that are used; `kind.context` holds the errors of alternatives."""
+    """The part of a validator's error that is used here. `kind.context` has the errors of alternatives."""
 
     @property
     def kind(self) -> Any: ...
@@ -136,7 +136,7 @@ def _relevant_faults(error: SchemaFault) -> list[Fault]:
 
 
 def _excludes(fault: Fault, place: Place) -> bool:
-    """Return whether a fault excludes its alternative: another type, or another security scheme."""
+    """Return whether a fault rules out its alternative: another type, or another security scheme."""
     if fault.place == place:
         return fault.word in ("type", "alternatives")
     is_scheme = fault.place == (*place, "scheme") and "securityDefinitions" in place

@@ -1,4 +1,4 @@
-"""Forms: their defaults, the choice of one for an operation, and the forms that a node adds.
+"""Forms: their defaults, the choice of a form for an operation, and the forms that a node adds.
 
 Defaults follow TD 1.1, 5.4: operations by kind of affordance, and `application/json`. For each affordance a
 node adds one form for LMOS over a WebSocket, as kotlin-wot does, and forms for HTTP.
@@ -56,7 +56,7 @@ _PORTS: Final = {
 
 
 def default_ops(affordance: AnyAffordance) -> tuple[str, ...]:
-    """Return the operations of a form that names none (TD 1.1, 5.4). Observing must be named."""
+    """Return the operations of a form that names none (TD 1.1, 5.4). The default never includes observing."""
     if isinstance(affordance, ActionAffordance):
         return ("invokeaction",)
     if isinstance(affordance, EventAffordance):
@@ -73,7 +73,7 @@ def effective_forms(description: Description, affordance: AnyAffordance | None =
     """Return the forms of an affordance, or of the whole thing, with all defaults filled in.
 
     `href` is resolved against `base`, `op` is a tuple, `content_type` and `security` are filled in. A
-    template stays a template: see `expand`. An `href` without `base` stays relative.
+    template remains a template: see `expand`. An `href` without `base` remains relative.
     """
     forms = (description if affordance is None else affordance).forms or ()
     ops = () if affordance is None else default_ops(affordance)
@@ -90,11 +90,11 @@ def effective_forms(description: Description, affordance: AnyAffordance | None =
 
 
 def choose(forms: Iterable[Form], op: str, preference: Sequence[str] = PREFERENCE) -> Form | None:
-    """Return the form to use for an operation, None if none has a transport of `preference`.
+    """Return the form to use for an operation, or None if no form has a transport of `preference`.
 
     `forms` come from `effective_forms`. The first entry of `preference` that any form serves decides, then
-    the order of the forms. A form with a subprotocol is never chosen for its scheme alone: the messages on it
-    would be unknown.
+    the order of the forms. A form with a subprotocol is never chosen by its scheme alone, because the
+    messages on it would be unknown.
     """
     able = [form for form in forms if op in form.ops]
     for way in preference:
@@ -125,14 +125,15 @@ def method_of(form: Form, op: str) -> str:
 
 
 def with_forms(description: Description, agent: str, bases: Iterable[str]) -> Description:
-    """Return the description with the forms of an agent served at these base URLs, replacing any others.
+    """Return the description with only the forms of an agent that is served at these base URLs.
 
     A base is `ws://host:port` or the same with `wss`, `http` or `https`; one port serves both protocols. Each
     affordance gets, for each base, a form to `<base>/ws` with the subprotocol `lmosprotocol`, then forms to
-    `<base>/agents/<agent>/...`; the thing gets forms for all its properties, actions and events. The HTTP
-    form of an action that gives a stream uses server-sent events; the content type for an action that takes a
-    stream is JSON lines, or octets; an action that takes several streams has no HTTP form, as a request has
-    one body. Raises DescriptionError for an invalid base.
+    `<base>/agents/<agent>/...`. The thing gets forms for all its properties, actions and events.
+
+    The HTTP form of an action that returns a stream uses server-sent events. The content type for an action
+    that accepts a stream is JSON lines, or octets. An action that accepts several streams has no HTTP form,
+    because a request has only one body. Raise DescriptionError for an invalid base.
     """
     ports = [_port(base) for base in bases]
     properties, actions, events = description.properties, description.actions, description.events
@@ -147,7 +148,7 @@ def with_forms(description: Description, agent: str, bases: Iterable[str]) -> De
 
 
 def _port(base: str) -> tuple[str, str]:
-    """Return the URLs for LMOS and for HTTP of a base, both without a final slash."""
+    """Return the URLs of a base for LMOS and for HTTP, both without a final slash."""
     scheme = scheme_of(base)
     _, _, place = base.partition("://")
     if scheme not in _PORTS or not place.strip("/"):
@@ -167,7 +168,7 @@ def _with(
 def _of_affordance(
     affordance: AnyAffordance, port: tuple[str, str], agent: str, name: str, flows: Streams | None
 ) -> Iterator[Form]:
-    """Yield the forms of an affordance: LMOS first, then HTTP, requests and subscriptions separately."""
+    """Yield the forms of an affordance: LMOS first, then HTTP, with separate forms for subscriptions."""
     ws, http = port
     ops = served_ops(affordance)
     yield lmos_form(ws, ops)
@@ -192,7 +193,7 @@ def _of_affordance(
 
 
 def _streaming(href: str, flows: Streams) -> Iterator[Form]:
-    """Yield the forms of an action that takes streams: its body is the stream, if there is only one."""
+    """Yield the forms of an action with input streams. A single stream is the body; several have no form."""
     found = list((flows.input or {}).values())
     if len(found) > 1:
         return
@@ -255,7 +256,7 @@ def _of_thing(description: Description, port: tuple[str, str], agent: str) -> It
 
 
 def _thing_ops(description: Description) -> Iterator[str]:
-    """Yield the operations on all properties or events at once that LMOS or kotlin-wot has messages for."""
+    """Yield the operations on all properties or events at once for which LMOS or kotlin-wot has messages."""
     properties = (description.properties or {}).values()
     if any(not each.write_only for each in properties):
         yield from ("readallproperties", "readmultipleproperties")

@@ -1,10 +1,10 @@
 """Checks whether kotlin-wot can read a description.
 
-kotlin-wot maps descriptions to fixed classes and refuses the whole description for one unexpected member. The
-rules were found by feeding its reader (May 2025) descriptions that differ in one member each: it ignores
+kotlin-wot maps descriptions to fixed classes and refuses the whole description for one unexpected member. To
+find the rules, its reader (May 2025) was given descriptions that differ in one member each. It ignores
 unknown members of things, properties, events, forms and data schemas, and refuses unknown members of actions,
-links and `version`; a property needs `type`; integers in data schemas have 32 bits; several members must be
-arrays though TD 1.1 allows a text. A nested data schema without `type` counts as a string.
+links and `version`. A property needs `type`. Integers in data schemas have 32 bits. Several members must be
+arrays although TD 1.1 allows a text. A nested data schema without `type` counts as a string.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ _ACCEPTED: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def check_for_kotlin_wot(description: Description | str | bytes | Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Return what kotlin-wot cannot read of a description, in the order of its members. Raises nothing.
+    """Return a finding for each part that kotlin-wot cannot read, in the order of the members. Never raise.
 
-    The description is a loaded one, a JSON text or plain data. A single finding makes kotlin-wot refuse all
-    of it. Use `check` for mistakes that concern every reader.
+    The description is a `Description`, a JSON text or plain data. A single finding makes kotlin-wot refuse
+    the whole description. Use `check` for mistakes that concern every reader.
     """
     try:
         data = plain_data(dump(description) if isinstance(description, Description) else description)

@@ -1,8 +1,8 @@
 """Thing, Agent and Tool Descriptions as values (TD 1.1; LMOS Agent Description Format).
 
 Reading is lenient: `check` reports what TD 1.1 demands beyond the types of members, such as security. Every
-class keeps the members without a field in `extra`, so that `dump(load(data)) == data`. None stands for an
-absent member; where TD 1.1 defines a default, the class has a property with it.
+class keeps the members without a field in `extra`, so that `dump(load(data)) == data`. None represents an
+absent member. If TD 1.1 defines a default for it, the class has a property with that default.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ SCHEMA_WORDS: Final = frozenset(
 def default_context() -> list[Any]:
     """Return the `@context` of our descriptions: TD 1.0 and 1.1, the prefixes of LMOS and of our extensions.
 
-    1.0 comes first, as TD 1.1 demands of descriptions for consumers of 1.0; node-wot is one of them.
+    1.0 comes first, because TD 1.1 demands this for consumers of 1.0, such as node-wot.
     """
     prefixes = {LMOS_PREFIX: LMOS_CONTEXT_URI, EXTENSIONS_PREFIX: EXTENSIONS_URI}
     return [OLD_TD_CONTEXT_URI, TD_CONTEXT_URI, prefixes]
@@ -79,17 +79,17 @@ def _none() -> dict[str, Any]:
 
 
 def as_texts(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return a member that is a text or an array of texts as a tuple; empty for an absent one."""
+    """Return a member that is a text or an array of texts as a tuple, which is empty if it is absent."""
     return (value,) if isinstance(value, str) else value or ()
 
 
 @attrs.frozen(kw_only=True)
 class Form:
-    """Form: how operations are performed (TD 1.1, 5.3.4.2); `href` as written, possibly relative or a
-    template.
+    """A form, which describes how operations are performed (TD 1.1, 5.3.4.2).
 
-    `op` and `security` are as written, a text or several; `ops` returns the operations as a tuple, empty
-    where the form names none and the defaults of its affordance apply.
+    `href` is as written, possibly relative or a template. `op` and `security` are as written, one text or
+    several. `ops` returns the operations as a tuple; it is empty if the form names none, and then the
+    defaults of its affordance apply.
     """
 
     href: str = attrs.field(metadata=member("href", text))
@@ -167,7 +167,7 @@ class Affordance:
 
 @attrs.frozen(kw_only=True)
 class PropertyAffordance(Affordance):
-    """Property: state that can be read, written or observed; `schema` is the data schema of its value.
+    """A property: state that can be read, written or observed; `schema` is the data schema of its value.
 
     The JSON member `type` is in `schema`; the field `type` is `@type`.
     """
@@ -184,10 +184,11 @@ class PropertyAffordance(Affordance):
 
 @attrs.frozen(kw_only=True)
 class ActionAffordance(Affordance):
-    """Action: a function of the thing. Absent `safe` and `idempotent` mean false, `synchronous` unknown.
+    """An action, a function of the thing. If absent, `safe` and `idempotent` are false, `synchronous`
+    unknown.
 
     `progress` and `streams` are the action's own members. `Description.progress_of` and `streams_of` also
-    read the thing's members, where this package writes them, as kotlin-wot refuses actions with unknown
+    read the thing's members. This package writes them there, because kotlin-wot refuses actions with unknown
     members.
     """
 
@@ -242,7 +243,7 @@ class ModelInfo:
 
 @attrs.frozen(kw_only=True)
 class Metadata:
-    """Member `lmos:metadata`, an open vocabulary; vendor and model have fields of their own."""
+    """The member `lmos:metadata`, an open vocabulary. Only vendor and model have fields here."""
 
     vendor: Vendor | None = attrs.field(
         default=None, metadata=member("lmos:vendor", struct(Vendor), lax=True)
@@ -263,7 +264,7 @@ def _property(value: Any, place: Place) -> PropertyAffordance:
 
 @attrs.frozen(kw_only=True)
 class Description:
-    """Thing Description; an Agent or Tool Description if `@type` names one.
+    """A Thing Description, or an Agent or Tool Description if `@type` names one.
 
     `context` is as written: `default_context()` by default, None if read from data without one. Treat the
     values inside as immutable; use `attrs.evolve`.
@@ -346,7 +347,10 @@ class Description:
         return feature in (self.offers or ())
 
     def why_unusable(self, kind: str, name: str) -> str:
-        """Return the first three mistakes in an affordance, "" for none; `kind` is the member it is in."""
+        """Return the first three mistakes in an affordance, or "" if there are none.
+
+        `kind` is the member that contains the affordance.
+        """
         found = [each for each in self.faults if each.place[:2] == (kind, name)]
         return "; ".join(f"{pointer(each.place[2:])} {each.message}".lstrip() for each in found[:3])
 
@@ -366,10 +370,12 @@ class Description:
 def load(data: str | bytes | Mapping[str, Any], *, max_bytes: int = MAX_BYTES) -> Description:
     """Return the description in a JSON text or in plain data, which is copied.
 
-    Lenient: security may be missing, `op` may be a text or an array, `href` relative, `id` any text; null
-    members count as absent. Raises DescriptionError, with the place, for a text that is not JSON or longer
-    than `max_bytes` bytes, data nested deeper than 64 or of more than 100,000 values, numbers that are not
-    finite or have more than 1,000 digits, and members of TD 1.1 of the wrong type.
+    Reading is lenient: security may be missing, `op` may be a text or an array, `href` may be relative, `id`
+    may be any text, and null members count as absent.
+
+    Raise DescriptionError, with the place, for a text that is not JSON or longer than `max_bytes` bytes, data
+    nested deeper than 64 or of more than 100,000 values, numbers that are not finite or have more than 1,000
+    digits, and members of TD 1.1 of the wrong type.
     """
     return read(plain_data(data, max_bytes))
 
@@ -381,12 +387,12 @@ def read(plain: dict[str, Any]) -> Description:
 
 
 def dump(description: Description) -> dict[str, Any]:
-    """Return a description as new plain data: members in the order of the fields, then the others."""
+    """Return a description as new plain data: members in the order of the fields, then `extra`."""
     found: dict[str, Any] = write(description)
     return found
 
 
 def dump_text(description: Description, *, indent: int | None = 2) -> str:
-    """Return a description as JSON text, equal for equal descriptions; on one line with `indent=None`."""
+    """Return a description as JSON, on one line with `indent=None`. Equal descriptions give equal texts."""
     encoded = msgspec.json.encode(dump(description))
     return (encoded if indent is None else msgspec.json.format(encoded, indent=indent)).decode()

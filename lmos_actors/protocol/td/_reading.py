@@ -1,8 +1,9 @@
-"""Conversion of plain data to typed values and back, with limits and error places.
+"""Conversion of plain data to typed values and back, with limits and places of errors.
 
-A field of an attrs class names in its metadata the member it holds (`member`) and the reader of its value.
-Members without a field go into `extra` and are written again unchanged, so that reading and writing loses
-nothing. msgspec's own structs were not used: they drop unknown members, and their errors name Python types.
+The metadata of a field of an attrs class name the member that the field holds (`member`) and the reader of
+its value. Members without a field go into `extra` and are written again unchanged, so that reading and
+writing loses nothing. msgspec's own structs are not used: they drop unknown members, and their errors name
+Python types.
 
 The data may come from anywhere, so it is first copied within limits of depth, count and digits
 (`plain_data`). All later code may recurse over it.
@@ -109,7 +110,7 @@ def _parsed(text: str | bytes, max_bytes: int) -> object:
 
 
 class _Copy:
-    """Copy of data in one walk, which counts values against the limit."""
+    """A copier of data, which counts values against the limit in a single pass."""
 
     __slots__ = ("left",)
 
@@ -214,7 +215,7 @@ def members(value: Any, place: Place) -> dict[str, Any]:
 
 
 def map_of(reader: Callable[[Any, Place], T]) -> Callable[[Any, Place], dict[str, T]]:
-    """Return a reader of objects whose members are all of one kind."""
+    """Return a reader of objects that applies `reader` to every member."""
 
     def read(value: Any, place: Place) -> dict[str, T]:
         return dict(_entries(reader, members(value, place).items(), place))
@@ -223,7 +224,7 @@ def map_of(reader: Callable[[Any, Place], T]) -> Callable[[Any, Place], dict[str
 
 
 def list_of(reader: Callable[[Any, Place], T]) -> Callable[[Any, Place], tuple[T, ...]]:
-    """Return a reader of arrays whose items are all of one kind."""
+    """Return a reader of arrays that applies `reader` to every item."""
 
     def read(value: Any, place: Place) -> tuple[T, ...]:
         if not is_array(value):
@@ -236,7 +237,7 @@ def list_of(reader: Callable[[Any, Place], T]) -> Callable[[Any, Place], tuple[T
 def _entries(
     reader: Callable[[Any, Place], T], entries: Iterable[tuple[Key, Any]], place: Place
 ) -> Iterator[tuple[Key, T]]:
-    """Yield each entry that a reader reads. Raises DescriptionError for any other, unless lenient."""
+    """Yield entries as `reader` reads them. Raise DescriptionError for an unreadable one, unless lenient."""
     for key, each in entries:
         try:
             yield key, reader(each, (*place, key))
@@ -246,7 +247,7 @@ def _entries(
 
 
 def member(name: str, reader: Reader, *, lax: bool = False) -> dict[str, Any]:
-    """Return a field's metadata. With `lax` a value that does not fit stays in `extra` without an error."""
+    """Return the metadata of a field. With `lax` an unreadable value stays in `extra` without an error."""
     return {"member": name, "reader": reader, "lax": lax}
 
 
@@ -263,9 +264,9 @@ def struct(cls: type[T]) -> Callable[[Any, Place], T]:
 
 
 def read_struct(cls: type[T], data: Mapping[str, Any], place: Place) -> T:
-    """Return an instance of a class made from members. Raises DescriptionError.
+    """Return an instance of a class made from members. Raise DescriptionError.
 
-    Members without a field go into `extra`; null counts as absent, and stays there.
+    Members without a field go into `extra`. Null counts as absent, and stays in `extra`.
     """
     left, found, fields = dict(data), dict[str, Any](), attrs.fields(cast("Any", cls))
     for field in fields:
@@ -286,7 +287,7 @@ def read_struct(cls: type[T], data: Mapping[str, Any], place: Place) -> T:
 
 
 def write(value: Any) -> Any:
-    """Return the plain data of values that readers made: fields in their order, then `extra`."""
+    """Return values from readers as plain data: fields in their order, then `extra`."""
     if isinstance(value, dict):
         return {key: write(each) for key, each in cast("dict[str, Any]", value).items()}
     if isinstance(value, list | tuple):

@@ -1,16 +1,16 @@
 """Data schemas of Python types (Thing Description 1.1, section 5.3.2), from msgspec's view of a type.
 
-What it keeps true:
+What this module guarantees:
 
-- **The schema accepts what msgspec decodes, and no less.** Everything starts from
-  `msgspec.inspect.type_info`, so the schema and the decoder cannot disagree about a type.
-- **Everything is inlined.** TD data schemas have neither `$ref` nor `anyOf`; alternatives are a `oneOf`. So
-  a recursive type has no schema, and is refused when the class is made (`_objections`).
-- **Alternatives exclude one another**, as `oneOf` demands that exactly one fits: `int | float` becomes a
+- **The schema accepts everything that msgspec decodes.** It is derived only from `msgspec.inspect.type_info`,
+  so the schema and the decoder cannot disagree about a type.
+- **Everything is inlined.** TD data schemas have neither `$ref` nor `anyOf`; alternatives are a `oneOf`. So a
+  recursive type has no schema, and is refused when the class is made (`_objections`).
+- **Alternatives exclude one another**, because `oneOf` demands that exactly one fits: `int | float` becomes a
   number, `Literal["a"] | str` a string (`_union`).
-- **Integers beyond 2^53 are marked.** Many JSON readers store numbers as doubles; a description that does
-  not bound an integer says that it is sent exactly.
-- **Stable output.** Members have a fixed order, as schemas are compared and printed.
+- **Integers beyond 2^53 are marked.** Many JSON readers store numbers as doubles. If an integer has no
+  bounds, its description notes that it is sent exactly.
+- **Stable output.** Members have a fixed order, because schemas are compared and printed.
 
 Keywords that TD lacks are taken from JSON Schema: `additionalProperties`, `propertyNames`, `uniqueItems`.
 `msgspec.json.schema` is not used: it writes `$ref` for every class and `anyOf` for every union.
@@ -47,16 +47,19 @@ SECRET_MARK = "lmosx:secret"
 
 
 class SchemaError(ConfigError, TypeError):
-    """Type without a data schema, with the reason. Raised when a class is made, never for a value."""
+    """The error for a type without a data schema, with the reason.
+
+    It is raised when a class is made, never for a value.
+    """
 
 
 def schema_of(
     tp: Any, *, hide_default: HideDefault | None = None, is_secret: IsSecret | None = None
 ) -> Schema:
-    """Return the TD data schema of a type, as a new dict. Raises SchemaError for a type without one.
+    """Return the TD data schema of a type, as a new dict. Raise SchemaError for a type without one.
 
-    `hide_default(cls, field, default)` returns whether a field's default is left out; it stays optional.
-    `is_secret(cls, field)` returns whether a field is marked as secret.
+    `hide_default(cls, field, default)` returns whether a field's default is left out; the field is still
+    optional. `is_secret(cls, field)` returns whether a field is marked as secret.
     """
     tree = type_tree(tp)
     if hide_default is not None or is_secret is not None:
@@ -87,7 +90,7 @@ def type_name(tp: Any) -> str:
 
 
 def is_any(tree: types.Type) -> bool:
-    """Return whether every plain value fits: `Any`, `object`, and unions with either."""
+    """Return whether a type accepts every plain value: `Any`, `object`, and unions with either."""
     if isinstance(tree, types.UnionType):
         return any(is_any(member) for member in tree.types)
     return isinstance(tree, types.AnyType) or (isinstance(tree, types.CustomType) and tree.cls is object)
@@ -115,7 +118,7 @@ def _parts(tree: types.Type) -> Iterator[types.Type]:
 
 
 def _with_secrets(part: Any, hide_default: HideDefault, is_secret: IsSecret, cls: Any = None) -> Any:
-    """Return a tree, or part of one, without the defaults to hide, and with the mark at secret fields."""
+    """Return a tree, or a part of one, without hidden defaults and with secret fields marked."""
     if isinstance(part, tuple):
         items: tuple[Any, ...] = cast("Any", part)
         if not isinstance(next(iter(items), None), types.Type | types.Field):  # the values of a Literal
@@ -140,7 +143,7 @@ def _is_object(tree: types.Type) -> TypeGuard[ObjectType]:
 
 
 def _objections(tree: types.Type, inside: frozenset[int]) -> Iterator[str]:
-    """Yield why a type has no schema; `inside` are the identities of the types around it."""
+    """Yield the reasons why a type has no schema; `inside` are the identities of the types around it."""
     if id(tree) in inside:
         name = type_name(getattr(tree, "cls", tree))
         yield f"{name} contains itself; a recursive type has no schema without references"
@@ -198,7 +201,7 @@ def _described(tree: types.Metadata) -> Schema:
 
 
 def _extra_members(tree: types.Metadata) -> Schema:
-    """Return the members of `Meta` besides limits: title, description, examples, the user's own."""
+    """Return the members of `Meta` that are not limits: title, description, examples, the user's own."""
     return cast("Any", tree).extra_json_schema or {}
 
 
@@ -286,7 +289,10 @@ def _tuple(tree: types.TupleType) -> Schema:
 
 
 def _positions(items: list[Schema], required: int, *, more: bool = False) -> Schema:
-    """Return the schema of an array by position; equal items become one schema, which more readers accept."""
+    """Return the schema of an array with one schema for each position.
+
+    Equal items become a single schema, which more readers accept.
+    """
     most: Schema = {} if more else {"maxItems": len(items)}
     note: Any = items[0] if not more and items and all(each == items[0] for each in items) else items
     return {"type": "array", **({"items": note} if note else {}), "minItems": required, **most}
@@ -312,7 +318,10 @@ def _map(tree: types.DictType) -> Schema:
 
 
 def _union(tree: types.UnionType) -> Schema:
-    """Return alternatives that exclude one another, as `oneOf` demands; covered ones are left out."""
+    """Return alternatives that exclude one another, as `oneOf` demands.
+
+    An alternative that another one covers is left out.
+    """
     members = [_schema(member) for member in tree.types]
     wide = {member["type"] for member in members if "enum" not in member and "type" in member}
     if "number" in wide:
@@ -338,7 +347,7 @@ def _union(tree: types.UnionType) -> Schema:
 
 
 def _title_and_description(cls: Any) -> Schema:
-    """Return title and description: the class's name, and its docstring if it was written by hand."""
+    """Return the class's name as title, and its docstring as description if it was written by hand."""
     own: type = get_origin(cls) or cls
     doc = str(own.__doc__ or "") if "__doc__" in vars(own) else ""  # dataclasses may only make it when asked
     if not doc or doc.startswith(f"{own.__name__}("):  # none, or what dataclass and NamedTuple generate
@@ -423,7 +432,7 @@ _WRITERS: dict[type[types.Type], Callable[[Any], Schema]] = {
 
 
 def without_notes(schema: Any) -> Any:
-    """Return a schema as plain data, without the notes for readers that store numbers as doubles."""
+    """Return a schema as plain data, without the notes about integers for readers that use doubles."""
     if isinstance(schema, Mapping):
         members: Mapping[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
         return {

@@ -1,7 +1,7 @@
 """Semantic checks of descriptions, which the JSON schema of TD 1.1 cannot express.
 
-Undefined names, contradicting members, hrefs and templates that cannot be used. All checks take plain data
-of any shape; members of the wrong type are skipped, as the schema check reports them.
+They find undefined names, contradictory members, and unusable hrefs and templates. All checks accept plain
+data of any shape. They skip members of the wrong type, because the schema check reports them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Form(NamedTuple):
 
 
 def semantic_findings(data: dict[str, Any], source: str | None) -> Iterator[Finding]:
-    """Yield the findings beyond the schema, in no order; the description was fetched from `source`."""
+    """Yield the findings beyond the schema, in any order; `source` is the URL of the description."""
     base = source
     if (written := data.get("base")) is not None:  # not a text: there is a base, but none to resolve against
         base = resolve(source, written) if isinstance(written, str) else ""
@@ -247,7 +247,7 @@ def _href(context: _Context, form: _Form, href: str) -> Iterator[Finding]:
 
 
 def _transport(form: _Form, scheme: str) -> Iterator[Finding]:
-    """Warn of a subprotocol on a scheme that cannot carry it, and of a WebSocket without one."""
+    """Warn of a subprotocol on a scheme that cannot carry it, and of a WebSocket without a subprotocol."""
     name = form.data.get("subprotocol")
     if isinstance(name, str) and name in _TRANSPORTS and scheme not in _TRANSPORTS[name]:
         fix = f"use {' or '.join(_TRANSPORTS[name])}, or another subprotocol"

@@ -1,8 +1,8 @@
-"""URI references resolved against a base (RFC 3986, 5), and URI templates expanded (RFC 6570, level 3).
+"""Resolution of URI references (RFC 3986, 5) and expansion of URI templates (RFC 6570, level 3).
 
-Independent of schemes: `coap:` resolves as `http:` does, unlike in `urllib.parse.urljoin`. Braces of a
-template are kept whole while a reference is split, as an expression may hold any delimiter (`{?a,b}`,
-`{#x}`).
+The code is independent of schemes: `coap:` resolves as `http:` does, unlike in `urllib.parse.urljoin`. Braces
+of a template are kept whole while a reference is split, because an expression may contain any delimiter
+(`{?a,b}`, `{#x}`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ def scheme_of(uri: str) -> str:
 
 
 def is_uri(text: str) -> bool:
-    """Return whether a text can be a URI: a scheme, something after it, no character that URIs forbid."""
+    """Return whether a text can be a URI.
+
+    It needs a scheme, something after the scheme, and no character that is forbidden in URIs.
+    """
     return bool(scheme_of(text)) and not text.endswith(":") and not _FORBIDDEN.search(text)
 
 
@@ -162,10 +165,10 @@ def variables_of(template: str) -> tuple[str, ...]:
 
 
 def expand(template: str, values: Mapping[str, str | float | bool]) -> str:
-    """Return an expanded URI template; variables without a value are left out.
+    """Return an expanded URI template. Variables without a value are left out.
 
     Values are texts, numbers or booleans, written as in JSON. Text outside of braces is unchanged, and so is
-    an expression that RFC 6570 does not allow. Raises DescriptionError for a value that is not valid Unicode.
+    an expression that RFC 6570 does not allow. Raise DescriptionError for a value that is not valid Unicode.
     """
     return _EXPRESSION.sub(lambda found: _expanded(found, values), template)
 

@@ -98,7 +98,7 @@ def _type(data: dict[str, Any], is_plain: bool, is_prefixed: bool) -> Iterator[F
 
 
 def check_metadata(data: dict[str, Any]) -> Iterator[Finding]:
-    """Check the defined members of `lmos:metadata`, an open vocabulary, and our extension members."""
+    """Check the members defined for `lmos:metadata`, an open vocabulary, and our extension members."""
     yield from _of_kind(data, (), _METADATA, dict)
     metadata = as_object(data.get(_METADATA))
     for name in metadata:

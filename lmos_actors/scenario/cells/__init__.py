@@ -1,6 +1,6 @@
 """The runs of files: the processes that they run in, and their results.
 
-Nothing is printed here, and nothing here knows of exit codes: an observer is called with each result.
+This package prints nothing and sets no exit codes: it calls an observer with each result.
 """
 
 from lmos_actors._late import late

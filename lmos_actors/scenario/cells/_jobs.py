@@ -26,7 +26,7 @@ MOST_AHEAD = 4
 
 @attrs.frozen(kw_only=True)
 class FileJobs:
-    """The runs of one file: its chosen cells by number, and those to run twice."""
+    """The runs of one file: the numbers of its chosen cells, and of the cells to run twice."""
 
     file: str
     resolved: Resolved
@@ -50,7 +50,8 @@ class FileJobs:
         """Return all runs in the file's order, including the second runs.
 
         The second runs of every two neighbouring cells swap places. So a second run finds other leftovers of
-        earlier runs in modules and classes than the first did, and comparing the two reveals them.
+        earlier runs in modules and classes than the first run did. Comparing the two runs reveals such
+        leftovers.
         """
         swapped = [each for at in range(0, len(self.twice), 2) for each in reversed(self.twice[at : at + 2])]
         seconds = dict(zip(self.twice, swapped, strict=True))
@@ -61,7 +62,7 @@ class FileJobs:
         return found
 
     def order(self, task: Task, *, log: bool, draw: bool, pace: PaceOrder | None) -> RunOrder:
-        """Return the order to run a task, for a worker process."""
+        """Return the order that makes a worker process run a task."""
         return RunOrder(
             file=self.file,
             settings=self.settings,
@@ -83,11 +84,11 @@ class Progress(Protocol):
     """A callback for the progress of one run."""
 
     def __call__(self, done: float, total: float, text: str, /) -> None:
-        """Accept the progress so far, its total, and a text on the present step."""
+        """Accept the progress so far, the total, and a text on the present step."""
         ...
 
     def telling(self, watching: Any, /) -> None:
-        """Accept the view of the run that may be shown while the run goes on."""
+        """Accept the view of the run that may be shown while the run is under way."""
         ...
 
 
@@ -96,7 +97,7 @@ class RunObserver(Protocol):
 
     @property
     def draws(self) -> bool:
-        """Whether drawn trees of agents are wanted while runs go on."""
+        """Whether trees of agents are to be drawn while runs are under way."""
         ...
 
     @property
@@ -113,7 +114,7 @@ class RunObserver(Protocol):
         ...
 
     def begins(self, cell: Cell, trial: int) -> PaceOrder | None:
-        """Note that a watched run begins; return its pace."""
+        """Note that a watched run begins, and return the pace for it."""
         ...
 
     def going(self, cell: Cell, trial: int, going: RunProgress) -> None:
@@ -125,7 +126,7 @@ class RunObserver(Protocol):
         ...
 
     def last_words(self, cell: Cell, why: str, where: str) -> None:
-        """Print that this process exits, because a run cannot be ended."""
+        """Print that this process exits because a run cannot be ended."""
         ...
 
     def ended(self, cell: Cell, run: RunResult) -> None:
@@ -175,11 +176,11 @@ class Jobs:
         self.tell_rest()
 
     def tell_rest(self) -> None:
-        """Report the runs that have ended, but were held back because an earlier one has not."""
+        """Report the results that were held back because an earlier run has not ended."""
         self._tell(whatever=True)
 
     def _needless(self, task: Task) -> bool:
-        """Return whether a cell need not be run twice, since its first run has no log to compare."""
+        """Return whether a task is a second run to leave out, as the first run has no log to compare."""
         first = self._firsts.get(task.cell)
         return task.second and first is not None and not _has_ended(first)
 
@@ -205,7 +206,7 @@ class Jobs:
         self._pool.give(task, order, beside=self._file_jobs.workers > 1)
 
     def _log_of(self, task: Task) -> bool:
-        """Return whether the log of a run is written or compared."""
+        """Return whether the log of a run is needed, to be written or compared."""
         return (
             task.second
             or self._is_compared(task)
@@ -262,7 +263,7 @@ class Jobs:
         self._stopped = self._stopped or (failed and self._observer.fail_fast)
 
     def _tell(self, *, whatever: bool = False) -> None:
-        """Report ended runs in order, up to the first that goes on; with `whatever` also later ones."""
+        """Report ended runs in order, up to the first unfinished run; with `whatever`, report all of them."""
         for task in self._order[self._next :]:
             run = self._results.pop(task, None)
             if run is not None:
@@ -272,7 +273,7 @@ class Jobs:
             self._next += 1
 
     def _compare(self, number: int) -> None:
-        """Compare the two runs of a cell, once both have ended, and forget their logs."""
+        """Compare the two runs of a cell once both have ended, and discard their logs."""
         first, second = self._firsts.get(number), self._seconds.get(number)
         if first is None or second is None or not _has_ended(first):
             return

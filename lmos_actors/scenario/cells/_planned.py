@@ -1,4 +1,4 @@
-"""The runs of one file that were requested: which are done twice, and which have no result in the end."""
+"""The requested runs of one file: the cells to run twice, and the runs that end without a result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class PlannedFile:
-    """A file, the numbers of its cells that were chosen, and its result, to which runs are added."""
+    """A file, the numbers of its chosen cells, and its result, to which runs are added."""
 
     resolved: Resolved
     cells: Sequence[int]
@@ -26,7 +26,7 @@ class PlannedFile:
 
     @classmethod
     def of(cls, file: str, resolved: Resolved, chosen: Selection, trials: int | None) -> PlannedFile:
-        """Return the plan of a file; without `trials`, each cell has as many trials as the file sets."""
+        """Return the plan of a file; if `trials` is None, each cell has as many trials as the file sets."""
         cells = [number for number, cell in enumerate(resolved.cells) if chosen.fits(cell)]
         scenario = resolved.cells[0].scenario
         result = FileResult(
@@ -45,7 +45,7 @@ class PlannedFile:
         return [self.resolved.cells[number] for number in self.cells]
 
     def missing(self, under_way: Container[tuple[int, int]]) -> Iterator[tuple[Cell, Missing]]:
-        """Yield the runs without a result; `under_way` has the runs that were begun."""
+        """Yield the runs without a result; `under_way` has the runs that have begun."""
         has = {(run.label, run.trial) for run in self.result.runs}
         for number, cell in zip(self.cells, self.chosen(), strict=True):
             found = Missing(label=cell.label, values=cell.values, seed=cell.seed, trial=0)
@@ -54,9 +54,10 @@ class PlannedFile:
                     yield cell, attrs.evolve(found, trial=trial, begun=(number, trial) in under_way)
 
     def to_repeat(self, which: str) -> list[int]:
-        """Return the cells to run twice: all for "all", none for "off", else those with the first seed.
+        """Return the numbers of the cells to run twice: all for "all", none for "off".
 
-        Cells in real time are left out, as no two of their runs are the same.
+        For any other value, these are the cells with the first seed. Cells in real time are left out, as no
+        two of their runs are the same.
         """
         if which == "off":
             return []
@@ -67,7 +68,7 @@ class PlannedFile:
         return [number for number in simulated if cells[number].seed == cells[simulated[0]].seed]
 
     def narrowed(self, settings: Container[str]) -> list[str]:
-        """Return the keys of the file that `settings`, or the choice of cells, have reduced to one value."""
+        """Return the keys of the file that `settings` or the choice of cells have reduced to one value."""
         cells = self.resolved.cells
         left = [key for key in cells[self.cells[0]].values if _distinct(self.chosen(), key) == 1]
         return [key for key in left if key in settings or _distinct(cells, key) > 1]

@@ -62,13 +62,16 @@ class _Seat:
 
     @property
     def due_at(self) -> float:
-        """When the run is given up; for a watched run, which may be held up, the last message counts."""
+        """The time at which the run is given up, on the monotonic clock.
+
+        A watched run may be held up, so its time is counted from its last message.
+        """
         if self.given and self.given[0][1].pace is not None:
             return max(self.due, self.worker.heard_at + SPARE + self.given[0][1].longest)
         return self.due
 
     def last_line(self) -> str:
-        """Return the last line of the process's output, to be shown when the process has died."""
+        """Return the last line of the process's output, to be shown if the process has died."""
         if self.errors is None:
             return ""
         self.errors.seek(0)
@@ -82,9 +85,10 @@ class _Seat:
 
 
 class Pool:
-    """Processes that run cells; `with` ends all of them. Those for second runs have another hash seed.
+    """Processes that run cells; leaving the `with` block ends all of them.
 
-    What agents print in first runs goes to `errors`, to standard error unless set.
+    Processes for second runs have another hash seed. The output of agents in first runs goes to `errors`, or
+    to standard error if that is None.
     """
 
     def __init__(self) -> None:
@@ -106,24 +110,24 @@ class Pool:
 
     @property
     def busy(self) -> int:
-        """The number of runs that are under way, or wait in a process behind another."""
+        """The number of runs that are under way, or queued in a process behind another run."""
         return sum(len(seat.given) for seat in self._seats)
 
     def has_room(self, *, second: bool) -> bool:
-        """Return whether a run need not wait for another to end, or for processes to start.
+        """Return whether a run can begin without waiting for another run to end or for processes to start.
 
-        At most as many processes start at a time as there are processors: short runs would be over before
+        No more processes start at the same time than there are processors: short runs would be over before
         more could start.
         """
         idle = any(not seat.given for seat in self._seats if seat.second is second)
         return idle or sum(not seat.ready for seat in self._seats) < (os.cpu_count() or 1)
 
     def prepare(self, *, second: bool) -> None:
-        """Start a process that runs will need, so that it is ready in time."""
+        """Start a process in advance, so that it is ready when a run needs it."""
         self._start(second=second)
 
     def give(self, task: Task, order: RunOrder, *, beside: bool = True) -> None:
-        """Assign a run to an idle or new process; without `beside` to any, behind the runs it has."""
+        """Assign a run to an idle or new process; without `beside`, to any process, behind its other runs."""
         mine = [seat for seat in self._seats if seat.second is task.second]
         idle = next((seat for seat in mine if not seat.given or not beside), None)
         (idle or self._start(task.second)).give(task, order)
@@ -144,7 +148,7 @@ class Pool:
         self.watched(lines, news)
 
     def set_pace(self, pace: PaceOrder, *, step: bool) -> None:
-        """Let the watched run go on at another pace. May be called from any thread; never blocks."""
+        """Change the pace of the watched run. May be called from any thread; never blocks."""
         for seat in tuple(self._seats):
             if not seat.second:
                 seat.worker.set_pace(pace, step=step)
@@ -185,7 +189,7 @@ class Pool:
         return (task, what) if task is not None else None
 
     def _give_up(self, seat: _Seat, left: list[tuple[Task, RunOrder]]) -> None:
-        """End a process, and pass its remaining runs to another."""
+        """End a process, and pass its remaining runs to another process."""
         self._seats.remove(seat)
         seat.end()
         for task, order in left:

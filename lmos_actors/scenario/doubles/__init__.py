@@ -1,4 +1,4 @@
-"""Agents that stand in for others: mocks by rules, replays by recordings."""
+"""Agents that stand in for others: mocks, which follow rules, and replays, which follow recordings."""
 
 from lmos_actors._late import late
 

@@ -1,4 +1,4 @@
-"""Mocks and replays that speak Omnia's protocol: chat agents that answer by rules, or as in a recording."""
+"""Mocks and replays that speak Omnia's protocol: chat agents that answer by rules or from a recording."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CALL: Final = "call"
 
 
 class ChatMock(ChatAgent):
-    """Answers by rules."""
+    """A chat agent that answers by rules."""
 
     script: ClassVar[MockScript | None] = None
 
@@ -54,12 +54,12 @@ class ChatMock(ChatAgent):
 
 
 class ChatReplay(ChatAgent):
-    """Answers as a chat agent did in a recording."""
+    """A chat agent that answers as another one did in a recording."""
 
     script: ClassVar[ReplayScript | None] = None
 
     async def reply(self, turn: ChatTurn) -> AsyncIterator[str | ChatPart]:
-        """Answer as it was recorded, after the same time."""
+        """Repeat the recorded answer, with the recorded delays."""
         assert self.script is not None
         exchange = self.script.match("invoke", MESSAGE, _said(turn), USER, allow_missing=True)
         began, silent = trio.current_time(), True

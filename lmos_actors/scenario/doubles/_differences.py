@@ -1,8 +1,7 @@
-"""Differences between what was recorded and what has been asked, by path. Pure functions.
+"""Differences between recorded and requested data, by path. Pure functions.
 
-Lists of things that have names, such as the tools that a model is offered, are compared by name: a tool that
-has been added does not make all that come after it differ. Of long texts the part around the first difference
-is shown.
+Lists of items with names, such as the tools offered to a model, are compared by name, so that an added tool
+does not make all later ones differ. Of long texts, the part around the first difference is shown.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ COMPARED: Final = 200
 
 @attrs.frozen
 class Difference:
-    """One difference, at a path such as `$.tools[look_up].description`; `NOTHING` where there is none."""
+    """One difference, at a path such as `$.tools[look_up].description`; a missing value is `NOTHING`."""
 
     path: str
     recorded: Any
@@ -54,7 +53,10 @@ class Difference:
 
 
 def differences(recorded: Any, asked: Any, path: str = "$") -> Iterator[Difference]:
-    """Find where two values differ, in the order of the recorded value; hidden parts of that fit anything."""
+    """Yield the differences of two values, in the order of the recorded one.
+
+    Hidden parts of the recorded value match anything.
+    """
     if isinstance(recorded, str) and (recorded == HIDDEN or fits_around(recorded, asked)):
         return
     if is_mapping(recorded) and is_mapping(asked):
@@ -77,7 +79,7 @@ def fits_around(recorded: str, asked: Any) -> bool:
 
 
 def _by_key(recorded: Mapping[str, Any], asked: Mapping[str, Any], place: str) -> Iterator[Difference]:
-    """Find the differences of members; `place` is their path, with `{}` for the key."""
+    """Yield the differences of the members of two mappings; `place` is their path, with `{}` for the key."""
     for key, value in recorded.items():
         here = place.replace("{}", key)
         if key in asked:
@@ -94,7 +96,10 @@ def _by_place(values: list[Any]) -> dict[str, Any]:
 
 
 def _by_name(values: list[Any]) -> dict[str, Any] | None:
-    """Return things by their names; None where not all have one, or two have the same."""
+    """Return the items of a list by name; None if an item has no name, or two have the same name.
+
+    Messages, which have a `role`, are not compared by name either.
+    """
     found: dict[str, Any] = {}
     for value in values:
         name = value.get("name") if is_mapping(value) else None
@@ -105,7 +110,10 @@ def _by_name(values: list[Any]) -> dict[str, Any] | None:
 
 
 def distance(recorded: Any, asked: Any) -> float:
-    """Return the sum of the differences of two values: at most 1 for two texts, else the size of both."""
+    """Return the sum of the differences of two values.
+
+    Each difference of two texts counts at most 1, any other the size of both values.
+    """
     return sum(_weight(found) for found in differences(recorded, asked))
 
 
@@ -125,7 +133,7 @@ def _size(value: Any) -> int:
 
 
 def listing(found: Iterable[Difference]) -> str:
-    """Return the first differences as text, and how many more there are."""
+    """Return the first differences as text, with the number of those left out."""
     every = list(found)
     more = f"; and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
     return "; ".join(map(str, every[:SHOWN])) + more

@@ -1,4 +1,4 @@
-"""Agents of a file on a relay: bridges, and the parts that all agents there need."""
+"""Agents of a file on a relay: bridges, and the parts shared by all agents there."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class HubToken:
     token: str = attrs.field(repr=False)
 
     def headers_for(self, url: str, now: float) -> Headers:
-        """Return the headers of a handshake."""
+        """Return the headers of a handshake with the relay: the bearer token."""
         return ((b"authorization", f"Bearer {self.token}".encode()),)
 
 
 @attrs.define(eq=False)
 class HubLine:
-    """The line of an agent of a file to a relay: the address, and what the agent presents there.
+    """The connection of an agent of a file to a relay: the address, the agent's id and its credentials.
 
-    If the agent is a bridge that leads to another agent, `bridge` is the `Bridge` that runs.
+    If the agent is a bridge that leads to another agent, `bridge` is the running `Bridge`.
     """
 
     id: str
@@ -58,16 +58,16 @@ class HubLine:
 
 
 class HubBridge(Agent, private=True):
-    """Puts an agent of the node on a relay. `agent` is the public name of that agent."""
+    """A bridge that puts an agent of the node on a relay; `agent` is the public name of that agent."""
 
     line: Any
     agent: str
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Connect to the relay, wait for its welcome, and stay there while the agent lives.
+        """Connect to the relay, wait for its welcome, and stay connected while the agent lives.
 
-        Once the run has begun, wait for one attempt only, of `ATTEMPT` seconds at most: the hub may be away
+        Once the run has begun, wait for one attempt only, of `ATTEMPT` seconds at most. The hub may be down
         until the supervisor restarts it, and that supervisor is busy with the start of this agent.
         """
         line: HubLine = self.line

@@ -1,7 +1,7 @@
 """Mocks: agents that answer by the rules of a file.
 
 A request that no rule fits fails for its caller and fails the run, and so does an unused rule, unless the
-file says otherwise. Delays are drawn from a stream of the mock's own.
+file allows it. Each mock draws its delays from a separate random stream.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SHOWN: Final = 3
 
 
 def is_stream(entry: Mock, action: str) -> bool:
-    """Return whether an action of a mock without `use` has many outputs: a rule has chunks but no end."""
+    """Return whether an action of a mock without `use` streams: one of its rules has chunks but no end."""
     return any(
         rule.when.action == action
         and rule.reply is not UNSET
@@ -46,7 +46,7 @@ def is_stream(entry: Mock, action: str) -> bool:
 
 
 def mock_contract(name: str, entry: Mock) -> type[Agent]:
-    """Make the class of a mock without `use`: with the actions and events that its rules name."""
+    """Make the class of a mock without `use`; its rules name its actions and events."""
     named = dict.fromkeys(rule.when.action for rule in entry.rules if rule.when.action is not None)
     return untyped_class(
         name,
@@ -58,7 +58,7 @@ def mock_contract(name: str, entry: Mock) -> type[Agent]:
 
 
 def on_hub(entry: Mock) -> Mock:
-    """Return a mock on a hub with an action in each rule: rules without an action are for questions."""
+    """Return a mock on a hub in which rules without an action are rules for questions."""
     rules = tuple(
         rule
         if rule.when.action is not None
@@ -69,17 +69,17 @@ def on_hub(entry: Mock) -> Mock:
 
 
 class Manner:
-    """The parts of a mock that depend on the protocol that it speaks; this base class is for agents."""
+    """The behaviour of a mock that depends on its protocol; this base class is for agents."""
 
     def sender(self, request: DoubleRequest) -> str:
-        """Return the path of the agent that has sent a request, `user` if none has."""
+        """Return the path of the agent that has sent a request; `user` if no agent has."""
         return request.sender or USER
 
     def take(self, request: DoubleRequest, rule: Rule) -> None:
         """Note the rule that answers a request."""
 
     async def emitted(self, request: DoubleRequest, name: str, data: Any) -> None:
-        """Note an event that the rule of a request has emitted, and that the subscribers have got."""
+        """Note an event that the rule of a request has emitted; the subscribers have received it."""
 
 
 NEAR: Final = Manner()
@@ -89,7 +89,7 @@ class MockScript:
     """State of one mock in one run, over all its incarnations: used rules and unmatched requests.
 
     `place` returns the position of data in the file; `paths` has the tree paths of agents, by name. `missed`
-    has the traces of requests that no rule fitted, to any mock of the run.
+    has the traces of requests, to any mock of the run, that no rule fitted.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class MockScript:
         self.take(request, request.input)
 
     def fits(self, request: Request) -> bool:
-        """Return whether any rule fits a request, even one that is used up."""
+        """Return whether any rule fits a request; a used-up rule fits too."""
         return any(not misfits(rule.when, request, self.paths) for rule in self.entry.rules)
 
     def _rule(self, index: int) -> str:
@@ -163,7 +163,7 @@ class MockScript:
         self._wrong.append(self._failure(expected, saw, index))
 
     def _failure(self, expected: str, saw: str, rule: int | None = None) -> Failure:
-        """Return a failure of the mock, or of one of its rules."""
+        """Return a failure of the mock, or of the rule with the given index."""
         path, name = ("agents", self.name), f"mock {self.name}"
         if rule is None:
             return Failure(self._place(path), name, expected, saw)
@@ -194,7 +194,7 @@ class MockScript:
 
 
 class RuleAnswer:
-    """One answer of a mock, by the first rule that fits. Raises ActionFailed where none does.
+    """One answer of a mock, by the first rule that fits. Raises ActionFailed if no rule fits.
 
     `shown` is the input of the request without its secrets.
     """
@@ -209,11 +209,11 @@ class RuleAnswer:
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """The parts of the answer; just one if the rule has an `output`."""
+        """The parts of the answer; a single part if the rule has an `output`."""
         return (Chunk(chunk=self.rule.output),) if self.rule.reply is UNSET else self.rule.reply
 
     async def wait(self, delay: Delay | UnsetType) -> None:
-        """Wait for a delay of the rule, if it is set."""
+        """Wait for a delay drawn from `delay`; return at once if it is not set."""
         if delay is not UNSET:
             await trio.sleep(self.script.seconds(self.agent, delay))
 
@@ -228,7 +228,7 @@ class RuleAnswer:
 
 
 def mock_class(cls: type[Agent], script: MockScript, manner: Manner = NEAR) -> type[Agent]:
-    """Make the class of a mock for one run: it offers what `cls` offers, and the script answers."""
+    """Make the class of a mock for one run: it has the contract of `cls`, and answers by the script."""
     properties = cls.__contract__.properties
     values = {properties[wire].attribute: value for wire, value in script.entry.state.items()}
 
@@ -267,7 +267,7 @@ class _Answer(RuleAnswer):
             raise
 
     async def outputs(self) -> AsyncGenerator[Any]:
-        """Yield the many outputs; items that `output` lists count as chunks."""
+        """Yield the outputs of a stream; each item that `output` lists counts as a chunk."""
         if self.rule.reply is UNSET:
             items: Any = self.rule.output
             parts: list[Any] = [Chunk(chunk=item) for item in items]
@@ -278,7 +278,10 @@ class _Answer(RuleAnswer):
                 yield self._typed(self.request.op.give, part.chunk)
 
     async def _perform_part(self, part: Any) -> bool:
-        """Carry out a wait or progress; return False for an output, which is left to the caller."""
+        """Carry out a wait or a progress report and return True; return False for an output.
+
+        The caller handles the output.
+        """
         if isinstance(part, Waited):
             await self.wait(part.wait)
         elif isinstance(part, Progressed):
@@ -288,7 +291,7 @@ class _Answer(RuleAnswer):
         return isinstance(part, (Waited, Progressed))
 
     async def output(self) -> Any:
-        """Return the one output."""
+        """Return the output of an action that has a single output."""
         give, rule = self.request.op.give, self.rule
         if rule.reply is UNSET:
             return self._typed(give, rule.output)

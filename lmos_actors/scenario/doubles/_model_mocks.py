@@ -1,18 +1,19 @@
-"""Mocks that are language models: their rules are for what is said to them, or for results of tools.
+"""Mocks of language models: their rules match what the user said, or the results of tools.
 
 A rule sees a request not as the messages that the model gets, but as a person would describe it:
 
 - `text`: what was said last; `instructions`: the model's instructions; `offered`: the names of its tools;
-- `tools`: the results of tools since then, by name; `errors`: the errors of tools that have failed, by name;
+- `tools`: the results of tools since then, by name; `errors`: the errors of tools that have failed, by
+  name;
 - `messages`: all messages; `answer`: the schema that the answer has to meet, if there is one.
 
-A rule is either for what was said or for what tools have answered. Otherwise the rule that calls a tool would
-fit again after the tool has answered, as what was said is still there: the mock would call it for ever. So
-rules are read from top to bottom as the turn goes on. A rule for the result of a tool does not fit its error:
-an agent whose tool is broken fails the run, and does not go on as if nothing had happened.
+A rule matches either what was said or the answers of tools. Otherwise the rule that calls a tool would match
+again after the tool has answered, since the text is still the last one said, and the mock would call the tool
+forever. So rules are read from top to bottom as the turn goes on. A rule for the result of a tool does not
+match its error: an agent whose tool is broken fails the run, and does not go on as if nothing had happened.
 
-A call of a tool that is not offered, or with arguments that do not fit it, means that the file is wrong or
-the agent has changed: it fails the run, unless the rule says that the model is meant to be wrong.
+A call of a tool that is not offered, or with arguments that do not fit the tool, means that the file is wrong
+or the agent has changed. It fails the run, unless the rule marks the call as intentionally wrong.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ def model_class(cls: type[Agent], script: MockScript) -> type[Agent]:
 
 
 def model_request(asked: Mapping[str, Any], sender: str, trace: int | None = None) -> Request:
-    """Return a request to a model as rules see it. `asked` is its input, as plain data; see `Request`."""
+    """Return a request to a model in the form that rules match; see `Request`.
+
+    `asked` is the input of the request, as plain data.
+    """
     messages = [mapped(message) for message in asked["messages"]]
     said = max((place for place, one in enumerate(messages) if one.get("role") == "user"), default=-1)
     spoke = max((place for place, one in enumerate(messages) if one.get("role") != "tool"), default=-1)
@@ -95,7 +99,10 @@ def model_request(asked: Mapping[str, Any], sender: str, trace: int | None = Non
 
 
 def shown_request(request: Request) -> dict[str, Any]:
-    """Return the part of a request to a model that failures show: what was said, and tools' answers since."""
+    """Return the part of a request to a model that failures show.
+
+    This is the last text said, and the results and errors of tools since then.
+    """
     shown = {"text": request.input["text"]}
     for key in ("tools", "errors"):
         if request.input[key]:
@@ -104,12 +111,12 @@ def shown_request(request: Request) -> dict[str, Any]:
 
 
 def brief_input(asked: Any) -> Any:
-    """Return the part of a model's input that failures show."""
+    """Return the part of a model's input that failures show; any other input is returned unchanged."""
     return shown_request(model_request(asked, USER)) if is_mapping(asked) and "messages" in asked else asked
 
 
 def tokens_in(value: Any) -> int:
-    """Return an estimate of the number of tokens in plain data, as no provider has counted them."""
+    """Return an estimate of the number of tokens in plain data; no provider has counted them."""
     return ceil(estimated_tokens(json.dumps(value, ensure_ascii=False)))
 
 
@@ -124,7 +131,7 @@ class _ModelAnswer(RuleAnswer):
         super().__init__(script, request.agent, seen, shown_request(seen))
 
     async def items(self) -> AsyncGenerator[ModelItem]:
-        """Yield the items of the answer, the end last."""
+        """Yield the items of the answer; the last one is the `ModelEnd`."""
         said: list[Any] = []
         reason = "stop"
         end: Any = None
@@ -158,7 +165,7 @@ class _ModelAnswer(RuleAnswer):
         return ModelEnd(given.get("reason", reason), usage, self.script.name)
 
     def _call(self, call: ToolCall) -> ToolRequest:
-        """Return the request for a tool, and record a failure if the agent cannot carry it out."""
+        """Return the request to call a tool, and record a failure if the agent cannot carry out the call."""
         offers = {tool["name"]: tool for tool in self.asked.get("tools") or ()}
         if call.unfit != "allowed":
             if call.tool not in offers:
@@ -176,7 +183,10 @@ class _ModelAnswer(RuleAnswer):
 
 
 def text_of(chunk: Any) -> str:
-    """Return a piece of an answer as text: as it is, or as JSON, as in an answer that meets a schema."""
+    """Return a piece of an answer as text: a string unchanged, other data as JSON.
+
+    An answer that meets a schema consists of such data.
+    """
     return chunk if isinstance(chunk, str) else json.dumps(chunk, ensure_ascii=False)
 
 

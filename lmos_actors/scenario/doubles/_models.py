@@ -6,11 +6,11 @@ import sys
 
 
 def is_model(cls: type) -> bool:
-    """Return whether a class is a language model. Without `lmos_actors.llm` in use, none is."""
+    """Return whether a class is a language model; always False if `lmos_actors.llm` is not imported."""
     llm = sys.modules.get("lmos_actors.llm")
     return llm is not None and issubclass(cls, llm.Model)
 
 
 def is_live(cls: type) -> bool:
-    """Return whether a class is a language model that asks a provider over the network."""
+    """Return whether a class is a language model that queries a provider over the network."""
     return is_model(cls) and bool(getattr(cls, "is_live", False))

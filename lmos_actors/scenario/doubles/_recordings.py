@@ -1,4 +1,4 @@
-"""Recordings of agents: message logs that replays answer from.
+"""Recordings of agents: message logs from which replays take their answers.
 
 `Recordings` reads the logs of one scenario file, each once. A `Recording` is one log; a `RecordedAgent` is
 one agent of one of its runs, with its requests, answers and other effects.
@@ -37,9 +37,9 @@ COMPARED: Final = 500
 class Exchange:
     """One recorded request and its effects. Times are seconds after its delivery.
 
-    `ended` is None where nothing answered it. `effects` are in order: "item" and "progress" with a value,
-    "event" and "changed" with name and data. `error` is an error's text in the log, `output` the output of
-    a failure that callers can expect; `type` is the type of the answer on a relay.
+    `ended` is None if the request was never answered. `effects` are in order: "item" and "progress" with a
+    value, "event" and "changed" with name and data. `error` is an error's text in the log, `output` the
+    output of a failure that callers can expect; `type` is the type of the answer on a relay.
     """
 
     line: int
@@ -56,16 +56,19 @@ class Exchange:
 
     @property
     def counts(self) -> bool:
-        """Whether a replay must get the request again; with no answer or effect, it may never have begun."""
+        """Whether a replay must receive this request again; false for subscriptions.
+
+        Without an answer or effect, it is false too, as the request may never have begun.
+        """
         return self.verb not in LISTENING and (self.ended is not None or bool(self.effects))
 
 
 @attrs.frozen
 class RecordedEffect:
-    """An effect without a request, in one of the agent's lives, counted from 1.
+    """An effect that no request caused; `life` is the number of the agent's life, counted from 1.
 
-    `kind` is `event`, `changed`, or `shown`: a property's value shown to observers as a life began. `what`
-    is the name and the data; `when` is None if the first turn of a life did it.
+    `kind` is `event`, `changed`, or `shown`: a property's value shown to observers as a life began. `what` is
+    the name and the data; `when` is None if the effect came from the first turn of a life.
     """
 
     life: int
@@ -84,7 +87,7 @@ class RecordedAgent:
 
 
 class _AgentRecorder:
-    """Collects the records of one agent."""
+    """The collector of the records of one agent."""
 
     def __init__(self, agent: str) -> None:
         self._agent = agent
@@ -97,7 +100,7 @@ class _AgentRecorder:
         self._struck = -1.0
 
     def record(self, line: LogLine) -> None:
-        """Collect what a record tells about the agent."""
+        """Add one record of the log to what is known about the agent."""
         data = line.data
         kind, number, now = data.get("kind"), data.get("id"), float(data.get("t", 0.0))
         if kind == "sent" and isinstance(number, int):
@@ -144,7 +147,10 @@ class _AgentRecorder:
                 exchange.type = str(data.get("type", ANSWER))
 
     def _add(self, now: float, kind: str, what: tuple[str, Any]) -> None:
-        """Attribute an effect to the latest open request, or else to its instant."""
+        """Attribute an effect to the latest request that is still open; without one, store it by its instant.
+
+        An effect that comes while the agent is down belongs to the first turn of the next life.
+        """
         begun = [exchange for exchange in self._open.values() if exchange.begun is not None]
         if self._down:
             self._effects.append(RecordedEffect(self._life + 1, None, kind, what))
@@ -155,19 +161,19 @@ class _AgentRecorder:
             self._effects.append(RecordedEffect(self._life, now, kind, what))
 
     def result(self) -> RecordedAgent:
-        """Return the agent as collected so far."""
+        """Return the agent, with all that has been collected so far."""
         return RecordedAgent(self._agent, tuple(self._exchanges), tuple(self._effects))
 
 
 @attrs.frozen
 class Recording:
-    """A log file used as a recording: the agents in it, by the label of each run."""
+    """A log file used as a recording; `runs` has the agents of each run, by the label of the run."""
 
     name: str
     runs: Mapping[str, Mapping[str, RecordedAgent]]
 
     def agent(self, label: str, agent: str) -> RecordedAgent:
-        """Return an agent of the run with that label, or of the only run.
+        """Return an agent of the run with the given label, or of the only run.
 
         Raises LookupError with the known labels or agents.
         """
@@ -187,10 +193,10 @@ class Recording:
 
 
 def read_recording(path: Path, name: str) -> Recording:
-    """Read a log file, which messages call `name`. Blocks on the disk.
+    """Read a log file; `name` is its name in messages. Blocks on the disk.
 
-    Raises FileError when it is no message log, was cut short or changed, or has two runs of one label. One
-    that `record` has written may be cut short: it holds what was recorded until then.
+    Raises FileError if the file is not a message log, was cut short or changed, or has two runs with the same
+    label. A log written by `record` may be cut short: it holds everything recorded until then.
     """
     from ..judge import CUT_SHORT, LogFile  # few files have recordings
 
@@ -229,18 +235,18 @@ def _recorded_agents(run: LoggedRun) -> dict[str, RecordedAgent]:
 
 
 def replays_among(agents: Mapping[str, object]) -> dict[str, Replay]:
-    """Return the replays among the agents of a file."""
+    """Return the agents of a file that are replays."""
     return {name: entry for name, entry in agents.items() if isinstance(entry, Replay)}
 
 
 def log_path(document: Document, entry: Replay) -> Path:
-    """Return the path of a replay's log, which is relative to the folder of its file."""
+    """Return the path of a replay's log; the file gives it relative to the folder of the file."""
     assert document.path is not None
     return document.path.parent / entry.log
 
 
 class Recordings:
-    """Reads the logs of one file. With `recording`, none is read, as all are to be recorded anew."""
+    """The logs of one file. If `recording` is true, no log is read, as all are to be recorded anew."""
 
     def __init__(self, document: Document, *, recording: bool) -> None:
         self._document = document
@@ -250,7 +256,10 @@ class Recordings:
     def of(
         self, replays: Mapping[str, Replay], mistakes: list[Mistake], real: Mapping[str, type]
     ) -> dict[str, Recording]:
-        """Return the recordings by replay; mistakes are added to `mistakes`. `real` has replaced classes."""
+        """Return the recording of each replay, by the replay's name, and add mistakes to `mistakes`.
+
+        `real` has the classes that replace replays.
+        """
         found: dict[str, Recording] = {}
         for name, entry in replays.items():
             path: DataPath = ("agents", name)
@@ -283,7 +292,7 @@ class Recordings:
 
 
 def recorded_agent_of(name: str, entry: Replay, recording: Recording, label: str) -> RecordedAgent:
-    """Return the recorded agent of a replay for a run. Raises LookupError as `Recording.agent`."""
+    """Return the recorded agent that a replay repeats in a run; raise LookupError like `Recording.agent`."""
     return recording.agent(label, entry.agent or name)
 
 
@@ -291,9 +300,10 @@ def recorded_agent_of(name: str, entry: Replay, recording: Recording, label: str
 
 
 def fits(recorded: Any, asked: Any, *, allow_missing: bool = False) -> bool:
-    """Return whether an input equals the recorded one; parts hidden in the log, also in texts, fit anything.
+    """Return whether an input matches the recorded one.
 
-    `allow_missing`: the defaults of parameters are unknown, so the input may lack members.
+    Whatever is hidden in the log, also as a part of a text, matches anything. With `allow_missing` the input
+    may lack members, because the defaults of parameters are unknown.
     """
     if isinstance(recorded, str) and HIDDEN in recorded:
         from ._differences import fits_around
@@ -309,7 +319,10 @@ def fits(recorded: Any, asked: Any, *, allow_missing: bool = False) -> bool:
 
 
 def most_similar(exchanges: Iterator[Exchange], asked: Any) -> Exchange | None:
-    """Return the exchange whose input differs least from one, None if there are none."""
+    """Return the exchange whose input is most similar to a given input; None if there are no exchanges.
+
+    Only the first `COMPARED` exchanges are compared.
+    """
     from ._differences import distance
 
     best: tuple[float, Exchange] | None = None

@@ -1,8 +1,9 @@
 """Replays: agents that answer as in a recorded message log.
 
-A request is answered like the first unused recorded one with the same verb, affordance and input, after the
-same time. A request that is not in the recording fails for its caller, and fails the run. A recorded request
-that is not made fails the run too, unless the file says otherwise. The replay sends nothing to a real agent.
+A request gets the answer of the first unused recorded request with the same verb, affordance and input, after
+the same time. A request that is not in the recording fails for its caller, and fails the run. A recorded
+request that is not made fails the run too, unless the file allows it. The replay sends nothing to a real
+agent.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ _DIED: Final = re.compile(r"agent .* died \((.*)\), request had begun", re.DOTAL
 
 
 def contract_of(name: str, entry: Replay, recording: Recording) -> type[Agent]:
-    """Make the class of a replay without `use`: with everything named in any of the recorded runs.
+    """Make the class of a replay without `use`: its contract has every affordance in the recorded runs.
 
-    Raises TypeError if two affordances share a name; LookupError if the agent is in none of the runs.
+    Raises TypeError if two affordances share a name, and LookupError if the agent is in none of the runs.
     """
     recorded_agents: list[RecordedAgent] = []
     missing: LookupError | None = None
@@ -92,7 +93,7 @@ class ReplayScript:
     """State of one replay in one run, over all its incarnations.
 
     `place` returns the position of data in the file; `paths` has the tree paths of agents, by name. `file` is
-    the file whose replays can be recorded anew; None if no class is known for the real agent.
+    the file whose replays can be recorded anew. It is None if the class of the real agent is not known.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class ReplayScript:
         raise ActionFailed(f"{verb} {name} is not in the recording of {self.name}")
 
     def fits(self, request: Request) -> bool:
-        """Return whether an unused recorded request is like this request."""
+        """Return whether there is an unused recorded request that matches this request."""
         unused = (e for e in self._recorded("invoke", request.action) if e.line not in self._used)
         return any(fits(exchange.input, request.input, allow_missing=True) for exchange in unused)
 
@@ -177,7 +178,7 @@ class ReplayScript:
         self._failures.append(self._more(expected, saw))
 
     def _nearest(self, near: Exchange, shown: Any) -> str:
-        """Return the nearest recorded request as text: the whole, or if that is long, what differs."""
+        """Return the nearest recorded request as text; of a long request, only the differences."""
         used = ", which has been used" if near.line in self._used else ""
         if is_shown_whole(near.input) and is_shown_whole(shown):
             return f"the nearest is {show(near.input)} ({self._line(near)}){used}"
@@ -187,7 +188,7 @@ class ReplayScript:
         return f"{self._recording.name}:{exchange.line}"
 
     def in_one_step(self, action: str) -> bool:
-        """Return whether every recorded answer of an action came at once, as answers of one turn do."""
+        """Return whether every recorded answer of an action came at once, as answers within one turn do."""
         return all(
             e.ended == 0.0 and (e.error or "ActionFailed").startswith(("ActionFailed", "AgentDied"))
             for e in self.recorded.exchanges
@@ -195,7 +196,7 @@ class ReplayScript:
         )
 
     def typed(self, exchange: Exchange, op: Operation, value: Any) -> Any:
-        """Return a recorded value as the class's type. Raises TypeError for a value of another type."""
+        """Return a recorded value as the type in the contract. Raises TypeError for another type."""
         try:
             return op.give(value)
         except InvalidInput as error:
@@ -230,13 +231,13 @@ class ReplayScript:
 
 
 class ReplayManner:
-    """The parts of a replay that depend on the protocol that it speaks; this base class is for agents."""
+    """The behaviour of a replay that depends on its protocol; this base class is for agents."""
 
     def found(self, request: DoubleRequest, exchange: Exchange) -> None:
         """Note the exchange that answers a request."""
 
     def emitted(self, agent: Any, name: str, data: Any) -> None:
-        """Note an event that the replay has emitted, and that the subscribers have got."""
+        """Note an event that the replay has emitted; the subscribers have received it."""
 
 
 NEAR: Final = ReplayManner()
@@ -254,7 +255,7 @@ def _times(count: int) -> str:
 
 
 def replay_class(cls: type[Agent], script: ReplayScript) -> type[Agent]:
-    """Make the class of a replay for one run: what `cls` offers, answered from the recording."""
+    """Make the class of a replay for one run: it has the contract of `cls` and answers from the recording."""
 
     def alter(key: str, op: Operation) -> Operation:
         if op.verb in LISTENING:
@@ -284,7 +285,7 @@ def replay_class(cls: type[Agent], script: ReplayScript) -> type[Agent]:
 
 
 def _schedule_effects(agent: Any, script: ReplayScript) -> None:
-    """Restore the first property values of this life, and schedule its effects without a request."""
+    """Restore the first property values of this life, and schedule the effects that no request caused."""
     now, life = trio.current_time(), agent._slot.incarnation
     for effect in script.recorded.effects:
         if effect.life != life:
@@ -300,7 +301,10 @@ def _schedule_effects(agent: Any, script: ReplayScript) -> None:
 
 
 def _repeat_at_once(script: ReplayScript, request: DoubleRequest) -> Exchange:
-    """Repeat the effects of the recorded exchange for a request in one step, and raise its error, if any."""
+    """Repeat the recorded effects of a request without delays; raise the recorded error, if any.
+
+    Return the recorded exchange.
+    """
     exchange = script.find(request)
     for _, kind, what in exchange.effects:
         _perform(script, request.agent, kind, what)
@@ -310,7 +314,7 @@ def _repeat_at_once(script: ReplayScript, request: DoubleRequest) -> Exchange:
 
 
 def _answer_of_property(script: ReplayScript, request: DoubleRequest) -> Any:
-    """Answer a read, a write or an observation."""
+    """Answer a request to read, write or observe a property."""
     agent, op = request.agent, request.op
     current = getattr(agent._slot.rt.turns.current, "op", None)
     if op.verb == "read" and (current is None or current.original is not op.original):
@@ -353,14 +357,17 @@ class _Answer:
             await trio.sleep_until(when)
 
     def _repeat(self, kind: str, what: Any) -> None:
-        """Repeat an effect between request and answer."""
+        """Repeat an effect that was recorded between the request and its answer."""
         if kind == "progress":
             self.request.report(what)
         else:
             _perform(self.script, self.request.agent, kind, what)
 
     async def _end(self) -> None:
-        """Wait for the end and raise its error, if any. Never returns where no answer was recorded."""
+        """Wait until the recorded end, and raise the recorded error, if any.
+
+        Never returns if no answer was recorded.
+        """
         exchange = self.exchange
         if exchange.ended is None:
             await trio.sleep_forever()
@@ -375,7 +382,7 @@ class _Answer:
         raise error
 
     async def output(self) -> Any:
-        """Return the one output."""
+        """Repeat the recorded effects, and return the output of an action that has a single output."""
         for after, kind, what in self.exchange.effects:
             await self._wait(after)
             self._repeat(kind, what)
@@ -383,7 +390,7 @@ class _Answer:
         return self.exchange.value if self.exchange.error is not None else self._typed(self.exchange.value)
 
     async def outputs(self) -> AsyncGenerator[Any]:
-        """Yield the many outputs."""
+        """Yield the outputs of a stream, and repeat the effects between them."""
         for after, kind, what in self.exchange.effects:
             await self._wait(after)
             if kind == "item":
@@ -397,7 +404,7 @@ class _Answer:
 
 
 def error_of(exchange: Exchange) -> Exception:
-    """Make the recorded error again; for AgentDied, the exception of which the agent died."""
+    """Return the recorded error as an exception; for AgentDied, the exception that killed the agent."""
     name, _, message = str(exchange.error).partition(": ")
     if name == "AgentDied":
         found = _DIED.fullmatch(message)

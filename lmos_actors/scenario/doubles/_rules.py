@@ -25,11 +25,11 @@ _RESULTS: Final = re.compile(r"\$\.(tools|errors)\b")
 
 @attrs.frozen
 class Request:
-    """A request as rules see it. `sender` is the path of the asking agent, `user` if none asks.
+    """A request in the form that rules match. `sender` is the path of the requesting agent, or `user`.
 
-    For a model, `searched` is where `contains` looks, and `latest` has the tools that have answered since the
-    model last spoke, each with its error ("" for a result). `trace` is the number of the message that began
-    the request's trace.
+    For a model, `contains` searches `searched`. `latest` has the tools that have answered since the model
+    last spoke, each with its error ("" for a result). `trace` is the number of the message that began the
+    request's trace.
     """
 
     action: str
@@ -41,7 +41,7 @@ class Request:
 
 
 def misfits(when: When, request: Request, paths: Mapping[str, str]) -> list[str]:
-    """Return the reasons why a request does not fit; none if it fits.
+    """Return the reasons why a request does not fit a rule; an empty list if it fits.
 
     `paths` has the tree paths of agents and populations, by their names in the file.
     """
@@ -64,12 +64,12 @@ def misfits(when: When, request: Request, paths: Mapping[str, str]) -> list[str]
 
 
 def tools_after(when: When) -> tuple[str, ...]:
-    """Return the tools whose results a rule is for, as `after` names them."""
+    """Return the names of the tools in the `after` of a rule: the rule matches their results."""
     return () if when.after is UNSET else (when.after,) if isinstance(when.after, str) else when.after
 
 
 def _misfits_of_turn(when: When, latest: Mapping[str, str]) -> list[str]:
-    """Return the reasons why a request to a model does not fit, by who has spoken last."""
+    """Return why a rule for a model does not fit the last speaker: the user, or the tools in `latest`."""
     is_after_tools = when.after is not UNSET or any(_RESULTS.match(path) for path in when.match)
     if not is_after_tools:
         if not latest:
@@ -88,13 +88,13 @@ def _misfits_of_turn(when: When, latest: Mapping[str, str]) -> list[str]:
 
 
 def is_from(sender: str, name: str, paths: Mapping[str, str]) -> bool:
-    """Return whether a sender is the agent or in the population with a name, or below such an agent."""
+    """Return whether a sender is the named agent, a member of the named population, or below one of these."""
     path = paths.get(name, name)
     return sender == path or (name != USER and sender.startswith(f"{path}/"))
 
 
 def named_sender(sender: str, paths: Mapping[str, str]) -> str:
-    """Return a sender's name in the file, followed by the rest of the path if it is a child of that agent."""
+    """Return a sender's name in the file; for a descendant of a named agent, also the rest of its path."""
     known = [(path, name) for name, path in paths.items() if is_from(sender, name, paths)]
     if not known:
         return sender
@@ -103,7 +103,7 @@ def named_sender(sender: str, paths: Mapping[str, str]) -> str:
 
 
 def has_text(value: object, text: str) -> bool:
-    """Return whether a text occurs anywhere in plain data; names of members do not count."""
+    """Return whether a text occurs in any value of plain data; the names of members are not searched."""
     if isinstance(value, str):
         return text in value
     return any(has_text(part, text) for _, part in inside(value))
@@ -112,11 +112,11 @@ def has_text(value: object, text: str) -> bool:
 def nearest(
     rules: Sequence[tuple[Rule, int]], request: Request, paths: Mapping[str, str]
 ) -> list[tuple[int, list[str]]]:
-    """Return the three rules that a request fits best: their indexes, and why the request does not fit.
+    """Return the indexes of the three rules closest to a request, and why the request does not fit each.
 
-    Rules for another action come last. For a model, rules for the tools that have answered, or for what was
-    said, come first. Then rules with more conditions that hold come first. `rules` also has the number of
-    uses of each rule.
+    Rules for another action come last. For a model, rules for the last speaker (the user, or the tools that
+    have answered) come first. Among those, rules with more conditions that hold come first. `rules` also has
+    the number of uses of each rule.
     """
     found: list[tuple[tuple[bool, int, int, int], int, list[str]]] = []
     for index, (rule, used) in enumerate(rules):
@@ -133,14 +133,14 @@ def nearest(
 
 
 def _conditions(when: When, request: Request) -> int:
-    """Return how many conditions a rule has, apart from its action."""
+    """Return the number of conditions of a rule, apart from its action."""
     given = [when.from_ is not None, when.contains is not None, when.equals is not UNSET]
     turn = 0 if request.latest is None or when.any is True else max(1, len(tools_after(when)))
     return sum(given) + turn + len(_verdicts(when, request))
 
 
 def _verdicts(when: When, request: Request) -> list[Verdict]:
-    """Return whether each path of the rule matches the input."""
+    """Return the verdicts on the `match` of a rule: for each path, whether the input meets it."""
     from ..judge import judge_match  # a file is checked without the judges of runs
 
     return judge_match(when.match, request.input)

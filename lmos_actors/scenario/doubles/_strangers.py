@@ -1,9 +1,9 @@
-"""Mocks and replays on the hub of a file: strangers that answer messages by rules, or as in a recording.
+"""Mocks and replays on the hub of a file: strangers that answer messages by rules or from a recording.
 
-A message is a request for the action named by its type, and the mock posts it to itself: so it waits in a
-mailbox, is in the log, and is answered by a rule, as with any other mock. A rule without an action is for
-questions. A broadcast that no rule fits is ignored; otherwise a mock on a busy hub would need rules for
-everything that others say.
+A message is a request for the action named by its type, and the mock posts it to itself. So, as with any
+other mock, the message waits in a mailbox, is in the log, and is answered by a rule. A rule without an action
+is for questions. A broadcast that no rule fits is ignored. Otherwise a mock on a busy hub would need rules
+for every broadcast of the others.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def _on_hub(made: Any, script: MockScript | ReplayScript) -> type[Agent]:
 class HubRequest(AgentRequest):
     """A message on the hub as a request.
 
-    `asker` is its sender's name on the hub, `reply` the type of the answering message, which the rule or the
-    recording sets.
+    `asker` is its sender's name on the hub. `reply` is the type of the answering message; the rule or the
+    recording sets it.
     """
 
     __slots__ = ("asker", "reply")
@@ -90,7 +90,7 @@ class HubRequest(AgentRequest):
 
 
 class HubManner(Manner):
-    """The manner of a mock on a hub; see `Manner`. `paths` has the tree paths of agents, by name."""
+    """The behaviour of a mock on a hub; see `Manner`. `paths` has the tree paths of agents, by name."""
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         self._paths = paths
@@ -109,13 +109,13 @@ class HubManner(Manner):
             asker.reply = rule.type
 
     async def emitted(self, request: DoubleRequest, name: str, data: Any) -> None:
-        """Broadcast what was emitted."""
+        """Broadcast an event that a rule has emitted."""
         with suppress(*LOST):
             await request.agent.relay.say(data, type=name)
 
 
 class HubReplayManner(ReplayManner):
-    """The manner of a replay on a hub; see `ReplayManner`."""
+    """The behaviour of a replay on a hub; see `ReplayManner`."""
 
     def found(self, request: DoubleRequest, exchange: Exchange) -> None:
         """Note the type of the message that answered a request."""
@@ -124,7 +124,7 @@ class HubReplayManner(ReplayManner):
             asker.reply = exchange.type
 
     def emitted(self, agent: Any, name: str, data: Any) -> None:
-        """Broadcast what was broadcast in the recording."""
+        """Repeat a recorded broadcast."""
         agent.nursery.start_soon(partial(agent.relay.say, data, type=name))
 
 
@@ -134,7 +134,7 @@ def _asker_of(request: DoubleRequest) -> HubRequest | None:
 
 
 class _Stranger:
-    """One mock or replay on the hub, and the tracker of the requests that it makes from messages."""
+    """A mock or replay on the hub. It makes requests from messages, and tracks them."""
 
     def __init__(self, agent: Any, script: MockScript | ReplayScript, relay: Relay) -> None:
         self.rt: Runtime = agent._slot.rt
@@ -152,14 +152,14 @@ class _Stranger:
         return error
 
     async def run(self) -> None:
-        """Answer messages. Raise ConnectFailed when the hub no longer accepts the mock."""
+        """Answer messages. Raise ConnectFailed if the hub no longer accepts the mock."""
         async for heard in self._relay:
             if isinstance(heard, RelayMessage) and heard.sender != self._relay.id:
                 with carried(heard):
                     self._take(heard)
 
     def _take(self, message: RelayMessage) -> None:
-        """Post a message as a request, at once, so that messages begin in the order in which they arrived."""
+        """Post a message as a request without waiting, so that requests begin in the messages' order."""
         sender, script = message.sender, self._script
         asked = Request(message.type, message.payload, script.paths.get(sender, sender))
         if (message.is_broadcast or message.type in PASSED_OVER) and not script.fits(asked):

@@ -1,4 +1,4 @@
-"""Uses of rules and recordings, which can be given back if an answer did not reach its end."""
+"""Uses of rules and recordings, which are given back if an answer does not complete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ USES: Final[ContextVar[list[Callable[[], None]] | None]] = ContextVar("lmos_acto
 
 
 def note_use(give_back: Callable[[], None]) -> None:
-    """Note the use of a rule or a recording for the request that is being answered."""
+    """Note that the current request has used a rule or a recording; `give_back` undoes the use."""
     uses = USES.get()
     if uses is not None:
         uses.append(give_back)

@@ -1,4 +1,4 @@
-"""The search of `explore`, its finds and their shrinking, and the runs of both in worker processes."""
+"""The search of `explore`, its finds and their shrinking, and the worker processes for the runs."""
 
 from lmos_actors._late import late
 

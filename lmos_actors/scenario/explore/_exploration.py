@@ -45,9 +45,9 @@ MOST_CELLS: Final = 64
 class SearchRequest:
     """A request to search a file: until `runs` runs are done, or `minutes` minutes have passed.
 
-    Up to `workers` runs go on at once, each for at most `time_limit` seconds (default: as the file says). All
-    chance follows from the `seed`. With `all_failures` the search goes on after the first new failure; with
-    `fresh` it forgets the results of earlier searches.
+    Up to `workers` runs go on at once, each for at most `time_limit` seconds (default: the limit in the
+    file). The `seed` determines all random choices. With `all_failures` the search goes on after the first
+    new failure. With `fresh` it discards the results of earlier searches.
     """
 
     file: str
@@ -62,7 +62,10 @@ class SearchRequest:
 
 
 def _cells_of(resolved: Resolved, file: str) -> list[tuple[Cell, Data]]:
-    """Return each combination of a file, with its data as a separate file. Raises ConfigError."""
+    """Return the first cell of each combination of a file, with the combination as a separate file.
+
+    Raises ConfigError.
+    """
     plain = plain_cells(resolved.document, resolved.settings)
     if len(plain) > MOST_CELLS:
         why = f"{len(plain)} combinations are too many to explore at once: --set narrows the matrix"
@@ -81,7 +84,10 @@ def _cells_of(resolved: Resolved, file: str) -> list[tuple[Cell, Data]]:
 
 
 class Exploration:
-    """One search of a file, with the folder of that file and an entered pool. Raises ConfigError."""
+    """One search of a file, with the folder for its progress and a running pool of worker processes.
+
+    Raises ConfigError.
+    """
 
     def __init__(
         self, request: SearchRequest, resolved: Resolved, folder: Folder, pool: Pool, show: SearchShow
@@ -115,12 +121,12 @@ class Exploration:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the search began."""
+        """The number of seconds since the search began."""
         return monotonic() - self._began
 
     @property
     def explore(self) -> Explore:
-        """The `explore` part of the file: what may be drawn."""
+        """The `explore` part of the file: the faults and arguments that may be drawn."""
         found = self._cells[0][0].scenario.explore
         assert found is not None  # `_cells_of` has checked it
         return found
@@ -168,7 +174,10 @@ class Exploration:
     # ---- runs
 
     def _baselines(self) -> list[Explored] | None:
-        """Run every combination once without drawn faults; None if that is not possible."""
+        """Run each combination once without drawn faults; return None if the search cannot go on.
+
+        Raises ConfigError if a file is refused.
+        """
         seed = self._seeds()[0]
         runs = self._batch([with_schedule(data, seed, ()) for _, data in self._cells])
         for run in runs:
@@ -183,7 +192,10 @@ class Exploration:
         return runs if len(runs) == len(self._cells) else None
 
     def _batch(self, files: Sequence[Data]) -> list[Explored]:
-        """Return the runs of a batch: first the known ones, then as many new ones as the request allows."""
+        """Return the runs of a batch: known ones of earlier searches first, then new ones.
+
+        There are fewer runs than files if the request allows no more.
+        """
         left = len(files) if self.request.runs is None else self.request.runs - self.done
         files = files[: max(left, 0)]
         runs = [self._known.popleft() for _ in files if self._known]
@@ -209,7 +221,7 @@ class Exploration:
         return request.runs is not None and self.done >= request.runs
 
     def _note_batch(self, search: Search, batch: Sequence[Schedule], runs: list[Explored]) -> bool:
-        """Note the results of a batch; return whether to go on."""
+        """Note the results of a batch; return whether the search is to go on."""
         outcomes = [run.outcome for run in runs]
         self.states = search.states_with(outcomes)
         if len(runs) == len(batch):

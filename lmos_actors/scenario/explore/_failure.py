@@ -1,4 +1,4 @@
-"""The failure of a run: a name, which equal failures share, and a sentence for people."""
+"""The failure of a run: a name that equal failures share, and a readable sentence."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _LONGEST: Final = 300
 
 
 def is_void(run: RunResult) -> bool:
-    """Return whether a fault found no target, so that the run says nothing about its agents."""
+    """Return whether a fault found no target, so that the run does not count."""
     return any(failure.what.startswith(_FAULTS) for failure in run.failures)
 
 
 def failures_of(run: RunResult) -> tuple[str, ...]:
-    """Return the names of all failures in a run, in order; none if it passed.
+    """Return the names of all failures in a run, in order; an empty tuple if it passed.
 
-    Names are equal if the same check, step or agent fails in the same way, even at other instants, in a
-    different one of many agents, or with other numbers.
+    Two failures have the same name if the same check, step or agent fails in the same way, even at other
+    instants, in another one of many agents, or with other numbers.
     """
     judged = {f"{check.kind} {check.name}": check for check in run.judged}
     judged |= {check.name: check for check in run.judged}
@@ -49,7 +49,7 @@ def _way(check: CheckResult) -> str:
 
 
 def sentence_of(run: RunResult, failure: str) -> str:
-    """Return a sentence that tells what happened in a run that failed."""
+    """Return a sentence that describes a failure of a run, and the faults injected in that run."""
     judged = {f"{check.kind} {check.name}": check for check in run.judged}
     judged |= {check.name: check for check in run.judged}
     found = next((each for each in run.failures if _name(each, judged) == failure), None)

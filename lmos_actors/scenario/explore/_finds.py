@@ -1,4 +1,4 @@
-"""Failures that were found: they are repeated, shrunk, written as files, and checked again later."""
+"""The failures found by a search: they are repeated, shrunk, written as files, and checked again later."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ _LONGEST: Final = 400
 
 
 class SearchShow(Protocol):
-    """Shows the progress of a search to people."""
+    """The display of the progress of a search."""
 
     def note(self, text: str) -> None:
-        """Show a line that stays."""
+        """Show a line that stays on the screen."""
         ...
 
     def progress(self, text: str) -> None:
-        """Show how far the search is, in a line that the next one replaces."""
+        """Show the progress of the search, in a line that the next line replaces."""
         ...
 
 
 class Finds:
-    """The failures of one search. `added` tells whether this command has found or shrunk a failure."""
+    """The failures of one search. `added` is true once this command has found or shrunk a failure."""
 
     def __init__(self, file: str, folder: Folder, runs: Runs, show: SearchShow, limit: float | None) -> None:
         self._file = file
@@ -58,7 +58,7 @@ class Finds:
         return any(find.failure == failure for find in self._folder.finds)
 
     def add(self, failure: str, data: Data, run: int) -> None:
-        """Add a failure: write a file that fails in this way, and shrink it. Raises KeyboardInterrupt."""
+        """Add a failure: write a file that fails this way, and shrink the file. Raises KeyboardInterrupt."""
         self.added = True
         find = Find(failure=failure, data=data, run=run, limit=self._limit)
         self._show.note(f"run {run}: {failure}")
@@ -74,7 +74,7 @@ class Finds:
                 self._finish(find)
 
     def check_again(self) -> None:
-        """Rerun the finds made before the file or its agents changed; forget those that no longer fail."""
+        """Rerun the finds after the file or its agents have changed; remove those that no longer fail."""
         for find in list(self._folder.finds):
             seed = find.data["seeds"][0]
             there = bool(find.file) and Path(find.file).is_file()
@@ -115,7 +115,10 @@ class Finds:
         return run.outcome.instants
 
     def _write(self, find: Find) -> None:
-        """Write the file of a failure, and its log once two runs of it are the same."""
+        """Write the file of a failure and the log of a run of it; note whether a second run differs.
+
+        A failure of the time limit gets no log.
+        """
         if not find.file:
             find.file = free_name(Path(self._file)) + ".yaml"
         self._folder.write(find.file, self._text(find))
@@ -141,7 +144,7 @@ class Finds:
 
 
 def _difference(failure: str, first: RunResult | RunLost, second: RunResult | RunLost) -> str:
-    """Return where two runs of one file differ; "" if both fail in the same way."""
+    """Return a text on the difference between two runs of one file; "" if both fail in the same way."""
     if isinstance(first, RunLost) or isinstance(second, RunLost):
         same = _failures(first) == _failures(second)
         return "" if same else "the process of one of them ended"

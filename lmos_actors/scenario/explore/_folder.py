@@ -1,8 +1,8 @@
 """The folder of a search, `.lmos/explore/NAME` in the project: its progress and its finds.
 
-`runs.jsonl` has a head that tells what was searched, then a line for each run, in the order of the search. As
-a search depends on its runs alone, these lines are all that is needed to continue it. `found.json` has the
-finds. Both are for the next `explore` of the same file; nothing else reads them.
+`runs.jsonl` has a head that describes what was searched, then a line for each run, in the order of the
+search. As a search depends on its runs alone, these lines are all that is needed to continue it. `found.json`
+has the finds. Both files are for the next `explore` of the same file; nothing else reads them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_BYTES: Final = 1 << 30
 class Find:
     """A failure that was found: its name, the file that fails in this way, and further facts.
 
-    `file` and `log` are "" until they are written; `shrunk` is false while the file may still get simpler.
+    `file` and `log` are "" until they are written. `shrunk` is false while the file may still become simpler.
     """
 
     failure: str
@@ -55,7 +55,7 @@ class Find:
 
     @property
     def can_be_shrunk(self) -> bool:
-        """Whether the failure repeats, and its runs end by themselves."""
+        """Whether the failure can be repeated, and its runs end by themselves."""
         return not self.difference and self.failure != TIME_LIMIT
 
     @property
@@ -68,7 +68,7 @@ class Find:
 
 
 class Folder:
-    """The folder of one search. Raises ConfigError if it is in use, OSError if it cannot be written.
+    """The folder of one search. Its methods raise OSError if it cannot be written.
 
     `write` writes a whole file, given its path and its text.
     """
@@ -84,7 +84,8 @@ class Folder:
     def open(self, head: dict[str, Any], *, fresh: bool) -> tuple[list[Explored], bool]:
         """Return the known runs of a search with this head, and whether the folder had runs of another head.
 
-        Unless `fresh`, `finds` is read in both cases.
+        Unless `fresh`, the finds are read into `finds` in both cases. Raises ConfigError if another command
+        uses the folder.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         place = self.path / "runs.jsonl"
@@ -109,7 +110,7 @@ class Folder:
         return [_run_of(line) for line in lines[1:]] if known else [], changed
 
     def _lines(self) -> list[Any]:
-        """Return the complete lines, and cut off the rest of the file."""
+        """Return the complete lines of the file of runs, and truncate the file after them."""
         assert self._runs is not None
         self._runs.seek(0)
         found: list[Any] = []
@@ -127,7 +128,7 @@ class Folder:
         return found
 
     def add(self, run: Explored) -> None:
-        """Write one more run."""
+        """Append a run to the file of runs."""
         outcome = run.outcome
         self._write_line(
             {
@@ -146,7 +147,7 @@ class Folder:
         self._runs.flush()
 
     def keep_finds(self) -> None:
-        """Write the finds."""
+        """Write the finds to their file."""
         text = json.dumps([attrs.asdict(find) for find in self.finds], indent=1)
         self.write(str(self.path / "found.json"), text + "\n")
 
@@ -169,7 +170,7 @@ def _run_of(line: dict[str, Any]) -> Explored:
 
 
 def free_name(file: Path) -> str:
-    """Return an unused name for a find, beside its file and without an ending: `election.found-1`."""
+    """Return an unused name beside the file for a find, without an extension: `election.found-1`."""
     number = 1
     while any(
         file.with_name(f"{file.stem}.found-{number}{ending}").exists() for ending in (".yaml", ".jsonl")

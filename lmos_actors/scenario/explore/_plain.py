@@ -1,8 +1,8 @@
 """Plain files: one cell of a file as a separate file, with one seed and with drawn faults.
 
 The new file needs nothing but the project: variables, matrix and seeds have been filled in. In a simulation,
-drawn faults are entries of the timeline. In a scenario, whose steps have no instants, they are a branch
-parallel to the steps, which waits and injects. Their ids begin with `drawn_`.
+drawn faults are entries of the timeline. In a scenario, whose steps have no instants, the drawn faults are a
+branch parallel to the steps, which waits and injects. Their ids begin with `drawn_`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WIDTH: Final = 100
 
 
 def plain_cells(document: Document, settings: Mapping[str, str]) -> list[Data]:
-    """Return each combination of a valid file as a separate file, without seeds."""
+    """Return each combination of a valid file as a separate file without seeds."""
     cells = Cells(document, settings, struct_of(mapped(document.data)))
     return [_plain(cell.data) for cell in cells.all()]
 
@@ -50,7 +50,7 @@ def _plain(data: Data) -> Data:
 
 
 def _escaped(data: Any, path: DataPath) -> Any:
-    """Return data with escaped texts, so that only references left to the run are read as such."""
+    """Return data with texts escaped, so that only references that the run resolves are read as such."""
     if is_mapping(data):
         return {key: _escaped(value, (*path, key)) for key, value in data.items()}
     if is_list(data):
@@ -61,7 +61,7 @@ def _escaped(data: Any, path: DataPath) -> Any:
 def with_schedule(
     data: Data, seed: int, faults: Sequence[ScheduledFault], arguments: Sequence[DrawnArgument] = ()
 ) -> Data:
-    """Return a file with one seed, with drawn faults, and with drawn arguments."""
+    """Return a copy of a file with one seed, drawn faults and drawn arguments."""
     found = {**(_with_arguments(data, arguments) if arguments else data), "seeds": [seed]}
     if not faults:
         return found
@@ -117,12 +117,12 @@ def faults_of(data: Data) -> list[Data]:
 
 
 def places_of_faults(data: Data) -> list[tuple[DataPath, Data]]:
-    """Return the faults of a file with their places."""
+    """Return the faults of a file with their paths in the file."""
     return [(path, entry) for path, entry in each_entry(data) if is_fault(entry)]
 
 
 def each_entry(data: Data) -> Iterator[tuple[DataPath, Data]]:
-    """Yield the steps and entries of a file with their places, blocks before their contents."""
+    """Yield the steps and entries of a file with their paths, each block before its contents."""
     for key in ("timeline", "steps"):
         yield from _entries(data.get(key), (key,))
 
@@ -138,7 +138,7 @@ def _entries(data: Any, path: DataPath) -> Iterator[tuple[DataPath, Data]]:
 
 
 def without(data: Data, paths: Sequence[DataPath]) -> Data:
-    """Return a file without some of its parts, and without blocks of steps that this leaves empty."""
+    """Return a copy of a file without some parts, and without the step blocks that become empty."""
     found = deepcopy(data)
     for path in sorted(paths, key=_last_first, reverse=True):
         inner: Any = at_path(found, path[:-1])
@@ -151,7 +151,7 @@ def _last_first(path: DataPath) -> list[tuple[bool, Any]]:
 
 
 def at_path(data: Any, path: DataPath) -> Any:
-    """Return a part of plain data."""
+    """Return the part of plain data at a path."""
     for part in path:
         data = data[part]
     return data
@@ -163,7 +163,7 @@ def without_drawn(data: Data) -> Data:
 
 
 def _tidy(data: Data) -> Data:
-    """Return a file without empty blocks of steps; one-branch and one-round blocks become their steps."""
+    """Return a file without empty step blocks; a block with one branch or one round becomes its steps."""
     if data.get("timeline") == []:
         del data["timeline"]
     if "steps" in data:
@@ -190,7 +190,7 @@ def _tidy_steps(steps: list[Any]) -> list[Any]:
 
 
 def each_part(data: Any, path: DataPath = ()) -> Iterator[tuple[DataPath, Any]]:
-    """Yield all parts of plain data with their places, the outer ones first."""
+    """Yield all parts of plain data with their paths, outer parts first."""
     yield path, data
     if is_mapping(data) or is_list(data):
         for key, value in inside(data):
@@ -201,12 +201,12 @@ def each_part(data: Any, path: DataPath = ()) -> Iterator[tuple[DataPath, Any]]:
 
 
 def text_of(data: Data) -> str:
-    """Return a file as JSON, for a run."""
+    """Return a file as JSON, the form in which a run gets it."""
     return json.dumps(data, ensure_ascii=False)
 
 
 def yaml_of(data: Data, head: Sequence[str] = ()) -> str:
-    """Return a file as `fmt` would write it, below the comments in `head`."""
+    """Return a file as YAML in the layout of `fmt`, below the comments in `head`."""
     text: Any = yaml.safe_dump(
         data, sort_keys=False, allow_unicode=True, width=_WIDTH, default_flow_style=None
     )

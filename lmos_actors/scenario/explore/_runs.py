@@ -1,4 +1,4 @@
-"""Runs of unwritten files in worker processes, for the search and for shrinking."""
+"""Worker processes that run files which are not on the disk, for the search and for shrinking."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ AHEAD = 2
 
 @attrs.frozen(kw_only=True)
 class Explored:
-    """A run of a search: outcome, names of the failures, and result, None if the run's process is gone.
+    """A run of a search: its outcome, the names of its failures, and its result.
 
-    `refused`: what is wrong with a file that was not run. `slow`: the run took too long in real time, but
-    used too little processor time to tell whether it hangs; it does not count.
+    `result` is None if the run's process is gone. `refused` is the reason why a file was not run. `slow` is
+    true if the run took too long in real time, but used too little processor time to decide whether it hangs;
+    such a run does not count.
     """
 
     outcome: Outcome
@@ -47,7 +48,7 @@ class Explored:
 
 
 class Runs:
-    """Runs files in place of `file`, up to `workers` at once. `count` is the number of runs."""
+    """A runner of files in place of `file`, up to `workers` at once. `count` is the number of runs."""
 
     def __init__(
         self, pool: Pool, file: str, *, workers: int, time_limit: float, access: RemoteAccess
@@ -61,7 +62,7 @@ class Runs:
         self.count = 0
 
     def in_order(self, files: Sequence[Data], *, second: bool = False) -> Iterator[Explored]:
-        """Run several files, and yield each run once it and those before it have ended.
+        """Run several files, and yield each run once that run and those before it have ended.
 
         With `second` they run in a process with another hash seed. Runs continue if the iterator is not
         exhausted; `drain` waits for them.
@@ -82,7 +83,7 @@ class Runs:
         return self._workers if self._workers > 1 else AHEAD
 
     def first(self, files: Sequence[Data], is_one: Callable[[Data, Explored], bool]) -> int | None:
-        """Run files until `is_one` accepts one, and return its number; None if it accepts none."""
+        """Run files until `is_one` accepts one, and return that file's index; None if it accepts none."""
         found: int | None = None
         for number, run in enumerate(self.in_order(files)):
             if is_one(files[number], run):
@@ -97,7 +98,7 @@ class Runs:
             self._pool.take()
 
     def written(self, file: str, seed: int, *, second: bool) -> RunResult | RunLost:
-        """Run a file as it is on the disk, and keep the whole log."""
+        """Run a file from the disk, and keep the whole log."""
         task = self._task(second)
         order = RunOrder(
             file=file,
@@ -144,7 +145,7 @@ class Runs:
 
 
 def explored(what: ExploredRun | RunLost) -> Explored:
-    """Return the run that a message of its worker describes."""
+    """Convert the message of a worker into the run that it describes."""
     if isinstance(what, RunLost):
         if what.refused:
             return Explored(outcome=Outcome(void=True), refused=what.why)

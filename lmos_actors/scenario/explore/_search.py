@@ -1,17 +1,17 @@
-"""The search of `explore`: it chooses seeds and faults of the next runs from the results of earlier ones.
+"""The search of `explore`: it draws the seeds and faults of the next runs from the results of earlier ones.
 
-A search is drawn in batches. The first has one run of each cell without any drawn fault; each later one has
-`BATCH` runs, and depends on the batches before it and on nothing else; each run has a stream of random
-numbers named after its number. So the same seed finds the same whatever runs in parallel, and a search that
-is cut short is the beginning of the whole one. To resume it, hand it the results of its earlier batches.
+A search is drawn in batches. The first has one run of each cell without any drawn fault. Each later batch has
+`BATCH` runs, and depends on nothing but the batches before it. Each run has a stream of random numbers named
+after its number. So the same seed finds the same failures, whatever runs in parallel, and a search that is
+cut short is the beginning of the whole one. To resume it, pass it the results of its earlier batches.
 
 Four rules make it find more than random drawing does. A fault is put where something happens: between two
 instants at which the state of an agent changes it does not matter when a fault begins or ends, so most faults
 are in force at such an instant, or begin or end just before or after it. Half of the time, a further fault of
 a run is put where another one is in force: apart, each has only its own effect. Runs that reached rare states
-become the parents of others, which keep their seed and their faults but for one or two changes. And the rest
-of a batch is drawn at random, so that a search that has run dry goes on like one that only draws.
-`guided=False` only draws; tests compare the two.
+become the parents of others, which keep the seed and the faults of the parent, with one or two changes. The
+rest of a batch is drawn at random, so that a search that finds nothing new continues as a random one. With
+`guided=False` the search only draws at random; tests compare the two.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _ENDLESS: Final = 16
 
 @attrs.frozen(kw_only=True)
 class Schedule:
-    """One run of a search: the number of its cell, its seed, its faults in order, its arguments."""
+    """One run of a search: the number of its cell, its seed, its faults in order, and its arguments."""
 
     cell: int
     seed: int
@@ -76,9 +76,10 @@ class Schedule:
 class Outcome:
     """The outcome of a run of a schedule.
 
-    `states` has the digests of the states reached, each with its field in all but the lower 16 bits.
-    `instants` has the times at which a state was reached first, in microseconds. `failure` is the name of its
-    failure, None if it passed. `void`: a fault found no target, which is not a failure of the agents.
+    `states` has the digests of the states reached, each with a digest of the state's field in all but the
+    lower 16 bits. `instants` has the times at which a state was first reached, in microseconds. `failure` is
+    the name of the run's failure, None if it passed. `void` is true if a fault found no target, which is not
+    a failure of the agents.
     """
 
     states: tuple[int, ...] = ()
@@ -115,14 +116,15 @@ class Search:
 
     @property
     def states(self) -> int:
-        """The number of different states reached so far, which never falls.
+        """The number of different states reached so far; it never decreases.
 
-        For a field that turns out to be a counter, `MOST_VALUES` values count: its next value gives it away.
+        Of a field that proves to be a counter by having more than `MOST_VALUES` values, only `MOST_VALUES`
+        count.
         """
         return self.states_with(())
 
     def states_with(self, outcomes: Sequence[Outcome]) -> int:
-        """Return `states` with some outcomes of the present batch added, which no draw depends on yet."""
+        """Return `states` with some outcomes of the present batch added; the search itself is unchanged."""
         reached = (state for outcome in outcomes if not outcome.void for state in outcome.states)
         new = dict.fromkeys(state for state in reached if state not in self._hits)
         values = self._values + Counter(state >> 16 for state in new)
@@ -134,7 +136,7 @@ class Search:
         return self._runs
 
     def batch(self) -> tuple[Schedule, ...]:
-        """Return the runs of the present batch, which stay the same until `take` gets their outcomes."""
+        """Return the runs of the present batch; they stay the same until `take` gets their outcomes."""
         if not self._batch:
             self._batch = self._first() if not self._batches else self._next()
         return tuple(self._batch)
@@ -224,7 +226,7 @@ class Search:
 def _change(
     faults: list[ScheduledFault], space: Space, instants: Sequence[int], stream: RandomStream
 ) -> None:
-    """Change a schedule in one way."""
+    """Change one fault of a schedule in a random way, add a fault, or remove one."""
     ways: list[Callable[[], None]] = []
     at = stream.randrange(len(faults)) if faults else 0
     if len(faults) < space.at_most:
@@ -246,7 +248,7 @@ def _change(
 def _new(
     others: Sequence[ScheduledFault], space: Space, instants: Sequence[int], stream: RandomStream
 ) -> ScheduledFault:
-    """Draw a further fault of a schedule."""
+    """Draw a further fault for a schedule."""
     return _placed(space.fault(space.instant(stream), stream), space, instants, others, stream)
 
 
@@ -257,9 +259,9 @@ def _placed(
     others: Sequence[ScheduledFault],
     stream: RandomStream,
 ) -> ScheduledFault:
-    """Put a fault, most of the time, where something happens in a run or where another fault is in force.
+    """Move a fault, in most cases, to an instant of the run or to the time of another fault.
 
-    The fault is in force at that instant, or begins or ends there, just before, or just after.
+    The fault is then in force at that instant, or begins or ends there, just before, or just after.
     """
     usable = [at for at in instants if space.start <= at < space.end]
     if others and stream.random() < _TOGETHER:
@@ -287,7 +289,7 @@ def _moved(fault: ScheduledFault, space: Space, by: int) -> ScheduledFault:
 def _longer_or_shorter(
     fault: ScheduledFault, instants: Sequence[int], stream: RandomStream
 ) -> ScheduledFault:
-    """Return a fault with a similar duration, or with one that makes it end where something happens."""
+    """Return a fault that lasts a quarter to four times as long, or that ends near an instant of a run."""
     assert fault.duration is not None
     later = [at for at in instants if at > fault.at]
     if later and stream.random() < _ENDS_ALIGNED:
@@ -296,7 +298,7 @@ def _longer_or_shorter(
 
 
 def _nudge(stream: RandomStream) -> int:
-    """Draw a difference in microseconds, from a tenth of a millisecond to a second, log-uniformly."""
+    """Draw a time difference in microseconds, of either sign, from 0.1 ms to 1 s, log-uniformly."""
     size = round(_SMALLEST_NUDGE * math.pow(SECOND / _SMALLEST_NUDGE, stream.random()))
     return size if stream.random() < 0.5 else -size
 
@@ -306,7 +308,7 @@ def _in_order(faults: Sequence[ScheduledFault]) -> tuple[ScheduledFault, ...]:
 
 
 def _weighted(weights: Sequence[float], stream: RandomStream) -> int:
-    """Draw the index of a weight, in proportion to the weights."""
+    """Draw the index of one of the weights, with a probability in proportion to the weight."""
     left = stream.random() * sum(weights)
     for number, weight in enumerate(weights):
         left -= weight

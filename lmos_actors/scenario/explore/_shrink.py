@@ -1,18 +1,20 @@
-"""The shrinking of a file that fails to a smaller one that fails in the same way.
+"""The shrinking of a failing file to a smaller file that fails in the same way.
 
 Each way to make a file simpler yields candidates. The first candidate that is lighter and fails in the same
-way replaces the file, and the way begins again with it. Shrinking is over when no way finds one any more. It
-always ends, because each step lowers a weight that cannot fall for ever.
+way replaces the file, and the way begins again with the new file. Shrinking is over when no way finds such a
+candidate. It always ends, because each step lowers a weight that cannot fall forever.
 
 A failure that needs the drawn faults must go on needing them: a candidate counts only if it does not fail in
 this way without them. Without that rule a file would shrink to another failure, such as a check that nothing
 could fulfil because the run is too short, or has too few agents.
 
-A failure may depend on an instant, such as a message's, and with fewer agents messages come at other
-instants. So if a file with fewer agents does not fail, faults are moved to the instants of its own events.
+A failure may depend on an instant, such as the time of a message, and with fewer agents messages come at
+other instants. So if a file with fewer agents does not fail, faults are moved to the instants of its own
+events.
 
-This module does not run files: `Fails` says which of several candidates fails in the same way. It gets
-several at once to run them in parallel; the first that fails counts, so their number does not matter.
+This module does not run files: it calls a `Fails`, which returns the first of several candidates that fails
+in the same way. It passes several at once so that they can run in parallel. As only the first failing one
+counts, their number does not affect the result.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ MOST_INSTANTS: Final = 32
 class Shrinker:
     """The shrinking of one file with up to `most` candidates.
 
-    `tried` counts the candidates run; `data` is the simplest failing file.
+    `tried` is the number of candidates that were run; `data` is the simplest failing file so far.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Shrinker:
         self._needs_drawn = False
 
     def run(self) -> Data:
-        """Shrink the file as far as it goes, and return it."""
+        """Shrink the file as far as possible, and return it."""
         alone = without_drawn(self.data)
         if alone != self.data:
             self._needs_drawn = self._fails([alone]) is None
@@ -80,7 +82,7 @@ class Shrinker:
         return self.data
 
     def _follow(self, way: Callable[[Data], Iterator[Data]]) -> None:
-        """Make the file simpler in one way as often as possible."""
+        """Apply one way to make the file simpler as often as possible."""
         candidates = self._lighter(way)
         while several := list(islice(candidates, AT_ONCE)):
             found = self._first_that_fails(several)
@@ -116,7 +118,7 @@ class Shrinker:
         return None
 
     def _is_same_failure(self, candidate: Data) -> bool:
-        """Return whether a failing file needs its drawn faults to fail; true if none are needed."""
+        """Return whether a failing file needs its drawn faults to fail; True if the original needs none."""
         if not self._needs_drawn:
             return True
         alone = without_drawn(candidate)

@@ -1,7 +1,7 @@
 """Ways to make a file simpler. Each yields candidates: files that may fail in the same way.
 
 A candidate need not be valid: a file that the format refuses does not fail in the same way. Checks are left
-out or kept as they are, and arguments of agents are not changed, as the failure would be another one.
+out or kept unchanged, and arguments of agents are never changed, as the failure would be another one.
 `weight_of` decides which of two files is simpler.
 """
 
@@ -49,7 +49,7 @@ _OF_AGENT: Final = "{}/([0-9]+)"
 
 
 def fewer_faults(data: Data) -> Iterator[Data]:
-    """Leave out faults: all, all but one, or one."""
+    """Yield files with fewer faults: without the drawn faults, with only one fault, or without one fault."""
     places = [path for path, _ in places_of_faults(data)]
     yield without_drawn(data)
     if len(places) > 2:
@@ -60,7 +60,7 @@ def fewer_faults(data: Data) -> Iterator[Data]:
 
 
 def fewer_agents(data: Data) -> Iterator[Data]:
-    """Leave out agents: members of populations and pools, and single agents of the file."""
+    """Yield files with a smaller population or pool, or without a population or an agent."""
     for index, entry in enumerate(listed(data.get("population"))):
         name, count = mapped(entry).get("id"), mapped(entry).get("count")
         if not isinstance(name, str) or not isinstance(count, int):
@@ -78,7 +78,7 @@ def fewer_agents(data: Data) -> Iterator[Data]:
 
 
 def _population(data: Data, index: int, name: str, fewer: int) -> Iterator[Data]:
-    """Yield files with fewer agents in a population, in which agents named in the file have a number."""
+    """Yield files with a smaller population; agents named in the file get numbers that still exist."""
     used = sorted({number for _, number in _mentions(data, name)})
     maps: list[Callable[[int], int]] = [lambda number: number % fewer]
     if len(used) <= fewer:
@@ -96,7 +96,7 @@ def _population(data: Data, index: int, name: str, fewer: int) -> Iterator[Data]
 
 
 def fewer_of_population(data: Data) -> Iterator[Data]:
-    """Yield files in which a larger population has only a few agents, with the same seed."""
+    """Yield files with only a few agents in a population, with the same seed."""
     for index, entry in enumerate(listed(data.get("population"))):
         name, count = mapped(entry).get("id"), mapped(entry).get("count")
         if isinstance(name, str) and isinstance(count, int):
@@ -105,7 +105,10 @@ def fewer_of_population(data: Data) -> Iterator[Data]:
 
 
 def moved_faults(data: Data, at: int) -> Iterator[Data]:
-    """Yield files with a drawn fault moved to an instant or just beside it, and other faults by as much."""
+    """Yield files with one drawn fault moved to an instant, or to just beside it.
+
+    The other drawn faults move by the same amount.
+    """
     drawn = [(path, entry) for path, entry in each_entry(data) if is_drawn(entry)]
     times = {(*path, "at"): microseconds(entry.get("at")) for path, entry in drawn}
     end = microseconds(mapped(data.get("stop")).get("at"))
@@ -123,7 +126,7 @@ def _with_times(data: Data, times: dict[DataPath, int]) -> Data:
 
 
 def _mentions(data: Data, name: str) -> Iterator[tuple[DataPath, int]]:
-    """Yield the places where the file names single agents of a population, with the agents' numbers."""
+    """Yield the paths of the texts that name single agents of a population, with the agents' numbers."""
     pattern = re.compile(_OF_AGENT.format(re.escape(name)))
     for path, part in each_part(data):
         found = pattern.fullmatch(part) if isinstance(part, str) else None
@@ -132,7 +135,7 @@ def _mentions(data: Data, name: str) -> Iterator[tuple[DataPath, int]]:
 
 
 def _renamed(data: Data, name: str, renumber: Callable[[int], int]) -> Data:
-    """Return a file with other agents of a population in place of those named, none twice in a list."""
+    """Return a file whose names of single agents are renumbered; no list names an agent twice."""
     found = deepcopy(data)
     lists: dict[DataPath, None] = {}
     for path, number in list(_mentions(data, name)):
@@ -157,9 +160,9 @@ def _fit_to_count(data: Data, name: str, count: int) -> None:
 
 
 def fewer_messages(data: Data) -> Iterator[Data]:
-    """Leave out steps and entries: blocks, halves of a sequence, or one.
+    """Yield files with fewer steps or entries: without a block, half of a sequence, or a single step.
 
-    Also reduce the rounds of a block, and put branches one after the other.
+    Some files have fewer rounds of a block, or the branches of a block one after the other.
     """
     places = [path for path, entry in each_entry(data) if not is_fault(entry)]
     rows: dict[DataPath, list[DataPath]] = {}
@@ -182,7 +185,7 @@ def fewer_messages(data: Data) -> Iterator[Data]:
 
 
 def _in_place_of(data: Data, path: DataPath, steps: list[Any]) -> Data:
-    """Return a file with several steps in place of one."""
+    """Return a file in which several steps replace one."""
     found = deepcopy(data)
     row: Any = at_path(found, path[:-1])
     row[path[-1] : int(path[-1]) + 1] = deepcopy(steps)
@@ -190,7 +193,7 @@ def _in_place_of(data: Data, path: DataPath, steps: list[Any]) -> Data:
 
 
 def simpler_topology(data: Data) -> Iterator[Data]:
-    """Reduce the edges: use another kind of topology, or leave out written edges one by one."""
+    """Yield files with fewer edges: with another kind of topology, or without one of the written edges."""
     topology = mapped(data.get("topology"))
     if not topology:
         return
@@ -203,7 +206,7 @@ def simpler_topology(data: Data) -> Iterator[Data]:
 
 
 def simpler_network(data: Data) -> Iterator[Data]:
-    """Leave out the network, all its nodes or rules, or one of them."""
+    """Yield files without the network, without all of its nodes or rules, or without one of them."""
     network = mapped(data.get("network"))
     yield without(data, [(key,) for key in ("network", "nodes") if key in data])
     for key in ("nodes",) if "nodes" in data else ():
@@ -221,7 +224,7 @@ def simpler_network(data: Data) -> Iterator[Data]:
 
 
 def fewer_parts(data: Data) -> Iterator[Data]:
-    """Leave out checks, series, and all other parts that can be missing."""
+    """Yield files without a check, a series, or another part that is optional."""
     for key in [key for key in data if key not in _FIXED and key not in ("network", "nodes")]:
         yield without(data, [(key,)])
     checks = listed(data.get("checks"))
@@ -241,7 +244,7 @@ def fewer_parts(data: Data) -> Iterator[Data]:
 
 
 def gentler_faults(data: Data) -> Iterator[Data]:
-    """Make faults shorter and later, on fewer targets, and with rounder numbers."""
+    """Yield files whose faults are shorter or later, have fewer targets, or rounder numbers."""
     for path, entry in places_of_faults(data):
         fault = (*path, "fault") if "fault" in entry else path
         for inner, part in list(each_part(at_path(data, fault))):
@@ -285,7 +288,10 @@ def _later(data: Data, path: DataPath, at: int) -> Iterator[Data]:
 
 
 def shorter_runs(data: Data) -> Iterator[Data]:
-    """Make the run end earlier, with faults at the same instants or as much earlier, and shorten waits."""
+    """Yield files whose run ends earlier, and files with shorter waits.
+
+    When the end moves, the faults keep their instants or come earlier by the same amount.
+    """
     end = microseconds(mapped(data.get("stop")).get("at"))
     for shorter in map(_round, (end // 8, end // 4, end // 2, end * 3 // 4, end * 9 // 10)):
         if shorter:
@@ -301,14 +307,14 @@ def shorter_runs(data: Data) -> Iterator[Data]:
 
 
 def _earlier(data: Data, by: int) -> Iterator[Data]:
-    """Yield a file whose faults come earlier by `by`, if they stay after the start."""
+    """Yield a file whose faults begin earlier by `by`, unless a fault would begin before the start."""
     times = {(*path, "at"): microseconds(entry.get("at")) - by for path, entry in places_of_faults(data)}
     if times and min(times.values()) >= 0:
         yield _with_times(data, times)
 
 
 def simpler_seed(data: Data) -> Iterator[Data]:
-    """Try the first seeds, as many failures do not need a particular one."""
+    """Yield files with the first few seeds, as many failures do not need a particular seed."""
     for seed in _SEEDS:
         yield {**data, "seeds": [seed]}
 
@@ -322,8 +328,8 @@ def _with(data: Data, path: DataPath, value: Any) -> Data:
 def tidied(data: Data) -> Data:
     """Return a file whose drawn faults have no ids, and whose timeline is sorted by time.
 
-    A file with nothing to run or judge fails whatever its agents do. It gets a check, so that it passes once
-    they are right.
+    A file with nothing to run or judge would fail even with correct agents. It gets a check, so that it
+    passes once the agents are correct.
     """
     places = [path for path, entry in each_entry(data) if str(entry.get("id", "")).startswith(DRAWN_ID)]
     found = without(data, [(*path, "id") for path in places])

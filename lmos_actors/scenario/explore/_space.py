@@ -1,4 +1,4 @@
-"""Schedules that may be drawn for a cell of a file: kinds of faults with their ranges, targets and times."""
+"""The schedules that may be drawn for a cell of a file: kinds of faults, their ranges, targets and times."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ _RATES: Final = NumberRange(min=0.5, max=2.0)
 class ScheduledFault:
     """A fault of a schedule: its start, its duration, and its other keys as in a file.
 
-    `permit` is the number of its permit. Times are in microseconds. `duration` is between `shortest` and
-    `longest`, or None for a fault without a duration.
+    `permit` is the index of the permit it was drawn from. Times are in microseconds. `duration` is between
+    `shortest` and `longest`, or None for a fault without a duration.
     """
 
     at: int
@@ -75,11 +75,11 @@ class ScheduledFault:
     longest: int = 1 << 60
 
     def lasting(self, duration: int) -> ScheduledFault:
-        """Return the same fault with the permitted duration that is nearest to this one."""
+        """Return the same fault with the given duration, or with the nearest one that is permitted."""
         return attrs.evolve(self, duration=min(max(duration, self.shortest), self.longest))
 
     def keys(self) -> dict[str, Any]:
-        """Return the keys of the fault in a file, without the instant."""
+        """Return the keys of the fault in a file, without its instant."""
         lasting = {} if self.duration is None else {"duration": text_of_time(self.duration)}
         return {**self.data, **lasting}
 
@@ -115,12 +115,12 @@ class Space:
         return tuple((id, name, _value(choices, stream)) for id, name, choices in self.arguments)
 
     def fault(self, at: int, stream: RandomStream) -> ScheduledFault:
-        """Draw a fault of any permitted kind that begins at an instant."""
+        """Draw a fault of any permitted kind that begins at the given instant."""
         number = stream.randrange(len(self.permits))
         return self.fault_of(number, at, stream)
 
     def fault_of(self, number: int, at: int, stream: RandomStream) -> ScheduledFault:
-        """Draw a fault of one of the permits."""
+        """Draw a fault of the permit with the given index."""
         permit = self.permits[number]
         if isinstance(permit.drawn, DrawnSwizzle):
             return self._swizzle(number, at, stream)
@@ -132,7 +132,7 @@ class Space:
         return attrs.evolve(fault, duration=_between(least, most, stream), shortest=least, longest=most)
 
     def _swizzle(self, number: int, at: int, stream: RandomStream) -> ScheduledFault:
-        """Draw some nodes, so few that there is time to cut and heal all links among them."""
+        """Draw a swizzle: its nodes are few enough for the time to cut and heal all links among them."""
         permit = self.permits[number]
         assert isinstance(permit.drawn, DrawnSwizzle)
         every = _time(permit.drawn.every, stream)
@@ -159,12 +159,12 @@ class Space:
         return shortest, max(length // 3, shortest)
 
     def instant(self, stream: RandomStream) -> int:
-        """Draw an instant uniformly; past the first second in whole milliseconds, if possible."""
+        """Draw an instant uniformly; if possible, one after the first second is in whole milliseconds."""
         at = stream.randrange(self.start, max(self.end, self.start) + 1)
         return self.kept(round(at, -3) if at >= SECOND else at)
 
     def kept(self, at: int) -> int:
-        """Return the nearest instant that is permitted."""
+        """Return the permitted instant nearest to the given one."""
         return min(max(at, self.start), max(self.end - 1, self.start))
 
 
@@ -177,7 +177,7 @@ def text_of_time(microseconds: int) -> str:
 
 
 def _drawn_data(permit: Permit, stream: RandomStream) -> dict[str, Any]:
-    """Draw the keys of a fault, but for `at` and `duration`."""
+    """Draw the keys of a fault except `at` and `duration`."""
     drawn = permit.drawn
     kind = str(drawn.__struct_config__.tag)
     if isinstance(drawn, DrawnRestart):
@@ -207,7 +207,7 @@ def _drawn_data(permit: Permit, stream: RandomStream) -> dict[str, Any]:
 
 
 def _partition(permit: Permit, drawn: DrawnPartition, stream: RandomStream) -> dict[str, Any]:
-    """Draw nodes to cut off from the others: at most half of those permitted."""
+    """Draw a partition: the nodes cut off from the others are at most half of the permitted ones."""
     others = len(permit.nodes) - len(permit.whom)
     most = len(permit.whom) if others else len(permit.whom) - 1
     count = 1 + stream.randrange(max(min(most, (len(permit.whom) + 1) // 2), 1))
@@ -237,7 +237,7 @@ def _of_links(drawn: DrawnFault, stream: RandomStream) -> dict[str, Any]:
 
 
 def _wrong_clock(drawn: DrawnClockSkew, stream: RandomStream) -> dict[str, Any]:
-    """Draw a clock's skew and rate, as far as their ranges are given; if none is, draw one of the two."""
+    """Draw a clock's skew and rate, each if its range is given; without any range, draw one of the two."""
     skew, rate = drawn.skew, drawn.rate
     if skew is UNSET and rate is UNSET:
         if stream.random() < 0.5:
@@ -286,7 +286,7 @@ def _ends_of(span: Duration | DurationRange) -> tuple[int, int]:
 
 
 def _between(least: int, most: int, stream: RandomStream) -> int:
-    """Draw a time log-uniformly, with two digits if the range allows that."""
+    """Draw a time log-uniformly; it has two significant digits if the range allows that."""
     if least == most:
         return least
     drawn = math.exp(math.log(least) + (math.log(most) - math.log(least)) * stream.random())
@@ -301,7 +301,10 @@ def _number(given: float | NumberRange, stream: RandomStream) -> float:
 
 
 def _value(choices: NumberRange | Sequence[Any], stream: RandomStream) -> Any:
-    """Draw a value of an argument. Half of the draws from a range are its ends, where mistakes often are."""
+    """Draw a value of an argument.
+
+    Half of the draws from a range give one of its ends, where mistakes often are.
+    """
     if not isinstance(choices, NumberRange):
         return choices[stream.randrange(len(choices))]
     least, most = choices.ends
@@ -316,7 +319,7 @@ def _value(choices: NumberRange | Sequence[Any], stream: RandomStream) -> Any:
 
 
 def space_of(cell: Cell, length: float) -> Space:
-    """Return what may be drawn for a cell whose run takes `length` seconds without drawn faults.
+    """Return the space of schedules for a cell whose run takes `length` seconds without drawn faults.
 
     Raises ConfigError for a file that permits nothing, or for a fault without possible targets.
     """
@@ -363,7 +366,7 @@ def _permits(cell: Cell, explore: Explore) -> Iterator[Permit]:
 
 
 class _Names:
-    """The agents and nodes that names in a file stand for."""
+    """The agents and nodes to which the names in a file refer."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
@@ -376,7 +379,10 @@ class _Names:
         self.nodes = NodeNames(cell)
 
     def agents_of(self, given: tuple[str, ...] | None, *, slow: bool) -> Iterator[str]:
-        """Yield the agents that names stand for, or all, each once; `slow`: only if with a service time."""
+        """Yield each agent to which the names refer, once; without names, yield all agents.
+
+        If `slow` is true, only agents with a service time count.
+        """
         names = (*self._cell.system.paths, *self._counts) if given is None else given
         chosen = [name for name in names if not slow or self._timed.get(name.partition("/")[0], True)]
         yield from dict.fromkeys(agent for name in chosen for agent in self._single(name))
@@ -398,5 +404,5 @@ class _Names:
             yield name
 
     def nodes_of(self, given: tuple[str, ...]) -> list[str]:
-        """Return the nodes that names stand for, each once."""
+        """Return the nodes to which the names refer, without duplicates."""
         return list(dict.fromkeys(node for name in given for node in self.nodes.named(name)))

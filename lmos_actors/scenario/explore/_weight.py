@@ -1,4 +1,4 @@
-"""The weight of a file: how much there is to understand about a failure. Shrinking only ever lowers it."""
+"""The weight of a file: a measure of how much there is to understand. Shrinking only ever lowers it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def weight_of(data: Data) -> Weight:
     """Return the weight of a file.
 
     Weights are compared from the left: faults, agents, steps and entries, edges, network rules, other parts,
-    the length of the run, the lengths of faults, how early they come, and the digits of everything. All are
-    whole numbers from zero on, so that no file can become lighter for ever.
+    the length of the run, the lengths of faults, how early they come, and the number of characters. All are
+    integers that are never negative, so that no file can become lighter forever.
     """
     faults = faults_of(data)
     end = microseconds(mapped(data.get("stop")).get("at"))
@@ -45,7 +45,7 @@ def weight_of(data: Data) -> Weight:
 
 
 def microseconds(text: Any) -> int:
-    """Return a duration or an offset of a file in microseconds, 0 for anything else."""
+    """Return a duration or an offset of a file in microseconds; 0 for anything else."""
     try:
         return round(Offset.parse(text) * SECOND) if isinstance(text, str) else 0
     except ValueError:
@@ -78,7 +78,7 @@ def _count(value: Any) -> int:
 
 
 def _edges(data: Data) -> int:
-    """Return the number of edges of the topology, as far as its kind tells."""
+    """Return the number of edges of the topology; for some kinds, an estimate."""
     topology = mapped(data.get("topology"))
     counts = {
         mapped(each).get("id"): _count(mapped(each).get("count")) for each in listed(data.get("population"))
@@ -95,7 +95,7 @@ def _edges(data: Data) -> int:
 
 
 def _leaves(data: Any) -> int:
-    """Return the number of values in plain data, counting empty collections."""
+    """Return the number of values in plain data, where each collection counts as one more."""
     if is_mapping(data):
         return 1 + sum(map(_leaves, data.values()))
     if is_list(data):
@@ -104,6 +104,6 @@ def _leaves(data: Any) -> int:
 
 
 def size_text(data: Data) -> str:
-    """Return the contents of a file in numbers, as text."""
+    """Return the numbers of agents and faults of a file, and its seed, as text."""
     agents, faults = count(weight_of(data)[1], "agent"), count(len(faults_of(data)), "fault")
     return f"{agents}, {faults}, seed {data['seeds'][0]}"

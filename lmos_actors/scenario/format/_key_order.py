@@ -55,5 +55,5 @@ WORDS: Final[tuple[str, ...]] = (
 
 
 def orders_of(data: object) -> dict[DataPath, list[str]]:
-    """Return the keys of each mapping in a file, in order, by the path of the mapping."""
+    """Return the order of the keys of each mapping in a file, by the path of the mapping."""
     return key_orders(AnyFile, data, WORDS)

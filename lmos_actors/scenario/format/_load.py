@@ -29,12 +29,12 @@ def load_scenario(
     recording: bool = False,
     access: RemoteAccess | None = None,
 ) -> Resolved:
-    """Read a scenario file and check everything that can be known before a run, also the agents' classes.
+    """Read a scenario file and check it, including the agents' classes, as far as possible before a run.
 
-    With `recording`, replays are the real agents, for `record_anew`. With `access` (for remote agents whose
-    entries give none), secrets and certificates must exist, too; without it, a missing or unusable one is a
-    warning, as another machine may have it. Imports the agents' modules. Raises FileError with every mistake
-    found, and ConfigError as `resolve` does.
+    With `recording`, replays are the real agents, for `record_anew`. `access` is for remote agents whose
+    entries give no access. With `access`, secrets and certificates must exist. Without it, a missing or
+    unusable one is only a warning, as another machine may have it. Imports the agents' modules. Raises
+    FileError with every mistake found, and ConfigError as `resolve` does.
     """
     found = resolve(path, settings=settings, seeds=seeds, accepts=accepts, fitted=True, recording=recording)
     mistakes: list[Mistake] = []

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Cell:
-    """One combination of the matrix with one seed, which runs `scenario.trials.count` times.
+    """One combination of the matrix with one seed; it runs `scenario.trials.count` times.
 
-    `values` has the values from the matrix, `recordings` the recordings of replays, except replays to be
-    recorded anew.
+    `values` has the values from the matrix. `recordings` has the recordings of replays, except for replays to
+    be recorded anew.
     """
 
     scenario: Scenario | Simulation
@@ -56,23 +56,26 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """The cell's name for people: `city=Berlin world=memory seed=7`. A mapping appears by its name."""
+        """The cell's readable name: `city=Berlin world=memory seed=7`. For a mapping, its name is shown."""
         shown = {key: mapped(value).get(LABEL, value) for key, value in self.values.items()}
         return " ".join([*(f"{key}={value}" for key, value in shown.items()), f"seed={self.seed}"])
 
     @property
     def note(self) -> str:
-        """A note on the parts of a deployment file that the run's world leaves out, "" if there are none."""
+        """A note on the parts of a deployment file that the run's world leaves out; "" if there are none."""
         return "" if self.deployed is None else not_opened(self.deployed, self.scenario.world)
 
     @property
     def directory(self) -> Directory | None:
-        """The directory of the network, None if there is none."""
+        """The directory of the network; None if there is none."""
         return directory_of(self.scenario)
 
 
 def _type_of(data: Mapping[str, Any]) -> Any:
-    """Return the struct of a file; for an unknown kind the union of all, so that the mistake names them."""
+    """Return the struct of a file; for an unknown kind, the union of all structs.
+
+    With the union, the mistake names all kinds.
+    """
     if data.get("lmos") in ("scenario/v1", "simulation/v1"):
         return struct_of(data)
     from ..model import AnyFile
@@ -81,7 +84,7 @@ def _type_of(data: Mapping[str, Any]) -> Any:
 
 
 def directory_of(scenario: Scenario | Simulation) -> Directory | None:
-    """Return the directory of the network of a file, None if there is none."""
+    """Return the directory of the network of a file; None if there is none."""
     return None if scenario.network is None else scenario.network.directory
 
 
@@ -101,14 +104,14 @@ class Resolved:
     """The access to remote agents whose entries give none."""
 
     def document_of(self, cell: Cell) -> Document:
-        """Return the document of a cell, which may have its system in another file."""
+        """Return the document of a cell; it includes the deployment file if the system is defined there."""
         if cell.deployed is None:
             return self.document
         return self.document.with_parts(cell.deployed.parts)
 
     @property
     def name(self) -> str:
-        """The name of the scenario; if the cells have several, the name of the first cell."""
+        """The name of the scenario; if the cells have several names, the name of the first cell."""
         return self.cells[0].scenario.name
 
 
@@ -125,12 +128,13 @@ def resolve(
 ) -> Resolved:
     """Read a scenario file, check it, import its agents' classes, and return its cells in order.
 
-    `settings` set variables, matrix keys or `world` to text from the command line; `seeds` replace the
-    file's; without `classes` nothing is imported; `accepts` returns why a class cannot be an agent. With
-    `recording` replays are the real agents, to be recorded anew; `fitted` checks the file against the
-    classes. `text` is JSON that is read instead of the file's content.
-    Blocks on the disk and runs the code of the modules named. Raises FileError with every mistake found, and
-    ConfigError for a setting that the file does not know.
+    `settings` set variables, matrix keys or `world` to text from the command line. `seeds` replace the seeds
+    of the file. If `classes` is false, nothing is imported. `accepts` returns why a class cannot be an agent.
+    With `recording`, replays are the real agents, to be recorded anew. `fitted` checks the file against the
+    classes. `text` is JSON to read in place of the file's content.
+
+    Blocks on the disk and runs the code of the imported modules. Raises FileError with every mistake found,
+    and ConfigError for a setting that is not in the file.
     """
     document = read(path) if text is None else _in_place_of(path, text)
     _check_format(document)
@@ -160,7 +164,7 @@ def _in_place_of(path: str | os.PathLike[str], text: str) -> Document:
 
 
 def _check_format(document: Document) -> None:
-    """Refuse a file that is not a scenario file before checking the rest of it."""
+    """Refuse a file that is not a scenario file, before the rest of the file is checked."""
     kind = mapped(document.data).get("lmos")
     if kind == DEPLOYMENT:
         story = f"a scenario with system: {Path(document.name).name} tells it a story"
@@ -208,7 +212,7 @@ def _scenario(
 
 @attrs.frozen
 class _Decoded:
-    """One cell without its seeds, and without a scenario if the file is wrong."""
+    """One cell without its seeds; it has no scenario if the file is wrong."""
 
     scenario: Scenario | Simulation | None
     classes: dict[str, type] = attrs.Factory(dict[str, type])
@@ -217,7 +221,7 @@ class _Decoded:
 
     @property
     def system(self) -> System:
-        """The agents and the tree of the scenario, which must be there."""
+        """The agents and the tree of the scenario; the scenario must exist."""
         scenario = self.scenario
         assert scenario is not None
         beside = {} if directory_of(scenario) is None else {DIRECTORY: DIRECTORY}
@@ -243,7 +247,7 @@ def _with_seeds(
 
 
 def _missing_recordings(document: Document, cells: Iterable[Cell]) -> Iterator[Mistake]:
-    """Yield a mistake for each replay whose log lacks the cell's run or the agent, or cannot be played."""
+    """Yield a mistake for each replay whose log lacks the run or the agent, or cannot be replayed."""
     for cell in cells:
         for name, recording in cell.recordings.items():
             entry, place = replays_among(cell.scenario.agents)[name], ("agents", name, "log")

@@ -1,4 +1,4 @@
-"""The selection of runs of a file by words in their lines and by labels, and their early end (`--until`)."""
+"""The selection of runs by words and by labels, and an earlier end of a run (`--until`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _LABEL = re.compile(r"(?P<name>[^=!]+?)\s*(?:(?P<sign>!?=)\s*(?P<value>.*))?")
 
 @attrs.frozen
 class Label:
-    """A condition on the labels of a file: a name, with `value` also its value; negated unless `wanted`."""
+    """A condition on the labels of a file: a name and, if `value` is given, its value.
+
+    The condition is negated unless `wanted`.
+    """
 
     name: str
     value: str | None
@@ -64,7 +67,7 @@ class Selection:
         return self._fits(line) and all(label.fits(cell) for label in self.labels)
 
     def check(self, found: Sequence[tuple[str, Resolved]]) -> None:
-        """Raise ConfigError with the possible choices if nothing is chosen."""
+        """Raise ConfigError with the possible choices if no cell is chosen."""
         cells = [cell for _, resolved in found for cell in resolved.cells]
         if any(self.fits(cell) for cell in cells):
             return
@@ -98,7 +101,7 @@ def _some(texts: Sequence[str], between: str) -> str:
 
 
 def selection(words: str | None, labels: Sequence[str]) -> Selection:
-    """Return the selection of `-k` and `--label`. Raises ConfigError."""
+    """Return the selection for the options `-k` and `--label`. Raises ConfigError."""
     return Selection(words, tuple(map(label_of, labels)), expression(words))
 
 
@@ -106,7 +109,7 @@ def selection(words: str | None, labels: Sequence[str]) -> Selection:
 
 
 def expression(words: str | None) -> Callable[[str], bool]:
-    """Compile `-k`: words, `and`, `or`, `not`, parentheses. Raises ConfigError."""
+    """Compile the expression of `-k`: words, `and`, `or`, `not`, parentheses. Raises ConfigError."""
     if words is None:
         return lambda line: True
     tokens = _WORD.findall(words)
@@ -152,9 +155,9 @@ def _single(tokens: list[str]) -> tuple[Callable[[str], bool], list[str]]:
 
 
 def with_end_at(resolved: Resolved, seconds: float | None) -> Resolved:
-    """Return a simulation that ends no later than this virtual instant, in seconds; None: unchanged.
+    """Return the simulation with its end set to a virtual instant, in seconds; None leaves it unchanged.
 
-    Raises ConfigError for a file that is no simulation.
+    Raises ConfigError for a file that is not a simulation.
     """
     if seconds is None:
         return resolved

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def add_story_classes(
     recordings: Recordings, names: CellNames, classes: dict[str, type], mistakes: list[Mistake]
 ) -> None:
-    """Add the classes of agents whose entries name none and replace no agent of the file's tree."""
+    """Add the classes of agents whose entries name no class and replace no agent of the file's tree."""
     document = names.document
     for name, entry in names.agents.items():
         if isinstance(entry, Mock) and entry.use is None and name not in classes:
@@ -75,7 +75,7 @@ def _replay_contract(name: str, entry: Replay, recording: Recording) -> type:
 
 
 def _bridge_class(entry: Bridge) -> type[Agent]:
-    """Return the class of a bridge. Imports the code for its protocol, which few files need."""
+    """Return the class of a bridge. Imports the code for its protocol here, as few files need it."""
     if entry.speaks == "omnia":
         from lmos_actors.facades import RemoteChat
 

@@ -1,7 +1,8 @@
 """The system of a deployment file, used in place of agents, a tree and nodes in a scenario file.
 
-The deployment is read and checked by itself, and its mistakes are reported with their places in it. Then its
-agents and its tree become part of the data of the cell, and under a network its groups become the nodes.
+The deployment is read and checked by itself, and its mistakes are reported with their places in the
+deployment file. Then its agents and its tree become part of the data of the cell. If the scenario has a
+network, the groups of the deployment become its nodes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class UsedSystems:
-    """Reads the deployment files that the cells of one file use, each once; mistakes go to `mistakes`."""
+    """The deployment files that the cells of one file use, each read once; mistakes go to `mistakes`."""
 
     def __init__(self, document: Document, root: Path, mistakes: list[Mistake], *, classes: bool) -> None:
         self.document = document
@@ -34,7 +35,10 @@ class UsedSystems:
         self._read: dict[str, DeploymentFile | None] = {}
 
     def of(self, cell: CellData) -> DeploymentFile | None:
-        """Put the system that a cell uses into its data, and return its file; None without a valid system."""
+        """Add the system that a cell uses to the cell's data, and return the deployment file of the system.
+
+        Return None if the cell uses no system, or the system is not valid.
+        """
         name = cell.data.get("system")
         if not isinstance(name, str) or not name:
             return None
@@ -84,13 +88,16 @@ class UsedSystems:
 
 
 def _without_dots(path: Path) -> Path:
-    """Return a path without `..` for messages, if that names the same file; with links it may not."""
+    """Return a path without `..`, for messages; unchanged if symbolic links make it name another file."""
     plain = Path(os.path.normpath(path))
     return plain if plain.resolve() == path.resolve() else path
 
 
 def not_opened(file: DeploymentFile, world: str) -> str:
-    """Return a note on the parts of a deployment that a world only checks; "" if it opens all of them."""
+    """Return a note on the parts of a deployment that a world checks but does not open.
+
+    The note is "" if the world opens all of them.
+    """
     if world == PROCESS:
         return ""
     words: dict[str, None] = {}
@@ -103,7 +110,7 @@ def not_opened(file: DeploymentFile, world: str) -> str:
 
 
 def _opened(group: Group) -> Iterator[str]:
-    """Yield the things that the processes of a group would open, in words."""
+    """Yield words for the things that the processes of a group would open."""
     yield "listeners"
     from lmos_actors.deployment.model import filled_for, texts_of
 

@@ -2,9 +2,10 @@
 
 Looked up agent by agent, each name of a formula costs some twenty calls, and sampling a population of 100,000
 takes minutes. Here a few calls read a name from all agents, and the formula is computed once for each
-different row of values. The result is what a look at each agent would give, or nothing at all: if a value is
-not plain, a name has no value, or the formula cannot be computed for some agent, the caller looks at the
-agents one by one and finds out which it is.
+different row of values. The result is either what a separate computation for each agent would give, or
+nothing at all. There is no result if a value is not plain, a name has no value, or the formula cannot be
+computed for some agent. The caller then computes the formula agent by agent and so finds the agent that is
+the cause.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ _CONFUSED: Final = frozenset({bool, int})
 
 
 class Columns:
-    """Computes formulas for many slots. `fields` returns the attribute and secrecy of each field of a class.
+    """A calculator of formulas for many slots at once.
 
-    `delivered` has the counts by path, `extra` returns the value of a name that belongs to no agent.
+    `fields` returns the attribute and secrecy of each field of a class. `delivered` has the counts by path.
+    `extra` returns the value of a name that belongs to no agent.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class Columns:
 
     @contextmanager
     def sample(self) -> Generator[None]:
-        """Read the agents only once for all formulas in the block, during which nothing may change."""
+        """Read the agents only once for all formulas in the block; nothing may change during the block."""
         self._in_sample = True
         try:
             yield
@@ -69,9 +71,9 @@ class Columns:
         return found[1]
 
     def values(self, formula: Formula, slots: Sequence[Any]) -> list[Any] | None:
-        """Return the values of a formula, one for each of these slots, which all have agents.
+        """Return the values of a formula, one for each of the slots; all the slots must have agents.
 
-        None means that each agent has to be looked at alone.
+        None means that the formula has to be computed for each agent separately.
         """
         rows: dict[str, list[Any]] = {}
         others: dict[str, Any] = {}
@@ -87,7 +89,10 @@ class Columns:
             return None
 
     def _column(self, name: str, slots: Sequence[Any]) -> list[Any] | None:
-        """Return the values of a name; None for a name that belongs to no agent. Raises LookupError."""
+        """Return the values of a name, one for each slot; None for a name that belongs to no agent.
+
+        Raises LookupError.
+        """
         if name.startswith("state."):
             agents = self._once(slots, _agents_of)
             fields = {self._fields(cls)[name[6:]] for cls in set(map(type, agents))}
@@ -146,7 +151,7 @@ def _computed(
 
 
 def _is_exact(column: list[Any]) -> bool:
-    """Return whether equal values of a column are interchangeable, unlike 1 and true.
+    """Return whether equal values of a column are always interchangeable; 1 and true, for example, are not.
 
     Raises TypeError for a value that is not plain.
     """

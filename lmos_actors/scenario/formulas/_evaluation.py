@@ -1,8 +1,8 @@
-"""Evaluation of formulas: simpleeval walks the tree, with operators and functions that take only plain data.
+"""Evaluation of formulas: simpleeval walks the tree, with operators and functions for plain data only.
 
 The tree comes from `_text.py`, which has refused every node and operator that is not evaluated here, and has
-put a dotted name such as `state.questions` into one `ast.Name`. Values are as JSON sees them: true is not a
-number, 1 equals 1.0. Operands that do not fit together raise FormulaFailed. No operation makes a value that
+made one `ast.Name` of each dotted name such as `state.questions`. Values are compared as in JSON: true is not
+a number, 1 equals 1.0. Operands that do not fit together raise FormulaFailed. No operation makes a value that
 is longer than its operands, so no formula takes long.
 """
 
@@ -24,13 +24,13 @@ Look: TypeAlias = Callable[[str], Any]
 
 
 class FormulaFailed(Exception):
-    """A formula cannot be computed with the present values; the text is the reason."""
+    """The error raised if a formula cannot be computed with the present values; its text is the reason."""
 
 
 def computing(text: str, tree: ast.expr) -> Callable[[Look], Any]:
-    """Return a function that computes the tree of a formula; `text` is for errors.
+    """Return a function that computes the tree of a formula; `text` is used in error messages.
 
-    The function raises FormulaFailed, and lets the LookupError of a name through.
+    The function raises FormulaFailed. A LookupError raised for a name passes through.
     """
     simple = _simple(tree)
     if simple is not None:
@@ -88,7 +88,7 @@ class _Evaluator(_Base):  # type: ignore[misc]
         }
 
     def _check_disallowed_items(self, item: Any) -> None:
-        """Do nothing: names stand for plain data, which has nothing that could be called."""
+        """Do nothing: names refer to plain data, which contains nothing that could be called."""
 
     def _name(self, node: ast.Name) -> Any:
         return self.look(node.id)

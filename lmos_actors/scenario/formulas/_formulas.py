@@ -1,4 +1,4 @@
-"""Formulas such as `state.questions <= 3`: read once, their names resolved, then computed again and again."""
+"""Formulas such as `state.questions <= 3`: read and resolved once, then computed again and again."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class Formula:
-    """A formula that has been read. `names` has the names it uses, each once, in the order of the text."""
+    """A formula that has been read. `names` has the names used in it, without repeats, in text order."""
 
     text: str
     names: tuple[str, ...]
     _compute: Callable[[Look], Any] = attrs.field(repr=False)
 
     def value(self, look: Look) -> Any:
-        """Compute the formula. Raises FormulaFailed, and the LookupError of a name that has no value."""
+        """Compute the formula. Raises FormulaFailed, and LookupError for a name that has no value."""
         return self._compute(look)
 
     def truth(self, look: Look) -> bool:
-        """Compute the formula as a condition. Raises as `value` does, and FormulaFailed for other values."""
+        """Compute the formula as a condition. Raises the same errors as `value`.
+
+        Also raises FormulaFailed if the value is neither true nor false.
+        """
         value = self._compute(look)
         if value is True or value is False:
             return value
@@ -47,14 +50,14 @@ def _describe(name: str, look: Look) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the text of an error, which `str` would put in quotes for a LookupError."""
+    """Return the text of an error, without the quotes that `str` adds for some LookupErrors."""
     return str(error.args[0]) if error.args else "missing"
 
 
 def compile_formula(text: str, known: Known, *, condition: bool = False) -> Formula:
     """Read a formula and resolve its names. Raises FormulaProblem.
 
-    With `condition`, it must use at least one name, and its form must not show that it is a number.
+    With `condition`, the formula must use at least one name, and its form must not show that it is a number.
     """
     tree, names = read_formula(text, known, condition=condition)
     return Formula(text, names, computing(text, tree))

@@ -1,9 +1,9 @@
-"""Names in formulas: the known ones, for validation; and their values during a run.
+"""Names in formulas: the known names, for validation, and their values during a run.
 
 `state.FIELD` uses the names of `state:`. `mailbox.*` and the counters belong to one agent; `delivered` counts
-the messages that have reached it. `network.*` counts what the network has done so far, and `series.NAME` is
-the last value measured. A check that comes true at an instant is true from then on, and `CHECK.time` is that
-instant in seconds.
+the messages that have reached it. `network.*` counts events in the network so far, and `series.NAME` is the
+last value measured. A check that is met at an instant is true from then on, and `CHECK.time` is that instant
+in seconds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NEEDS_OF: Final = 'is of an agent: say which with "of"'
 
 
 def of_agents(names: Iterable[str]) -> bool:
-    """Return whether any of these names belongs to a single agent."""
+    """Return whether any of the names belongs to a single agent."""
     alone = ("delivered", "restarts")
     return any(name in alone or name.startswith(("state.", "mailbox.")) for name in names)
 
@@ -66,9 +66,9 @@ def known_names(
 ) -> Known:
     """Return the names that a formula may use, for `compile_formula`.
 
-    `classes` has the classes of the agents that the formula is about, or could be about if `of` named them; a
-    field is known if all of them have it. `checks` has the names of the checks that come true at an instant.
-    `network`: the file has a network.
+    `classes` has the classes of the agents that the formula is about. If `of` is false, it has the classes
+    that an `of` could select. A field is known if all classes have it. `checks` has the names of the checks
+    that are met at an instant. `network` is true if the file has a network.
     """
     known: dict[str, str | None] = {}
     fields = [fields_known(cls) for cls in classes]
@@ -92,9 +92,9 @@ def known_names(
 
 
 class AgentValues:
-    """Looks up the values of names for one agent at a time, which `at` selects.
+    """The values of names for one agent at a time, which `at` selects.
 
-    `extra` returns the values of the other names (series and checks), `delivered` has the counts by path.
+    `extra` returns the values of the other names (series and checks); `delivered` has the counts by path.
     With `columns`, all agents of a population can be read at once.
     """
 
@@ -114,7 +114,7 @@ class AgentValues:
         self._queued = 0
 
     def at(self, slot: Any, *, state: bool = True, queued: int = 0) -> bool:
-        """Select a slot; return whether its agent runs, or True without `state`.
+        """Select a slot; return whether its agent is running, or True if `state` is false.
 
         `queued` is the number of further messages to count as waiting.
         """
@@ -126,9 +126,9 @@ class AgentValues:
     def of_all(
         self, formula: Formula, slots: Sequence[Any], *, state: bool
     ) -> tuple[Sequence[Any], list[Any]] | None:
-        """Return the slots that have agents (without `state` all slots), and a formula's value for each.
+        """Return the slots that have agents, and the value of a formula for each of them.
 
-        None means that the agents have to be looked at one by one.
+        If `state` is false, return all slots. None means that the formula has to be computed agent by agent.
         """
         if self._columns is None:
             return None
@@ -164,7 +164,10 @@ class AgentValues:
 
 
 class CheckedNames(Mapping[str, None]):
-    """The names for a formula that was checked when its file was read: names of the right form are known."""
+    """The names for a formula that was checked when its file was read, so that only their form is checked.
+
+    Each name of an agent's value is known if it has the right form.
+    """
 
     _OF_AGENT = re.compile(rf"state\.[^.]+|mailbox\.({'|'.join(COUNTERS)})|delivered|restarts")
 

@@ -33,7 +33,10 @@ _SLIPS: Final = (
 
 
 class FormulaProblem(ValueError):
-    """A formula that cannot be used. `start` and `end` are the wrong part of its text, in characters."""
+    """The error raised for a formula that cannot be used.
+
+    `start` and `end` delimit the wrong part of its text, in characters.
+    """
 
     def __init__(self, message: str, start: int, end: int) -> None:
         super().__init__(message)
@@ -43,7 +46,10 @@ class FormulaProblem(ValueError):
 
 
 def read_formula(text: str, known: Known, *, condition: bool) -> tuple[ast.expr, tuple[str, ...]]:
-    """Return a formula's tree, each dotted name as one `ast.Name`, and its names. Raises FormulaProblem."""
+    """Return a formula's tree, with each dotted name as one `ast.Name`, and the names in the formula.
+
+    Raises FormulaProblem.
+    """
     reader = _Reader(text, known)
     tree = reader.read()
     if condition:
@@ -81,7 +87,7 @@ _REFUSED: Final[dict[type[ast.AST], str]] = {
 
 
 class _Reader:
-    """Reads one formula; the names in it are added to `names`."""
+    """The reader of one formula; the names in the formula are added to `names`."""
 
     def __init__(self, text: str, known: Known) -> None:
         self.text = text
@@ -135,7 +141,10 @@ class _Reader:
         return FormulaProblem(message, self._offset(node.lineno, node.col_offset), end)
 
     def _offset(self, line: int, column: int) -> int:
-        """Convert a position of the parser, in bytes and after the added bracket, to an index in the text."""
+        """Convert a position of the parser to an index in the text.
+
+        The parser counts bytes, and includes the bracket added before the text.
+        """
         before = sum(len(above) + 1 for above in self._lines[: line - 1])
         here = self._lines[line - 1].encode()[:column].decode()
         return min(max(before + len(here) - 1, 0), len(self.text))
@@ -160,7 +169,7 @@ class _Reader:
         return FormulaProblem(f"{self._quoted} is not a formula{hint}", start, start + 1)
 
     def _check_tokens(self, source: str) -> None:
-        """Refuse comments, which would hide what follows, and text that closes the bracket around it."""
+        """Refuse comments, which would hide the rest of a line, and text that closes the added bracket."""
         depth = 0
         last = len(self._lines)
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -218,7 +227,7 @@ class _Reader:
         return node
 
     def _naming(self, node: ast.Name | ast.Attribute | ast.Subscript, depth: int) -> ast.expr:
-        """Replace `state.questions` by one name; what follows a name leads into its value."""
+        """Replace a dotted name such as `state.questions` by one name, and parts after it by subscripts."""
         dotted = _dotted(node)
         if dotted is not None and dotted in self.known:
             refused = self.known[dotted]
@@ -240,7 +249,7 @@ class _Reader:
         return node
 
     def _leads_somewhere(self, node: ast.expr) -> bool:
-        """Return whether a part of a dotted name is known, so that the rest leads into its value."""
+        """Return whether a name begins with a known name; the rest then selects a part of its value."""
         while isinstance(node, (ast.Attribute, ast.Subscript)):
             node = node.value
             if _dotted(node) in self.known:

@@ -32,7 +32,7 @@ DONE: Final = "done"
 
 
 def text_of_answer(value: Any) -> str:
-    """Return an answer as text: a chat's text, the joined texts of a stream, or the JSON of anything else."""
+    """Return an answer as text: the text of a chat, the joined texts of a stream, or JSON otherwise."""
     text = _text_in(value)
     return json.dumps(value, ensure_ascii=False) if text is None else text
 
@@ -52,7 +52,7 @@ def _text_in(value: Any) -> str | None:
 
 
 class AnswerJudge(Judge):
-    """Judges `answer`: the answer of each run of a step."""
+    """The judge of `answer`: the answer of each run of a step."""
 
     check: Answer
 
@@ -107,13 +107,16 @@ class AnswerJudge(Judge):
 
 
 def _has_word(text: str, word: str) -> bool:
-    """Return whether a text contains words in any case, and not as parts of other words."""
+    """Return whether a text contains `word`, ignoring case, but not as a part of another word.
+
+    `word` may consist of several words.
+    """
     words = r"\s+".join(map(re.escape, word.casefold().split()))
     return re.search(rf"(?<!\w){words}(?!\w)", text.casefold()) is not None
 
 
 class NoSecretsJudge(TalkJudge):
-    """Judges `secrets`: the answers of all steps, and all requests to models."""
+    """The judge of `secrets`: the answers of all steps, and all requests to models."""
 
     check: NoSecrets
 
@@ -148,7 +151,7 @@ class NoSecretsJudge(TalkJudge):
         return self.verdict(True, expected, f"none of {len(self._known)} in {counts}")
 
     def _in(self, texts: Sequence[str]) -> str | None:
-        """Return the name of a secret that one of the texts contains, None if none does."""
+        """Return the name of a secret that one of the texts contains; None if none contains a secret."""
         for name, value in self._known.items():
             if any(form in text for form in (value, json.dumps(value)[1:-1]) for text in texts):
                 return name

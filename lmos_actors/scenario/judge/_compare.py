@@ -1,6 +1,6 @@
 """Judges of `compare`: how a number of the runs changes along a key of the matrix or sweep.
 
-The runs of all seeds and trials of one combination count by their median. The other keys are held fixed:
+All seeds and trials of one combination count as one point, with their median. The other keys are held fixed:
 each of their combinations is judged.
 """
 
@@ -59,7 +59,7 @@ def _judged(check: Compare, runs: Sequence[RunResult], place: str) -> CheckResul
 
 @attrs.frozen
 class _Row:
-    """The verdict on one combination of the other keys."""
+    """The verdict on one combination of the keys that the check does not compare."""
 
     ok: bool
     saw: str
@@ -90,7 +90,10 @@ def _row(check: Compare, label: str, runs: list[RunResult]) -> _Row:
 
 
 def _is_trend(check: Compare, numbers: list[float]) -> bool:
-    """Return whether numbers follow the trend of a check; single steps may fall back within its tolerance."""
+    """Return whether numbers follow the trend of a check.
+
+    Single steps may go the other way by at most the tolerance of the check.
+    """
     tolerance = check.tolerance
     if check.trend == "constant":
         return max(numbers) - min(numbers) <= tolerance
@@ -105,7 +108,7 @@ _SIGNS: Final = {"increasing": 1, "decreasing": -1}
 
 
 def _in_order(points: list[tuple[Any, list[float]]]) -> list[tuple[Any, list[float]]]:
-    """Return points sorted by their numbers; points without numbers keep the order of the file."""
+    """Return points sorted by their values if these are numbers, and in the order of the file otherwise."""
     numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value, _ in points)
     return sorted(points, key=lambda point: point[0]) if numbers else points
 

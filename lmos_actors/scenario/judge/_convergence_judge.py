@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 
 class ConvergesJudge(Judge):
-    """Judges `converges`: at every sample since the run began or a fault ended, and at the end of the run.
+    """The judge of `converges`: it judges every sample from the start on, and the end of the run.
 
-    Agents that do not run at that instant are left out; at least two have to run.
+    If the check names a fault, it begins when the fault has ended. Agents that do not run at an instant are
+    left out; at least two have to run.
     """
 
     check: Converges

@@ -21,7 +21,7 @@ _GAUGES: Final = ("waiting", "running")
 
 
 def _both(judge: Judge, verdicts: Sequence[Verdict]) -> CheckResult:
-    """Combine several verdicts in one result; without any verdict it is a failure."""
+    """Combine several verdicts in one result; without any verdict, the result is a failure."""
     if not verdicts:
         return judge.verdict(False, "something to judge", "nothing")
     bad = [verdict for verdict in verdicts if not verdict.ok]
@@ -30,7 +30,7 @@ def _both(judge: Judge, verdicts: Sequence[Verdict]) -> CheckResult:
 
 
 class DeadLetterJudge(Judge):
-    """Judges `never dead_letter`, until the last agent has stopped."""
+    """The judge of `never dead_letter`, until the last agent has stopped."""
 
     records = ("dead_letter",)
     late = True
@@ -58,7 +58,7 @@ class DeadLetterJudge(Judge):
 
 
 class CountJudge(Judge):
-    """Judges `restarts` and `statistics`: numbers at the end of the run."""
+    """The judge of `restarts` and `statistics`: numbers at the end of the run."""
 
     check: Restarts | Statistics
 
@@ -119,7 +119,7 @@ class CountJudge(Judge):
 
 
 class LatencyJudge(Judge):
-    """Judges `latency`: the durations of the runs of a step."""
+    """The judge of `latency`: the durations of the runs of a step."""
 
     check: Latency
 

@@ -1,4 +1,4 @@
-"""Cuts of the network of a run: which nodes do not reach which, and since when."""
+"""Cuts of the network of a run: the nodes that cannot reach each other, and the time of each cut."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Cut:
-    """A cut in force: nodes on one of its sides do not reach nodes on another.
+    """A cut in force: nodes on one of its sides cannot reach nodes on another.
 
-    Without sides, no node reaches another. `one_way`: only messages from the first side are cut.
+    Without sides, no node can reach another. If `one_way` is true, only messages from the first side are cut.
     """
 
     since: float
@@ -48,5 +48,5 @@ def _verb(nodes: Sequence[str]) -> str:
 
 
 def with_cuts(saw: str, cuts: Sequence[Cut]) -> str:
-    """Return a text on what was seen, followed by the cuts in force that may be the reason."""
+    """Return a text on the observed value, followed by the cuts in force that may be the reason."""
     return "; ".join([saw, *map(str, cuts)])

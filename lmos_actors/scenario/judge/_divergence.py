@@ -22,7 +22,7 @@ PASSED_OVER: Final = ("run.file",)
 
 @attrs.frozen
 class FieldDifference:
-    """A member that differs: its name, such as `value.text`, and both values, None where it is missing."""
+    """A member that differs: its name, such as `value.text`, and both values. A missing value is None."""
 
     name: str
     first: Any
@@ -33,8 +33,9 @@ class FieldDifference:
 class Divergence:
     """Result of comparing the records of two runs.
 
-    `common` counts the equal records at their start, `before` has the last of these. `first` and `second`
-    have the next records of each run, none if its log has ended. If both are empty, the runs are equal.
+    `common` is the number of equal records at the start, and `before` has the last of these. `first` and
+    `second` have the next records of each run; an empty tuple if its log has ended. If both are empty, the
+    runs are equal.
     """
 
     common: int
@@ -56,7 +57,10 @@ class Divergence:
 
 
 def compare_records(first: Iterable[LogLine], second: Iterable[LogLine], context: int = 3) -> Divergence:
-    """Compare the records of two runs, heads and last lines apart; `context` records are kept around."""
+    """Compare the records of two runs, without heads and last lines.
+
+    The result has up to `context` common records before the first difference, and some after it.
+    """
     one, other = _records(first), _records(second)
     before: deque[LogLine] = deque(maxlen=context)
     common = 0
@@ -78,7 +82,7 @@ def _records(lines: Iterable[LogLine]) -> Iterator[LogLine]:
 
 
 def lines_of(texts: Iterable[str]) -> Iterator[LogLine]:
-    """Yield the lines of a log in memory."""
+    """Yield the lines of a log from their texts in memory."""
     for number, text in enumerate(texts, start=1):
         yield LogLine(number, text, msgspec.json.decode(text.encode("utf-8", "surrogatepass")))
 

@@ -1,7 +1,7 @@
-"""Matchers and verdicts: pure functions, which can judge a run while it goes on, and again from its log.
+"""Matchers and verdicts: pure functions, which judge a run while it goes on, or later from its log.
 
-Values are compared as JSON sees them: 1 equals 1.0, true does not equal 1, the order of members does not
-matter. A JSON path must lead somewhere, and every value at its end must fulfil the condition.
+Values are compared as in JSON: 1 equals 1.0, true does not equal 1, the order of members does not matter. A
+JSON path must lead to a value, and every value it leads to must fulfil the condition.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MESSAGE: Final = "message"
 
 
 def payload_of(message: object) -> Any:
-    """Return the payload of a message, None if it has none."""
+    """Return the payload of a message; None if it has none."""
     return mapped(message).get("payload")
 
 
@@ -57,8 +57,8 @@ class Verdict:
 def judge_value(expect: Expect, value: object, root: str | None = None) -> list[Verdict]:
     """Judge one value by `equals`, `contains`, `match`, `ge` and `le`: one verdict for each key given.
 
-    The paths of `match` lead into the value, or with `root` into an answer with the value as that member.
-    With `MESSAGE` as the root the value is a message; all other keys then judge its payload.
+    The paths of `match` begin at the value. With `root` they begin at an answer that has the value as its
+    member `root`. If `root` is `MESSAGE`, the value is a message, and all other keys judge its payload.
     """
     if root == MESSAGE:
         answer, value = value, payload_of(value)
@@ -69,7 +69,10 @@ def judge_value(expect: Expect, value: object, root: str | None = None) -> list[
 
 
 def judge_match(match: Mapping[str, Condition | Scalar], answer: object) -> list[Verdict]:
-    """Judge the parts of an answer at paths, each by its condition: one verdict for each path."""
+    """Judge the parts of an answer at the given paths, each by its condition.
+
+    Return one verdict for each path without a value, and otherwise for each condition of each value.
+    """
     verdicts: list[Verdict] = []
     for path, condition in match.items():
         whole = condition if isinstance(condition, Condition) else Condition(eq=condition)
@@ -112,7 +115,7 @@ def _in_order(value: object, name: str, bound: float) -> bool:
 
 
 def judge_error(expected: ExpectedError, error: BaseException | None) -> Verdict:
-    """Judge the error of a step, None for success: `is` names the error's class or a base of it."""
+    """Judge the error of a step; None means success. `is` names the error's class or a base class of it."""
     parts = [expected.is_]
     ok = error is not None and expected.is_ in [above.__name__ for above in type(error).__mro__]
     if expected.path is not None:
@@ -151,7 +154,10 @@ def fill_expect(expect: Expect, saved: Mapping[str, Any]) -> Expect:
 
 
 def waits_to_the_end(expect: Expect) -> bool:
-    """Return whether a step can be judged only when its time is over: it counts, or expects no value."""
+    """Return whether an `expect` step can be judged only when its time is over.
+
+    It cannot be judged earlier if it counts values, or expects that there are none.
+    """
     return expect.times is not UNSET or expect.sequence == ()
 
 
@@ -169,9 +175,9 @@ def judge_expect(expect: Expect, seen: object, root: str | None = None) -> list[
     """Judge an `expect` step whose saved values have been filled in.
 
     `seen` is the value for `value` and `output`, the statuses so far for `status`, the values so far for
-    `items`, `reading` and `event`, the messages for `heard`. At least one of several, or exactly `times`,
-    must meet the expectation; `match` for `items` judges all of them as a list. `root` is the member of the
-    answer that holds the output, if no invocation is answered.
+    `items`, `reading` and `event`, or the messages for `heard`. At least one of several values, or exactly
+    `times` of them, must meet the expectation; for `items`, `match` judges all of them as a list. `root` is
+    the member of the answer that holds the output, if the answered step is not an invocation.
     """
     if expect.that in ("value", "output"):
         return judge_value(expect, seen, root or ROOTS.get(expect.that))
@@ -199,7 +205,7 @@ def _statuses(expect: Expect, seen: list[Any]) -> list[Verdict]:
 
 
 def judge_sequence(seen: Sequence[Any], wanted: Sequence[Any]) -> Verdict:
-    """Judge whether the values seen are exactly the wanted sequence."""
+    """Judge whether the observed values are exactly the expected sequence."""
     return Verdict(same(list(seen), list(wanted)), show(list(wanted)), show(list(seen)))
 
 
@@ -215,17 +221,20 @@ def _among(expect: Expect, items: list[Any]) -> Verdict:
 
 
 def judge_bounded(check: Bounded, number: int) -> list[Verdict]:
-    """Judge a number by a check's `equals`, `ge` and `le`."""
+    """Judge a number by the bounds of a check: `equals`, `ge` and `le`."""
     return judge_condition(Condition(eq=check.equals, ge=check.ge, le=check.le), number)
 
 
 def percentile(samples: Sequence[float], percent: float) -> float | None:
-    """Return a percentile by nearest rank (one of the samples); None with fewer than 20 samples."""
+    """Return a percentile of samples by nearest rank, so that it is one of them.
+
+    Return None if there are fewer than 20 samples.
+    """
     return nearest_rank(samples, percent) if len(samples) >= FEWEST_SAMPLES else None
 
 
 def nearest_rank(values: Sequence[float], percent: float) -> float:
-    """Return a percentile of one or more values by nearest rank: it is one of them."""
+    """Return a percentile of one or more values by nearest rank, so that it is one of the values."""
     return sorted(values)[max(1, math.ceil(percent / 100 * len(values))) - 1]
 
 

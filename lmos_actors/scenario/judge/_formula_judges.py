@@ -1,8 +1,9 @@
 """Judges of formulas that must hold always, never, or eventually.
 
 A formula about an agent is evaluated after each of its logged turns, at every sample, and once more at the
-end; a formula about series alone, at every sample and at the end. A formula about a mailbox is also evaluated
-when that is fullest, just before a message leaves it. An agent that does not run is skipped.
+end. A formula about series alone is evaluated at every sample and at the end. A formula about a mailbox is
+also evaluated when the mailbox is fullest, just before a message leaves it. An agent that does not run is
+skipped.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ JudgeContext: TypeAlias = "tuple[View, AgentDirectory, AgentValues, CheckedNames
 
 
 class ValueMissing(LookupError):
-    """A name that has no value yet, but will have one."""
+    """The error raised for a name that has no value yet, but will have one."""
 
 
 class FormulaJudge(Judge):
@@ -95,11 +96,11 @@ class FormulaJudge(Judge):
 
     @abstractmethod
     def judge_agent(self, path: str, now: float) -> None:
-        """Evaluate the formula for the agent that `agents` has selected."""
+        """Evaluate the formula for the agent that is selected in `agents`."""
 
     @abstractmethod
     def judge_values(self, slots: Sequence[Slot], values: list[Any], now: float) -> bool:
-        """Judge the values of all agents at once; return False if each has to be judged alone."""
+        """Judge the values of all agents at once; return False if each agent has to be judged separately."""
 
     def describe(self) -> str:
         """Return the current values of the formula's names as text."""
@@ -107,7 +108,10 @@ class FormulaJudge(Judge):
 
 
 class HoldsJudge(FormulaJudge):
-    """Judges `always`, and `never` with a formula: each evaluation must give the wanted truth value."""
+    """The judge of `always`, and of `never` with a formula.
+
+    Each evaluation must give the wanted truth value.
+    """
 
     def __init__(
         self, check: Always | Never, name: str, place: str, context: JudgeContext, text: str, *, wanted: bool
@@ -121,7 +125,7 @@ class HoldsJudge(FormulaJudge):
 
     @property
     def so_far(self) -> bool | None:
-        """False once the check has been broken, else None."""
+        """False once the check has been broken; None until then."""
         return False if self.offenders else None
 
     def judge_agent(self, path: str, now: float) -> None:
@@ -160,7 +164,10 @@ class HoldsJudge(FormulaJudge):
 
 
 class EventuallyJudge(FormulaJudge):
-    """Judges `eventually`: each agent of a population must fulfil it once, not all at one instant."""
+    """The judge of `eventually`: each agent of a population must fulfil it at some instant of the run.
+
+    The agents need not fulfil it at the same instant.
+    """
 
     check: Eventually
 

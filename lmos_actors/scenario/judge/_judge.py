@@ -1,4 +1,4 @@
-"""The base of all judges: their view of a run, the records they get, and their results."""
+"""The base class of all judges: their view of a run, the records they get, and their results."""
 
 from __future__ import annotations
 
@@ -41,11 +41,14 @@ Slot: TypeAlias = Any
 
 
 class View(Protocol):
-    """A run as its judges see it. A name is one from the file, of an agent or a population, or `*`."""
+    """A run as its judges see it. Names come from the file: agents and populations, or `*` for all."""
 
     @property
     def fields(self) -> Callable[[Any], Mapping[str, tuple[str, bool]]] | None:
-        """The attribute and secrecy of each field of a class; None if slots are not the runtime's own."""
+        """The function that returns the attribute and secrecy of each field of a class.
+
+        It is None if slots are not the runtime's.
+        """
         ...
 
     def now(self) -> float:
@@ -53,30 +56,30 @@ class View(Protocol):
         ...
 
     def network_count(self, what: str) -> int:
-        """Return how often the file's network has done something, such as `lost`, `doubled` or `late`."""
+        """Return how often an event such as `lost`, `doubled` or `late` happened in the file's network."""
         ...
 
     def cuts(self) -> Sequence[Any]:
-        """Return the cuts of the file's network that are in force, each a `Cut`."""
+        """Return the cuts of the file's network that are in force, as `Cut` objects."""
         ...
 
     def agent(self, path: str) -> tuple[Slot | None, tuple[str, ...]] | None:
         """Return the slot at a path (None before its first start) and its names: `peer/3`, `peer`.
 
-        Return None for a path that the file does not know.
+        Return None for a path that is not in the file.
         """
         ...
 
     def path(self, of: str) -> str | None:
-        """Return the path of the only agent with a name; None for several agents, or an unknown name."""
+        """Return the path of the agent with a name; None if several agents have it, or it is unknown."""
         ...
 
     def slots(self, of: str) -> Sequence[Slot]:
-        """Return the present slots of a name; for a supervisor's name, the slots below the supervisor."""
+        """Return the present slots with a name; for a supervisor's name, the slots below the supervisor."""
         ...
 
     def size(self, of: str) -> int:
-        """Return the number of agents of a name once all have been started."""
+        """Return the number of agents with a name once all have been started."""
         ...
 
     def state(self, slot: Slot) -> Mapping[str, Any] | None:
@@ -96,19 +99,19 @@ class View(Protocol):
         ...
 
     def supervisor_restarts(self, name: str) -> int | None:
-        """Return how often a supervisor was restarted; None if no supervisor has the name."""
+        """Return how often a supervisor was restarted; None if no supervisor has that name."""
         ...
 
     def messages_of(self, step: str | None) -> Sequence[int]:
-        """Return the numbers (`id` in the log) of the messages sent by a step; None: by all steps."""
+        """Return the numbers (`id` in the log) of the messages sent by `step`, or by all steps if None."""
         ...
 
     def answers(self, step: str | None) -> Sequence[StepAnswer]:
-        """Return the answers to the runs of a step, if a check judges them; None: to all steps."""
+        """Return the answers to the runs of a step that a check judges, or of all if `step` is None."""
         ...
 
     def secrets(self, values: Sequence[str]) -> Mapping[str, str]:
-        """Return the secrets of the run by the names of their sources, with those that `values` refer to."""
+        """Return the secrets of the run by the names of their sources, including those named in `values`."""
         ...
 
 
@@ -124,14 +127,14 @@ class StepAnswer:
 
 
 class AgentDirectory:
-    """Agents by path: the results of `View.agent`, cached once a path has a slot."""
+    """A cache of agents by path: the results of `View.agent`, kept once a path has a slot."""
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._known: dict[str, tuple[Slot | None, tuple[str, ...]] | None] = {}
 
     def find(self, path: str) -> tuple[Slot | None, tuple[str, ...]] | None:
-        """Return the slot and the names of an agent; None for a path that the file does not know."""
+        """Return the slot and the names of an agent; None for a path that is not in the file."""
         try:
             return self._known[path]
         except KeyError:
@@ -141,11 +144,11 @@ class AgentDirectory:
             return found
 
     def forget(self) -> None:
-        """Forget all slots: slots of another node replace them."""
+        """Remove all slots from the cache, because the slots of another node replace them."""
         self._known.clear()
 
     def is_called(self, path: str, name: str) -> bool:
-        """Return whether the agent at a path has a name; the path of `user` is `user`."""
+        """Return whether the agent at a path has the given name; the path of `user` is `user`."""
         if name in (path, ALL_AGENTS):
             return True
         found = self.find(path)
@@ -159,14 +162,14 @@ def instant(seconds: float) -> str:
 
 @attrs.define
 class Offenders:
-    """Agents that broke a rule: the first with time and reason, the others counted."""
+    """Agents that broke a rule: the time and reason for the first, and the number of all."""
 
     at: float | None = None
     words: str = ""
     paths: dict[str, None] = attrs.Factory(dict[str, None])
 
     def add(self, path: str, words: str, now: float) -> None:
-        """Add one more agent, with the rule it broke in words."""
+        """Add one more agent; `words` describes the broken rule."""
         if self.at is None:
             self.at = now
             self.words = f"{path}: {words}" if path else words
@@ -188,8 +191,9 @@ def listing(paths: Sequence[str]) -> str:
 
 
 class Judge(ABC):
-    """The judge of one check. `records`: the kinds of records that it gets; `met_at`: when the check was met.
+    """The judge of one check.
 
+    `records` has the kinds of records that it gets. `met_at` is the instant when the check was met.
     `formula_names` has the names in the formula of the check, if there is one.
     """
 
@@ -205,33 +209,33 @@ class Judge(ABC):
         self.formula_names: Collection[str] = ()
 
     def paths(self) -> frozenset[str] | None:
-        """Return the paths of the only agents whose records this judge may need; None: not known."""
+        """Return the paths of the only agents whose records this judge may need; None if they are unknown."""
         return None
 
     def concerns(self, path: str) -> bool | None:
-        """Return whether the judge needs records of the agent at a path; None: not known yet."""
+        """Return whether the judge needs records of the agent at a path; None if that is not known yet."""
         return True
 
     # A judge takes records, samples, or both; it ignores the others.
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:  # noqa: B027
-        """Judge one record, in the step in which it was made."""
+        """Judge one record, within the scheduler step that made it."""
 
     def sample(self, now: float) -> None:  # noqa: B027
-        """Judge the state at a sample."""
+        """Judge the state at the time of a sample."""
 
     def node_ends(self, slots: Collection[Slot] | None = None) -> None:  # noqa: B027
-        """Note the counts of the node, or only of these agents on it, just before they are killed."""
+        """Note the counts of the agents in `slots`, or of the whole node, just before they are killed."""
 
     def agents_are_back(self, slots: Collection[Slot]) -> None:  # noqa: B027
-        """Note that agents that were killed with their node of the network have begun again."""
+        """Note that agents that were killed with their node of the network have restarted."""
 
     def judge_final_state(self, now: float) -> None:  # noqa: B027
         """Judge the state once more, before the agents are stopped."""
 
     @property
     def so_far(self) -> bool | None:
-        """True once the check has come true, False once it has been broken, None while both are possible."""
+        """True once the check has been met, False once it has been broken, None while both are possible."""
         return True if self.met_at is not None else None
 
     @abstractmethod
@@ -255,12 +259,12 @@ class Judge(ABC):
 
 
 def kind_of(check: AnyCheck) -> str:
-    """Return the word that a file has after `check:`."""
+    """Return the word that a file has after `check:` for this kind of check."""
     return str(check.__struct_config__.tag)
 
 
 def name_of(check: AnyCheck) -> str:
-    """Return the name of a check: its own, or one made from its subject."""
+    """Return the name of a check: the name in the file, or else one made from its subject."""
     return check.name or f"{kind_of(check)} {_about(check)}".strip()
 
 

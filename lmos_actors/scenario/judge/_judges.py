@@ -1,4 +1,4 @@
-"""All judges and series of a run: they get its records and samples, and give the results."""
+"""All judges and series of a run: they get the records and samples of the run, and give the results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PERCENTILES: Final = (50, 90, 95, 99)
 
 
 class Judges:
-    """Judges all checks of one run except `compare`, which judges several runs.
+    """The judges of all checks of one run except `compare`, which is about several runs.
 
     The judges get every record and every sample, judge the final state while the agents still exist, and
     return their results after all agents have stopped.
@@ -87,7 +87,10 @@ class Judges:
                 self._only[kind] = frozenset().union(*known)
 
     def _formula_context(self, series: Collection[str]) -> JudgeContext:
-        """Return the context for formulas. Their package is imported here because few runs have formulas."""
+        """Return the context for formulas.
+
+        The package of formulas is imported here because few runs have formulas.
+        """
         from ..formulas import NETWORK_COUNTS, AgentValues, CheckedNames, Columns
 
         view, delivered = self._view, self._delivered
@@ -112,11 +115,14 @@ class Judges:
         return tuple(dict.fromkeys([*own, *(kind for judge in self._judges for kind in judge.records)]))
 
     def paths(self, kind: str) -> frozenset[str] | None:
-        """Return the paths of the only agents whose records of a kind are needed; None: of all agents."""
+        """Return the paths of the agents whose records of a kind are needed; None if all are needed."""
         return None if kind == "delivered" and self._counts else self._only.get(kind)
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any]) -> None:
-        """Pass a record to the judges that need it, in the step that made it. `path` is the agent's path."""
+        """Pass a record to the judges that need it, within the scheduler step that made it.
+
+        `path` is the agent's path.
+        """
         if kind == "delivered" and self._counts:
             self._recent.append(path)
             if len(self._recent) >= 4_096:
@@ -135,7 +141,7 @@ class Judges:
                     judge.record(kind, path, fields, now)
 
     def _count_recent(self) -> None:
-        """Count the deliveries since the last evaluation; counting many at once costs little."""
+        """Count the deliveries since the last evaluation. Counting many at once is cheap."""
         if self._recent:
             self._delivered.update(self._recent)
             self._recent.clear()
@@ -156,7 +162,7 @@ class Judges:
         return group
 
     def sample(self, now: float) -> None:
-        """Measure all series, then look at all checks."""
+        """Measure all series, then judge all checks at this sample."""
         self._count_recent()
         with self._at_once():
             for series in self._series.values():
@@ -165,23 +171,23 @@ class Judges:
                 judge.sample(now)
 
     def node_ends(self, slots: Collection[Slot] | None = None) -> None:
-        """Note the counts of the node, or only of these agents on it, just before they are killed."""
+        """Note the counts of the agents in `slots`, or of the whole node, just before they are killed."""
         for judge in self._judges:
             judge.node_ends(slots)
         self._directory.forget()
 
     def agents_are_back(self, slots: Collection[Slot]) -> None:
-        """Note that agents that were killed with their node of the network have begun again."""
+        """Note that agents that were killed with their node of the network have restarted."""
         for judge in self._judges:
             judge.agents_are_back(slots)
         self._directory.forget()
 
     def forget_agents(self) -> None:
-        """Look at the agents of another node from now on."""
+        """Discard the known agents, as the agents of another node replace them."""
         self._directory.forget()
 
     def judge_final_state(self, now: float) -> None:
-        """Judge the final state while the agents still exist; later only dead letters count."""
+        """Judge the final state while the agents still exist; after that, only dead letters count."""
         self._count_recent()
         if not self._is_final:
             with self._at_once():
@@ -190,20 +196,23 @@ class Judges:
         self._is_final = True
 
     def met(self, name: str) -> bool:
-        """Return whether the check of a name has come true. Raises LookupError for a kind that never does."""
+        """Return whether the named check has been met.
+
+        Raises LookupError for a check of a kind that is not met at an instant.
+        """
         return self._by_name[name].met_at is not None
 
     def of(self, name: str) -> Judge:
-        """Return the judge of a check that can come true at an instant. Raises LookupError for any other."""
+        """Return the judge of a check that can be met at an instant. Raises LookupError for other checks."""
         return self._by_name[name]
 
     def end(self) -> list[CheckResult]:
-        """Return the results in the order of the file. Judges the final state first unless that is done."""
+        """Return the results in the order of the file, after judging the final state if that is not done."""
         self.judge_final_state(self._view.now())
         return [judge.result() for judge in self._judges]
 
     def so_far(self) -> Iterator[tuple[str, bool | None, float | None]]:
-        """Yield each check's name, whether it holds (None: not known yet), and since when."""
+        """Yield each check's name, its `so_far` (None: not known yet), and the instant when it was met."""
         for judge in self._judges:
             yield judge.name, judge.so_far, judge.met_at
 
@@ -219,8 +228,9 @@ class Judges:
     def metrics(self) -> dict[str, float | None]:
         """Return the numbers that `compare` may use, by name; None for a number that cannot be computed.
 
-        `CHECK.time` for each check that can come true, `SERIES.last` `.min` `.max` `.mean`, and `STEP.max`
-        `.p50` `.p90` `.p95` `.p99` for the steps that a check of latencies or a comparison names.
+        There is `CHECK.time` for each check that can be met at an instant, and `SERIES.last` `.min` `.max`
+        `.mean` for each series. There are `STEP.max` `.p50` `.p90` `.p95` `.p99` for the steps named by a
+        check of latencies or a comparison.
         """
         found: dict[str, float | None] = {}
         for name, judge in self._by_name.items():

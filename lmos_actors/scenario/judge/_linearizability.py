@@ -3,24 +3,26 @@
 An operation takes effect at one instant between its call and its answer. A history is linearizable if its
 operations can be put in an order in which an operation that was over when another began comes first, and each
 read returns the value written last. The search is by Wing and Gong, with Lowe's memory of what has been
-tried: it goes through the history from its start, puts next any operation that began before any unordered one
-was over, and never looks twice at the same set of ordered operations with the same value.
+tried. It goes through the history from its start, and puts next any operation that began before any unordered
+one was over. It never examines the same set of ordered operations with the same value twice.
 
 What keeps the search narrow:
 
-- A read that returns the present value goes next at once: it changes nothing, so it can only be in the way
-  later. So does a comparison that failed and fails now. Only writes make branches.
-- A write of unknown outcome may have happened, or may happen at any later time. If nobody has read its value,
-  it is left out; if it alone wrote the value, it happened before the first read of that was over.
-- A set of ordered operations is the number of those at the start of the history, and a few bits for the rest.
+- A read that returns the present value goes next at once: it changes nothing, so it can only be in the
+  way later. So does a comparison that failed and fails now. Only writes make branches.
+- A write of unknown outcome may have happened, or may happen at any later time. If nobody has read its
+  value, it is left out; if it alone wrote the value, it happened before the first read of that was over.
+- A set of ordered operations is the number of those at the start of the history, and a few bits for the
+  rest.
 
 Finding an order is hard in general, so the search is bounded; `linearize` returns None past the bound.
 
-A failing history is made small by steps that cannot make a linearizable history fail: its end is cut off
-(operations open at that time get an unknown outcome), and reads and values are left out, each value with all
-operations that read or write it. If each value is written once, two values are enough, and for each of them
-the write, the operation over first and the one that began last (Gibbons and Korach): all of these are tried,
-so that no smaller history fails at that instant. In other histories no further step is possible.
+A failing history is made small by steps that cannot make a linearizable history fail. Its end is cut off, so
+that operations open at that time get an unknown outcome. Reads and values are left out, each value with all
+operations that read or write it. If each value is written once, two values are enough. For each of the two,
+it is enough to keep the write, the operation that ended first, and the one that began last (Gibbons and
+Korach). All of these are tried, so that no smaller history fails at that instant. In other histories no
+further step is possible.
 """
 
 from __future__ import annotations
@@ -48,10 +50,10 @@ Sort: TypeAlias = Literal["read", "write", "compare_and_set"]
 
 @attrs.frozen
 class Operation:
-    """An operation on a register, by the places of its call and its answer in the history of all events.
+    """An operation on a register; `call` and `end` are its places in the history of all calls and answers.
 
-    `value` is the value read or written; `expected` is the value that a comparison expects, and `is_set` is
-    whether it held. An operation without an answer has the end `UNKNOWN`.
+    `value` is the value read or written. For a comparison, `expected` is the expected value, and `is_set` is
+    whether the comparison held. An operation without an answer has the end `UNKNOWN`.
     """
 
     sort: Sort
@@ -72,14 +74,14 @@ class Operation:
         return self.sort == "write" or (self.sort == "compare_and_set" and (self.is_set or not self.is_known))
 
     def seen(self) -> str | None:
-        """Return the value that the register must have had; None if it may have had several."""
+        """Return the value that the register must have had; None if several values are possible."""
         if self.sort == "read":
             return self.value
         return self.expected if self.sort == "compare_and_set" and self.is_set else None
 
 
 def linearize(history: Iterable[Operation], initial: str, most: int = MOST_LOOKED_AT) -> bool | None:
-    """Return whether a history of one register is linearizable; None if finding out would take too long."""
+    """Return whether a history of one register is linearizable; None if the search would take too long."""
     operations = _narrowed(history, initial)
     tried: set[tuple[int, int, str]] = set()
     left = [(0, 0, initial)]
@@ -104,10 +106,11 @@ def linearize(history: Iterable[Operation], initial: str, most: int = MOST_LOOKE
 def _settled(
     operations: Sequence[Operation], first: int, ordered: int, value: str
 ) -> tuple[int, int, list[int]] | None:
-    """Order all operations that change nothing; return the writes that can be next, None if all are ordered.
+    """Order all operations that change nothing, and return the writes that can be next.
 
-    `first` is the first operation that is not in order yet; bit n of `ordered` stands for the operation n
-    places after `first`. The writes are sorted by their ends, the earliest last.
+    Return None if all operations are in order. `first` is the first operation that is not in order yet; bit n
+    of `ordered` stands for the operation n places after `first`. The writes are sorted by their ends, the
+    earliest last.
     """
     while True:
         while ordered & 1:
@@ -137,7 +140,7 @@ def _settled(
 
 
 def _narrowed(history: Iterable[Operation], initial: str) -> list[Operation]:
-    """Return a history sorted by calls, in which reads narrow down the writes of unknown outcome."""
+    """Return a history sorted by calls, in which writes of unknown outcome are narrowed down by reads."""
     operations = sorted(
         (each for each in history if each.is_known or each.writes), key=lambda each: each.call
     )
@@ -170,7 +173,7 @@ def smallest_failing(
 ) -> tuple[Operation, ...]:
     """Return the smallest part of a history that is not linearizable, in the order of its calls.
 
-    The operations are from the history; if one ends after the instant of the failure, only its call counts.
+    The operations come from the history; if one ends after the instant of the failure, only its call counts.
     The history must not be linearizable.
     """
 
@@ -186,7 +189,7 @@ def smallest_failing(
 def _first_failing_cut(
     history: Sequence[Operation], fails: Callable[[Sequence[Operation]], bool]
 ) -> list[Operation]:
-    """Return a history up to the first answer that makes it fail."""
+    """Return the beginning of a history, up to the first answer with which it fails."""
     ends = sorted(each.end for each in history if each.is_known)
     low, high = 0, len(ends) - 1
     while low < high:
@@ -207,7 +210,7 @@ def _up_to(history: Sequence[Operation], end: float) -> list[Operation]:
 def _two_values(
     cut: Sequence[Operation], initial: str, fails: Callable[[Sequence[Operation]], bool]
 ) -> list[Operation] | None:
-    """Return the smallest failing part of a history; None unless each of its values is written once."""
+    """Return the smallest failing part of a history; None unless each of its values is written only once."""
     groups: dict[str, list[Operation]] = {}
     for each in cut:
         if each.sort == "compare_and_set":
@@ -227,14 +230,14 @@ def _two_values(
 
 
 def _extremes(group: Sequence[Operation]) -> list[Operation]:
-    """Return the write of a value, and of all operations on it the first to be over and the last to begin."""
+    """Return three operations on a value: its write, the first to end, and the last to begin."""
     chosen = [each for each in group if each.writes]
     chosen += [min(group, key=lambda each: each.end), max(group, key=lambda each: each.call)]
     return list({each.call: each for each in chosen}.values())
 
 
 def _fewest(part: Sequence[Operation], fails: Callable[[Sequence[Operation]], bool]) -> list[Operation]:
-    """Return a part with the fewest reads with which it still fails."""
+    """Return a failing part, reduced to the smallest number of reads with which it still fails."""
     writes = [each for each in part if each.writes]
     reads = [each for each in part if not each.writes]
     for count in range(len(reads)):
@@ -261,7 +264,7 @@ def _reduced(cut: Sequence[Operation], fails: Callable[[Sequence[Operation]], bo
 def _without_reads(
     kept: list[Operation], fails: Callable[[Sequence[Operation]], bool], size: int
 ) -> list[Operation]:
-    """Leave out up to `size` reads at a time, wherever the rest still fails."""
+    """Return a history without some reads; up to `size` at a time are left out if the rest still fails."""
     reads = [each for each in kept if not each.writes]
     for start in range(0, len(reads), size):
         gone = {each.call for each in reads[start : start + size]}
@@ -274,9 +277,10 @@ def _without_reads(
 def _without_values(
     kept: list[Operation], fails: Callable[[Sequence[Operation]], bool], size: int
 ) -> list[Operation]:
-    """Leave out up to `size` values at a time, each with all operations that read or write it.
+    """Return a history without some values; up to `size` at a time are left out if the rest still fails.
 
-    A failed comparison saw any value but the expected one, so nothing may go while one is in the history.
+    Each value goes with all operations that read or write it. A failed comparison saw any value but the
+    expected one, so no value may be left out while the history has one.
     """
     values = list(dict.fromkeys(each.value for each in kept if each.writes))
     for start in range(0, len(values), size):

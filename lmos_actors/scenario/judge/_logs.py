@@ -3,7 +3,7 @@
 A file holds the runs of one call, one after the other. Each begins with a head and ends with a line that has
 the number of records, and the SHA-256 of the head and of the records. Older logs, and logs saved by the page
 of a node, have one SHA-256 of all lines instead. If the call ended before all of its runs, the last line of
-the file says why, and which runs are missing. Files are read line by line.
+the file gives the reason and the missing runs. Files are read line by line.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHANGED: Final = "the log was changed after it was written: its SHA-256 does not
 
 @attrs.frozen
 class LogLine:
-    """One line of a log file: its number from 1, its text without the line end, and its content."""
+    """One line of a log file: its number, counted from 1, its text without the line end, and its content."""
 
     number: int
     text: str
@@ -43,7 +43,7 @@ class LogLine:
 
     @property
     def sort(self) -> str:
-        """The sort of the line: `head`, `record`, `end` or `cut`; "" for any other."""
+        """The sort of the line: `head`, `record`, `end` or `cut`; "" for any other line."""
         marks = {"n": "record", "schema": "head", "end": "end", "cut": "cut"}
         return next((sort for mark, sort in marks.items() if mark in self.data), "")
 
@@ -53,7 +53,7 @@ LONGEST: Final = 1e15
 
 
 def _is_sound(data: dict[str, Any]) -> bool:
-    """Return whether the members that every head or record has have the right types."""
+    """Return whether the standard members of a head or a record have the right types."""
     if "n" not in data:
         return type(mapped(data.get("run")).get("seed", 0)) is int
     time = data.get("t", 0)
@@ -77,7 +77,7 @@ class LoggedRun:
 
     @property
     def run(self) -> dict[str, Any]:
-        """The head's data for repeating the run; empty if it has none."""
+        """The data in the head for repeating the run; empty if the head has none."""
         return mapped(self.head.data.get("run"))
 
     @property
@@ -114,7 +114,7 @@ class LoggedRun:
             self.problem = CHANGED
 
     def skip(self) -> None:
-        """Read and drop the remaining lines."""
+        """Read and discard the remaining lines."""
         for _ in self._lines:
             pass
 
@@ -148,9 +148,10 @@ class LogFile:
 
     @property
     def cut(self) -> str | None:
-        """The reason in the file's last line for fewer runs than requested; None if the line has none.
+        """The reason, in the file's last line, why there are fewer runs than requested.
 
-        The end of the file is read for this, without disturbing the reading of runs.
+        It is None if the last line gives no reason. The end of the file is read for this, without affecting
+        the position at which runs are read.
         """
         here = self._stream.tell()
         try:
@@ -177,7 +178,7 @@ class LogFile:
         return "is not a message log" if self._number == 1 else "is not a line of a message log"
 
     def runs(self) -> Iterator[LoggedRun]:
-        """Yield the runs one after the other; unread lines of a run are skipped."""
+        """Yield the runs one after the other; lines of a run that were not read are skipped."""
         while (head := self._next()) is not None:
             if head.sort == "cut":
                 continue
@@ -192,7 +193,10 @@ class LogFile:
             raise self._wrong("is empty", 0)
 
     def next_of_run(self) -> LogLine | None:
-        """Return the next line of the run that is being read; None if another run begins or the file ends."""
+        """Return the next line of the run that is being read; None if the run is over.
+
+        The run is over if another one begins or the file ends.
+        """
         line = self._next()
         if line is not None and line.sort in ("head", "cut"):
             self._ahead = line

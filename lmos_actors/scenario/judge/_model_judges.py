@@ -29,7 +29,7 @@ AMOUNTS: Final = ("tokens", "input_tokens", "output_tokens", "calls", "tools")
 
 
 class TalkJudge(Judge):
-    """Base of the judges of requests to models."""
+    """Base class of the judges of requests to models."""
 
     records = RECORDS
 
@@ -44,7 +44,7 @@ class TalkJudge(Judge):
             self.talk.record(kind, path, fields, now)
 
     def nothing(self, runs: Sequence[Sequence[ModelRequestMade]]) -> str:
-        """Return why there is nothing to judge; empty if there is something."""
+        """Return the reason why there is nothing to judge; "" if there is something."""
         of = str(getattr(self.check, "of", ""))
         if self.talk.is_full:
             return "more requests to models than can be judged"
@@ -56,7 +56,7 @@ class TalkJudge(Judge):
 
 
 class ToolsJudge(TalkJudge):
-    """Judges `tools`: the calls of each run of a step, or of an agent."""
+    """The judge of `tools`: the calls of each run of a step, or of an agent."""
 
     check: Tools
 
@@ -95,7 +95,10 @@ class ToolsJudge(TalkJudge):
         return self.verdict(True, expected, f"called: {_listing(every)}")
 
     def _unknown(self) -> str:
-        """Return a message on a tool that no model was offered, such as a misspelt name, or ""."""
+        """Return a message on a tool in the check that no model was offered; "" if there is no such tool.
+
+        Such a tool may have a misspelt name.
+        """
         offered = self.talk.offered()
         for name in _names(self.check):
             if name not in offered:
@@ -134,7 +137,7 @@ class ToolsJudge(TalkJudge):
 
 
 class SpendingJudge(TalkJudge):
-    """Judges `budget`: tokens, requests and calls of tools."""
+    """The judge of `budget`: tokens, requests and calls of tools."""
 
     check: Spending
 

@@ -2,10 +2,10 @@
 
 A model is an agent, so the records of a run have everything: a request is a message `generate`, its answer
 comes item by item, and the result of a tool is in a later request of the asking agent. A call counts as
-carried out when its result has come back to the model, not when the model has requested it: an agent that
-ignores its model, or reports that a tool has failed, has called nothing.
+carried out when the model gets its result, not when the model requests the call. So an agent that ignores its
+model, or reports that a tool has failed, has called nothing.
 
-A hand-over has no result. It counts once the message goes to the other agent, and no longer counts if that
+A hand-over has no result. It counts once the message goes to the other agent. It no longer counts if that
 agent hands it back unanswered, which the model gets as an error.
 """
 
@@ -45,7 +45,7 @@ CallState: TypeAlias = Literal["asked", "returned", "failed"]
 
 @attrs.define(eq=False)
 class ModelRequestMade:
-    """One request to a model. `usage` has its input and output tokens, None until the answer has ended."""
+    """One request to a model. `usage` has its input and output tokens; None until the answer has ended."""
 
     number: int
     trace: int
@@ -61,7 +61,10 @@ class ModelRequestMade:
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """Input and output tokens; estimated if the answer broke off after it had begun."""
+        """The numbers of input and output tokens.
+
+        They are estimates if the answer broke off after it had begun.
+        """
         if self.usage is not None:
             return self.usage
         if not self.characters:
@@ -71,7 +74,7 @@ class ModelRequestMade:
 
 @attrs.define(eq=False)
 class ToolCallMade:
-    """One tool call: the request of a model, and whether the model has got the result."""
+    """One tool call: what the model requested, and whether the model has received the result."""
 
     id: str
     name: str
@@ -88,7 +91,7 @@ class ToolCallMade:
 
 
 class ModelTalk:
-    """Collects the requests to models of a run from its records."""
+    """The requests to models of a run, collected from its records."""
 
     def __init__(self, view: View, directory: AgentDirectory) -> None:
         self._view = view
@@ -103,7 +106,7 @@ class ModelTalk:
         """The last request of each asking agent."""
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
-        """Collect what one record shows about requests and tool calls."""
+        """Collect the data on requests and tool calls in one record."""
         number = fields.get("id")
         if not isinstance(number, int):
             return
@@ -166,7 +169,7 @@ class ModelTalk:
             self._calls[request.asker, call.id] = call
 
     def of(self, name: str) -> list[list[ModelRequestMade]]:
-        """Return the requests of each run of a step; for an agent or a model, one list with all requests."""
+        """Return the requests of a step, in one list per run; for an agent or a model, in a single list."""
         steps = self._view.messages_of(name)
         if steps:
             found: dict[int, list[ModelRequestMade]] = {number: [] for number in steps}
@@ -178,7 +181,7 @@ class ModelTalk:
         return [own] if own else []
 
     def _is(self, path: str, name: str) -> bool:
-        """Return whether the agent at a path has a name, or is below the agent with that name."""
+        """Return whether the agent at a path has the given name, or is below the agent with that name."""
         if self._directory.is_called(path, name):
             return True
         above = self._view.path(name)
@@ -190,7 +193,7 @@ class ModelTalk:
 
 
 def _note_hand_over(request: ModelRequestMade, fields: Mapping[str, Any]) -> None:
-    """Mark a hand-over that a request has led to as done, if this message of the agent carries it out."""
+    """Mark the hand-over that a message of the agent carries out as done, if `request` has led to it."""
     waiting = [call for call in request.calls if call.state == "asked"]
     if not waiting or fields.get("trace") != request.trace:
         return

@@ -1,9 +1,9 @@
 """Judge of registers: the history of their reads and writes, and whether one order explains it.
 
-The history is seen at the agents that form the register: an operation begins when a request reaches one of
-them, and is over when that agent has answered. Without an answer, or with an error, it may have happened at
-any later time, or not; if it was refused, or never left the mailbox, it has not happened. Requests among
-agents of the register are its implementation, and not operations on it.
+The history is recorded at the agents that form the register: an operation begins when a request reaches one
+of them, and is over when that agent has answered. Without an answer, or with an error, the operation may have
+happened at any later time, or not at all. If it was refused, or never left the mailbox, it has not happened.
+Requests among agents of the register are its implementation, and not operations on it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _VERBS: Final = ("invoke", "tell")
 
 @attrs.define(eq=False)
 class _Request:
-    """A request for an operation, with the positions of its records among the records of all operations."""
+    """A request for an operation; `call` and `end` are positions among the records of all operations."""
 
     sort: Sort
     key: str
@@ -74,7 +74,7 @@ class _Request:
 
 
 class RegisterJudge(Judge):
-    """Judges `linearizable`: each key separately, when the run is over."""
+    """The judge of `linearizable`: it judges each key separately, when the run is over."""
 
     records = ("sent", "delivered", "answered", *_UNBEGUN)
     check: Linearizable
@@ -221,7 +221,7 @@ class RegisterJudge(Judge):
 
 
 def _canonical(value: object) -> str:
-    """Return a value as JSON, the same for equal values."""
+    """Return a value as JSON text; equal values give the same text."""
     found = plain(value)
     if isinstance(found, float) and found.is_integer():
         found = int(found)

@@ -1,6 +1,6 @@
 """Series: a number sampled over all agents of a population.
 
-Percentiles are by nearest rank over the agents of that instant, however few they are. An agent that does not
+Percentiles are by nearest rank over the agents at that instant, however few they are. An agent that does not
 run is left out if the formula uses its state. A sample has no value if no agent is left, if the formula
 cannot be computed for one of them, or if its values cannot be aggregated.
 """
@@ -29,7 +29,7 @@ _NUMBERS: Final = frozenset({int, float})
 
 
 class SeriesSampler:
-    """Samples one series."""
+    """The sampler of one series."""
 
     def __init__(self, name: str, declared: Series, context: JudgeContext) -> None:
         self.name = name
@@ -58,7 +58,10 @@ class SeriesSampler:
         self.values.append(value)
 
     def last(self) -> float:
-        """Return the last value. Raises ValueMissing before the first, LookupError for a failed sample."""
+        """Return the value of the last sample. Raises LookupError if that sample has no value.
+
+        The error is a ValueMissing as long as no sample has had a value.
+        """
         value = self.values[-1] if self.values else None
         if value is not None:
             return value

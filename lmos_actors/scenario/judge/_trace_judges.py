@@ -1,4 +1,4 @@
-"""Judges of traces: which message caused which, by the numbers that messages carry in the log.
+"""Judges of traces: numbers that messages carry in the log show which message caused which.
 
 A message carries its own number (`id`) and the number of the message that began its trace (`trace`). Judges
 keep a few facts for each trace, and for each message under way.
@@ -30,7 +30,10 @@ _VERBS: Final = {"action": ("invoke", "tell", "stream"), "property": ("read", "w
 def fits(
     message: Message, directory: AgentDirectory, kind: str, path: str, fields: Mapping[str, Any]
 ) -> bool:
-    """Return whether a record, `sent` or `event`, fits a pattern. An event goes to all subscribers."""
+    """Return whether a record (`sent` or `event`) fits a pattern.
+
+    An event goes to all subscribers, so it fits no pattern with `to`.
+    """
     if kind == "event" or message.event is not None:
         return (
             kind == "event"
@@ -54,7 +57,7 @@ def fits(
 
 
 class CausalJudge(Judge):
-    """Judges `causal`: a message `after` needs a message `before`, sent earlier in its trace."""
+    """The judge of `causal`: each message `after` needs a message `before`, sent earlier in its trace."""
 
     records = ("sent", "event")
     check: Causal
@@ -68,7 +71,7 @@ class CausalJudge(Judge):
 
     @property
     def so_far(self) -> bool | None:
-        """False once the check has been broken, else None."""
+        """False once the check has been broken; None until then."""
         return False if self.offenders else None
 
     def record(self, kind: str, path: str, fields: Mapping[str, Any], now: float) -> None:
@@ -105,7 +108,7 @@ def describe(message: Message) -> str:
 
 @attrs.define
 class _Root:
-    """A message that began its own trace; `inside` has the traces of messages its sender was handling."""
+    """A message that began a new trace; `inside` has the traces of messages its sender was handling then."""
 
     text: str
     now: float
@@ -113,10 +116,10 @@ class _Root:
 
 
 class TraceJudge(Judge):
-    """Judges `trace`: which agents the trace of a step reaches, and that it is not lost on the way.
+    """The judge of `trace`: which agents the trace of a step reaches, and whether it stays unbroken.
 
-    `single_trace`: no agent begins a trace of its own, except for messages that steps send in its name; with
-    `of`, no agent does so while it handles a message of the step's trace.
+    With `single_trace`, no agent may begin a new trace, except by messages that steps send in its name. If
+    `of` is given too, this holds only while the agent handles a message of the step's trace.
     """
 
     records = ("sent", "delivered", *_OVER, *_ENDED)

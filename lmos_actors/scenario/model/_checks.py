@@ -17,7 +17,7 @@ class Check(Closed, frozen=True, kw_only=True, tag_field="check"):
 
 
 class NeverWhen(Closed, frozen=True, kw_only=True):
-    """A state that must never occur: one of `dead_letter` and `expr`. `fault_free`: except during faults."""
+    """A state that must never occur: `dead_letter` or `expr`. `fault_free` exempts the times of faults."""
 
     dead_letter: Literal[True] | UnsetType = UNSET
     expr: Expression | UnsetType = UNSET
@@ -28,7 +28,7 @@ class Formula(Check, frozen=True, kw_only=True):
     """A check with a formula. `of` is the agent or population whose state the formula uses.
 
     The formula is evaluated after each logged turn of such an agent, when its mailbox is fullest, at every
-    sample, and at the end, while the agents are still there. An agent that does not run is skipped. The check
+    sample, and at the end, while the agents still exist. An agent that does not run is skipped. The check
     fails if the formula cannot be computed or was never evaluated.
     """
 
@@ -36,21 +36,22 @@ class Formula(Check, frozen=True, kw_only=True):
 
 
 class Never(Formula, frozen=True, kw_only=True, tag="never"):
-    """A check that something never holds. A dead letter counts until the last agent has stopped."""
+    """A check that a condition never holds. A dead letter counts until the last agent has stopped."""
 
     when: NeverWhen
 
 
 class Always(Formula, frozen=True, kw_only=True, tag="always"):
-    """A formula must hold at each evaluation; a formula over series, from their first values on."""
+    """A check that a formula holds at each evaluation; for series, from their first values on."""
 
     expr: Expression
 
 
 class Eventually(Formula, frozen=True, kw_only=True, tag="eventually"):
-    """A formula must become true no later than `by`. Its instant is available as `NAME.time`, in seconds.
+    """A check that a formula becomes true, no later than `by`.
 
-    For a population, it must become true for each agent, but not for all at one instant.
+    The instant when it does is available as `NAME.time`, in seconds. For a population, the formula must
+    become true for each agent, though not necessarily at the same instant.
     """
 
     expr: Expression
@@ -97,7 +98,7 @@ class Below(Closed, frozen=True, kw_only=True):
 
 
 class Latency(Check, frozen=True, kw_only=True, tag="latency"):
-    """A check of the durations of a step's runs. A percentile needs 20 of them, else the check fails."""
+    """A check of the durations of a step's runs. A percentile needs 20 runs; with fewer, the check fails."""
 
     of: Name
     max: Below | None = None
@@ -108,7 +109,7 @@ class Latency(Check, frozen=True, kw_only=True, tag="latency"):
 
 
 class Message(Closed, frozen=True, kw_only=True):
-    """A pattern for messages: all keys given (at least one) must fit. An event is `from` its agent."""
+    """A pattern for messages: all given keys, at least one, must fit. For an event, `from` is its agent."""
 
     from_: Name | None = field(name="from", default=None)
     to: Name | None = None
@@ -118,7 +119,7 @@ class Message(Closed, frozen=True, kw_only=True):
 
 
 class Causal(Check, frozen=True, kw_only=True, tag="causal"):
-    """Every message `after` has an earlier message `before` as a cause in its trace, or is one itself.
+    """A check that every message `after` has an earlier message `before` in its trace, or fits `before` too.
 
     Without a message `after` the check fails.
     """
@@ -128,11 +129,11 @@ class Causal(Check, frozen=True, kw_only=True, tag="causal"):
 
 
 class Trace(Check, frozen=True, kw_only=True, tag="trace"):
-    """A check of the trace of a step, or without `of` of every step. At least one other key is needed.
+    """A check of the trace of a step, or, without `of`, of every step. At least one other key is needed.
 
-    `single_trace`: every message is in the trace of the step that caused it. No agent begins a trace of its
-    own; with `of`, no agent does so while it handles a message of that step.
-    `through`: agents that the trace of the step reaches, in this order.
+    With `single_trace`, every message must be in the trace of the step that caused it. No agent may begin a
+    new trace; with `of`, this holds while an agent handles a message of that step. `through` has agents that
+    the trace of the step must reach, in this order.
     """
 
     of: Name | None = None
@@ -141,10 +142,11 @@ class Trace(Check, frozen=True, kw_only=True, tag="trace"):
 
 
 class Converges(Check, frozen=True, kw_only=True, tag="converges"):
-    """All agents of a population reach the same value within a time after a fault has ended.
+    """A check that all agents of a population reach the same value within a time after a fault has ended.
 
-    The values are compared at every sample and at the end, among the agents that run: at least two. `field`
-    is a field of the state: `state.version`. `after` is `ID.healed` of a fault; default: the run's start.
+    The values are compared at every sample and at the end, among the running agents, of which there must be
+    at least two. `field` is a field of the state: `state.version`. `after` is `ID.healed` of a fault; the
+    default is the start of the run.
     """
 
     of: Name
@@ -154,12 +156,13 @@ class Converges(Check, frozen=True, kw_only=True, tag="converges"):
 
 
 class Linearizable(Check, frozen=True, kw_only=True, tag="linearizable"):
-    """The agents of `of` are one register: an order of all its reads and writes explains their answers.
+    """A check that the agents of `of` form one register: some order of all operations explains their answers.
 
     An operation takes effect between its request and its answer. Without an answer it may have happened, at
-    any later time, or not at all. `read`, `write` and `compare_and_set` are actions, `key` names an argument
-    of theirs. `write` also takes the new value, `compare_and_set` the expected and the new value; it returns
-    whether it has set the value. Each key is its own register. `initial` is the value before the first write.
+    any later time, or not at all. `read`, `write` and `compare_and_set` are actions; `key` names an argument
+    of these actions. `write` also takes the new value. `compare_and_set` takes the expected and the new
+    value, and returns whether it has set the value. Each key is a separate register. `initial` is the value
+    before the first write.
     """
 
     of: Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
@@ -171,13 +174,13 @@ class Linearizable(Check, frozen=True, kw_only=True, tag="linearizable"):
 
 
 class Compare(Check, frozen=True, kw_only=True, tag="compare"):
-    """A check of how a number of the runs (its median over seeds) changes along a key of the matrix or sweep.
+    """A check of how a number, as its median over seeds, changes along a key of the matrix or sweep.
 
-    `metric` is `CHECK.time` of an `eventually` check, `SERIES.last`, `.min`, `.max` or `.mean`, or
-    `STEP.max` or `.p99` (p50, p90, p95) of the latencies of a step. Keys other than `across` are held fixed,
-    and each of their combinations must show the trend. Each number must be beyond the previous one. With a
-    `tolerance`, in the unit of the metric, it may fall back that far if the last is beyond the first.
-    `constant`: no two numbers differ by more than `tolerance`.
+    `metric` is `CHECK.time` of an `eventually` check, `SERIES.last`, `.min`, `.max` or `.mean`, or `STEP.max`
+    or `.p99` (p50, p90, p95) of the latencies of a step. Keys other than `across` are held fixed, and each of
+    their combinations must show the trend. Each number must be beyond the previous one. With a `tolerance`,
+    in the unit of the metric, a number may fall back by that much, provided that the last number is beyond
+    the first. If the trend is `constant`, no two numbers may differ by more than `tolerance`.
     """
 
     metric: Name
@@ -187,7 +190,7 @@ class Compare(Check, frozen=True, kw_only=True, tag="compare"):
 
 
 class CountBounds(Closed, frozen=True, kw_only=True):
-    """Bounds of a whole number; at least one."""
+    """Bounds of a whole number; at least one is needed."""
 
     equals: Count | UnsetType = UNSET
     ge: Count | UnsetType = UNSET
@@ -195,7 +198,7 @@ class CountBounds(Closed, frozen=True, kw_only=True):
 
 
 class CalledTool(Closed, frozen=True, kw_only=True):
-    """Calls of a tool with arguments that `match`. `failed`: only calls that ended in an error.
+    """Calls of a tool with arguments that `match`; with `failed`, only calls that ended in an error.
 
     Without a bound, the tool must be called at least once.
     """
@@ -213,11 +216,13 @@ ToolPatterns: TypeAlias = Annotated[tuple[ToolPattern, ...], Meta(min_length=1)]
 
 
 class Tools(Check, frozen=True, kw_only=True, tag="tools"):
-    """The tools that models called: for each run of a step, for an agent that asks models, or for a model.
+    """A check of the tools that models called.
 
-    A call counts when its result has come back to the model. `called`: each of these; `in_order`: these,
-    with others between them; `never`: none of these; `only`: none but these. A tool that no model of the run
-    was offered fails the check.
+    It is made for each run of a step, for an agent that sends requests to models, or for a model. A call
+    counts when the model has received its result. `called` lists tools that must all be called, `in_order`
+    tools that must be called in this order, possibly with others between them. `never` lists tools that must
+    not be called, `only` the only ones that may be. A tool that no model of the run was offered fails the
+    check.
     """
 
     of: Name
@@ -228,10 +233,10 @@ class Tools(Check, frozen=True, kw_only=True, tag="tools"):
 
 
 class Spending(Check, frozen=True, kw_only=True, tag="budget"):
-    """The requests to models: for each run of a step, or in total for an asking agent or a model.
+    """A check of the requests to models: for each run of a step, or in total for an agent or a model.
 
-    `calls` are requests to models, `tools` the tool calls that models have requested. Tokens are as counted
-    by the provider.
+    `calls` is the number of requests to models, `tools` the number of tool calls that models have requested.
+    The provider counts the tokens.
     """
 
     of: Name
@@ -246,10 +251,10 @@ Words: TypeAlias = Annotated[tuple[Name, ...], Meta(min_length=1)]
 
 
 class Answer(Check, frozen=True, kw_only=True, tag="answer"):
-    """A check of the answers of all runs of a step. A stream counts as its texts joined.
+    """A check of the answers of all runs of a step. The texts of a stream are joined into one.
 
     `schema` is a JSON Schema; a text answer is read as JSON for it. The text must contain all `words`, one of
-    `any_of`, and none of `without`, in any case. `match` checks parts of the answer.
+    `any_of`, and none of `without`, ignoring case. `match` checks parts of the answer.
     """
 
     of: Name
@@ -261,10 +266,10 @@ class Answer(Check, frozen=True, kw_only=True, tag="answer"):
 
 
 class NoSecrets(Check, frozen=True, kw_only=True, tag="secrets"):
-    """No answer to a step and no request to a model contains a secret.
+    """A check that no answer to a step and no request to a model contains a secret.
 
-    Secrets are the values of fields and inputs declared as secret, and what `args` and `values` refer to
-    (`env:NAME`, `file:PATH`).
+    Secrets are the values of fields and inputs declared as secret, and the values to which `args` and
+    `values` refer (`env:NAME`, `file:PATH`).
     """
 
     values: tuple[BearerText, ...] = ()
@@ -298,7 +303,7 @@ Aggregate: TypeAlias = Literal[
 class Series(Closed, frozen=True, kw_only=True):
     """A number measured repeatedly: `expr` for every agent of `of`, aggregated by `agg`.
 
-    `fraction` and `count` count the agents for which `expr` is true; `rate` is the growth of the sum per
+    `fraction` and `count` are about the agents for which `expr` is true; `rate` is the growth of the sum per
     second. Percentiles are by nearest rank over the agents, however few. An agent that does not run is left
     out if the formula uses its state. A sample has no value if no agent is left or the formula fails.
     """
@@ -309,7 +314,7 @@ class Series(Closed, frozen=True, kw_only=True):
 
 
 class Measure(Closed, frozen=True, kw_only=True):
-    """The measured series, and how often they are sampled."""
+    """The measured series, and the time between two samples."""
 
     every: Duration
     series: Annotated[dict[str, Series], Meta(min_length=1)]

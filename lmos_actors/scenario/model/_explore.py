@@ -1,4 +1,4 @@
-"""Structs of what `explore` may draw: kinds of faults with their ranges, number, targets and times."""
+"""Structs of `explore`: the kinds of faults that may be drawn, their ranges, number, targets and times."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from ._faults import How, ProviderStatus
 
 
 class DurationRange(Closed, frozen=True, kw_only=True):
-    """A range of durations. Draws are log-uniform: each ratio is equally likely, whether short or long."""
+    """A range of durations. Draws are log-uniform: from 1 s to 2 s is as likely as from 10 s to 20 s."""
 
     min: Duration
     max: Duration
 
 
 class NumberRange(Closed, frozen=True, kw_only=True):
-    """A range of numbers, drawn as durations are."""
+    """A range of numbers. For faults, draws are log-uniform; for arguments, uniform or one of the ends."""
 
     min: float
     max: float
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The ends of the range as draws use them: integers if both are whole."""
+        """The ends of the range in the form that draws use: integers if both are whole."""
         whole = float(self.min).is_integer() and float(self.max).is_integer()
         return (int(self.min), int(self.max)) if whole else (self.min, self.max)
 
 
 class OffsetRange(Closed, frozen=True, kw_only=True):
-    """A range of offsets. If its ends have different signs, half of the draws are below zero."""
+    """A range of offsets. If its ends have different signs, half of the draws are negative."""
 
     min: Offset
     max: Offset
@@ -59,15 +59,15 @@ DrawnKind: TypeAlias = Literal[
 
 
 class DrawnFault(Closed, frozen=True, kw_only=True, tag_field="kind"):
-    """A fault kind that a search may pick. `of` names the targets; default: `explore.of`."""
+    """A kind of fault that a search may draw. `of` names the targets; the default is `explore.of`."""
 
     of: Whom | UnsetType = UNSET
 
 
 class DrawnCrash(DrawnFault, frozen=True, kw_only=True, tag="crash"):
-    """An agent crashes. `after` is the time until its restart; by default its supervisor decides.
+    """The crash of an agent. `after` is the time until its restart; by default its supervisor decides.
 
-    `state`: whether the state survives; `any`: some crashes keep it, others lose it.
+    `state` is whether the state survives; with `any`, some crashes keep it and others lose it.
     """
 
     with_: Name = field(name="with", default="RuntimeError")
@@ -76,20 +76,23 @@ class DrawnCrash(DrawnFault, frozen=True, kw_only=True, tag="crash"):
 
 
 class DrawnPause(DrawnFault, frozen=True, kw_only=True, tag="pause"):
-    """An agent takes no messages for a time."""
+    """A time in which an agent takes no messages."""
 
     duration: Span | UnsetType = UNSET
 
 
 class DrawnSlow(DrawnFault, frozen=True, kw_only=True, tag="slow"):
-    """An agent takes longer to handle its messages."""
+    """A time in which an agent takes longer to handle its messages."""
 
     factor: Numbers = NumberRange(min=2.0, max=20.0)
     duration: Span | UnsetType = UNSET
 
 
 class DrawnClockSkew(DrawnFault, frozen=True, kw_only=True, tag="clock_skew"):
-    """The clock of an agent is wrong: in `skew`, `rate` or both, as given; by default in one of them."""
+    """A wrong clock of an agent, with an error in `skew`, `rate` or both, as given.
+
+    If neither is given, one of the two is drawn.
+    """
 
     skew: Offsets | UnsetType = UNSET
     rate: Numbers | UnsetType = UNSET
@@ -97,7 +100,10 @@ class DrawnClockSkew(DrawnFault, frozen=True, kw_only=True, tag="clock_skew"):
 
 
 class DrawnProvider(DrawnFault, frozen=True, kw_only=True, tag="provider"):
-    """A model provider failure. `status` picks the failure (default: any); `delay` applies to `slow` only."""
+    """A failure of a model provider. `status` is the kind of failure (default: any).
+
+    `delay` applies to `slow` only.
+    """
 
     status: ProviderStatus | UnsetType = UNSET
     delay: Span = DurationRange(min=Duration(0.1), max=Duration(30.0))
@@ -105,42 +111,45 @@ class DrawnProvider(DrawnFault, frozen=True, kw_only=True, tag="provider"):
 
 
 class DrawnRestart(DrawnFault, frozen=True, kw_only=True, tag="restart"):
-    """The node is killed and started again; with an `of` of its own, one of the network nodes named there."""
+    """A kill and restart of the node. If the fault has an `of`, it strikes one of the network nodes in it."""
 
     writes: Literal["kept", "lost", "torn"] | UnsetType = UNSET
     down: Span = DurationRange(min=Duration(0.1), max=Duration(5.0))
 
 
 class DrawnPartition(DrawnFault, frozen=True, kw_only=True, tag="partition"):
-    """Some nodes are cut off from the rest; `one_way`: some of the partitions are in one direction only."""
+    """A partition of some nodes from the rest; with `one_way`, some partitions cut only one direction."""
 
     duration: Span | UnsetType = UNSET
     one_way: bool = False
 
 
 class DrawnLatency(DrawnFault, frozen=True, kw_only=True, tag="latency"):
-    """Messages between two nodes take longer."""
+    """A time in which messages between two nodes take longer."""
 
     delay: Span = DurationRange(min=Duration(0.01), max=Duration(2.0))
     duration: Span | UnsetType = UNSET
 
 
 class DrawnLoss(DrawnFault, frozen=True, kw_only=True, tag="loss"):
-    """A share of the messages between two nodes is lost."""
+    """A time in which a share of the messages between two nodes is lost."""
 
     share: Numbers = NumberRange(min=0.1, max=0.9)
     duration: Span | UnsetType = UNSET
 
 
 class DrawnDisconnect(DrawnFault, frozen=True, kw_only=True, tag="disconnect"):
-    """The connections between two nodes end. `how`: default any; `duration` applies to `hang` only."""
+    """An end of the connections between two nodes. `how` is the way (default: any).
+
+    `duration` applies to `hang` only.
+    """
 
     how: How | UnsetType = UNSET
     duration: Span | UnsetType = UNSET
 
 
 class DrawnSwizzle(DrawnFault, frozen=True, kw_only=True, tag="swizzle"):
-    """The links among some nodes are cut one by one, and healed in another order."""
+    """A fault that cuts the links among some nodes one by one, and heals them in another order."""
 
     every: Span = DurationRange(min=Duration(0.01), max=Duration(1.0))
     duration: Span | UnsetType = UNSET
@@ -183,7 +192,7 @@ Choices: TypeAlias = NumberRange | Annotated[tuple[Any, ...], Meta(min_length=1)
 class Explore(Closed, frozen=True, kw_only=True):
     """The faults that `explore` may draw: up to `at_most` faults of these kinds, between `from` and `to`.
 
-    `arguments` has the arguments to draw: the `id` of a step or entry, the argument's name, its choices.
+    `arguments` has the arguments to draw: for the `id` of a step or entry, the name and the choices of each.
     """
 
     faults: tuple[AnyDrawn, ...] = ()
@@ -195,5 +204,5 @@ class Explore(Closed, frozen=True, kw_only=True):
 
 
 def drawn_fault(drawn: AnyDrawn) -> DrawnFault:
-    """Return the struct of an entry, which may be just the name of a kind."""
+    """Return the struct of an entry; the entry may be only the name of a kind."""
     return DRAWN[drawn]() if isinstance(drawn, str) else drawn

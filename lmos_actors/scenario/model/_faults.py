@@ -24,9 +24,10 @@ class Pick(Closed, frozen=True, kw_only=True):
 
 
 class Comeback(Closed, frozen=True, kw_only=True):
-    """The time of the restart after a crash, and whether state is kept; by default the supervisor decides.
+    """The delay of the restart after a crash, and whether the state is kept.
 
-    `state` is for agents that are not durable; by default their state is lost.
+    Without this, the supervisor decides. `state` is for agents that are not durable; by default their state
+    is lost.
     """
 
     after: Delay = Duration(0.0)
@@ -45,29 +46,29 @@ Rate: TypeAlias = Annotated[float, Meta(ge=0.001, le=1000)]
 
 
 class Crash(Faulty, frozen=True, kw_only=True, tag="crash"):
-    """Crash agents with a built-in exception, given by name."""
+    """A crash of agents with a built-in exception, given by name."""
 
     with_: Name = field(name="with", default="RuntimeError")
     restart: Comeback | None = None
 
 
 class Slow(Faulty, frozen=True, kw_only=True, tag="slow"):
-    """Multiply the service time of agents for a time."""
+    """A slowdown that multiplies the service time of agents, for a time."""
 
     factor: Annotated[float, Meta(gt=1)]
     duration: Duration
 
 
 class Pause(Faulty, frozen=True, kw_only=True, tag="pause"):
-    """Agents take no message for a time; messages wait as the mailbox policy says."""
+    """A time in which agents take no messages; messages wait according to the mailbox policy."""
 
     duration: Duration
 
 
 class ClockSkew(Faulty, frozen=True, kw_only=True, tag="clock_skew"):
-    """The clocks of agents are wrong for a time: off by `skew`, and `rate` times as fast.
+    """Wrong clocks of agents, for a time: off by `skew`, and `rate` times as fast.
 
-    Such a clock changes what `self.now()` returns, and the length of timers that start meanwhile.
+    Such a clock changes what `self.now()` returns, and the length of timers that start during that time.
     """
 
     skew: Offset = Offset(0.0)
@@ -80,7 +81,7 @@ ProviderStatus: TypeAlias = Literal[429, 500, "cut", "slow", "malformed"]
 
 
 class Provider(Faulty, frozen=True, kw_only=True, tag="provider"):
-    """The provider of language models fails for a time.
+    """A failure of the provider of language models, for a time.
 
     The provider refuses requests (429), fails (500), sends invalid answers (`malformed`), breaks answers off
     (`cut`), or sends each piece of an answer late by `delay` (`slow`; default: five seconds).
@@ -96,10 +97,11 @@ Nodes: TypeAlias = Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
 
 
 class Restart(Closed, frozen=True, kw_only=True, tag_field="kind", tag="restart"):
-    """End the node as `kill -9` does (with `lost` and `torn` its machine too); start it again after `down`.
+    """A kill of the node, as by `kill -9`, and a new start after `down`.
 
-    `writes`: what happens to commits that were not synced; default: `kept`. `of` and `pick` name nodes of the
-    network, each with its own process and machine; without them the fault strikes the whole node.
+    `writes` sets what happens to commits that were not synced; the default is `kept`. With `lost` and `torn`,
+    the node's machine ends too. `of` and `pick` name nodes of the network, each with its own process and
+    machine. Without them the fault strikes the whole node.
     """
 
     of: Nodes | UnsetType = UNSET
@@ -109,35 +111,35 @@ class Restart(Closed, frozen=True, kw_only=True, tag_field="kind", tag="restart"
 
 
 class Kill(Closed, frozen=True, kw_only=True, tag_field="kind", tag="kill"):
-    """End nodes as `kill -9` does; whatever started them starts them again.
+    """A kill of nodes, as by `kill -9`; their launcher starts them again.
 
-    A process is killed, and its launcher starts the next one. In a simulated world it is a `restart`.
+    In the world of processes, a process is killed. In a simulated world the fault is a `restart`.
     """
 
     of: Nodes
 
 
 class StopProcess(Closed, frozen=True, kw_only=True, tag_field="kind", tag="stop"):
-    """Processes are stopped by SIGSTOP, for a time or until a `cont`."""
+    """A stop of processes by SIGSTOP, for a time or until a `cont`."""
 
     of: Nodes
     duration: Duration | UnsetType = UNSET
 
 
 class Continue(Closed, frozen=True, kw_only=True, tag_field="kind", tag="cont"):
-    """Processes that were stopped go on."""
+    """The continuation of processes that were stopped."""
 
     of: Nodes
 
 
 class FullDisk(Closed, frozen=True, kw_only=True, tag_field="kind", tag="full_disk"):
-    """Commits of durable agents fail for a time because the disk is full."""
+    """A full disk, so that commits of durable agents fail for a time."""
 
     duration: Duration
 
 
 class SlowDisk(Closed, frozen=True, kw_only=True, tag_field="kind", tag="slow_disk"):
-    """Multiply the time that commits take, for a time."""
+    """A slow disk: the time that commits take is multiplied by `factor`, for a time."""
 
     factor: Annotated[float, Meta(gt=1)]
     duration: Duration
@@ -151,27 +153,30 @@ Ends: TypeAlias = Annotated[tuple[Name, ...], Meta(min_length=2, max_length=2)]
 
 
 class OnLinks(Closed, frozen=True, kw_only=True, tag_field="kind"):
-    """A fault of the network. Without a duration it lasts until a step `heal`, or the end."""
+    """A fault of the network. Without a duration it lasts until a `heal` step, or the end of the run."""
 
     duration: Duration | UnsetType = UNSET
 
 
 class Partition(OnLinks, frozen=True, kw_only=True, tag="partition"):
-    """Nodes of different sides do not reach one another; `one_way`: only what the first side sends is cut."""
+    """A partition: nodes of different sides cannot reach each other.
+
+    With `one_way`, only messages from the first side are cut.
+    """
 
     sides: tuple[Side, ...]
     one_way: bool = False
 
 
 class LateLinks(OnLinks, frozen=True, kw_only=True, tag="latency"):
-    """Messages take `delay` longer: between two ends, or everywhere."""
+    """A further delay of messages by `delay`, between two ends or everywhere."""
 
     delay: Delay
     between: Ends | UnsetType = UNSET
 
 
 class LossyLinks(OnLinks, frozen=True, kw_only=True, tag="loss"):
-    """A further share of the messages is lost: between two ends, or everywhere."""
+    """A loss of a further share of the messages, between two ends or everywhere."""
 
     share: Annotated[float, Meta(gt=0, lt=1)]
     between: Ends | UnsetType = UNSET
@@ -186,10 +191,11 @@ INSTANT: tuple[How, ...] = ("reset", "half_open")
 
 
 class Disconnect(OnLinks, frozen=True, kw_only=True, tag="disconnect"):
-    """Connections end: `reset` at once; `hang`: nothing comes over them, and neither end is told.
+    """An end of connections, in the way given by `how`.
 
-    `half_open`: they are gone at the accepting end. The connecting end notices only when its next message or
-    heartbeat ping is refused there.
+    With `reset` they end at once. With `hang` nothing passes over them, and neither end is notified. With
+    `half_open` they are gone at the accepting end. The connecting end notices this only when its next message
+    or heartbeat ping is refused there.
     """
 
     how: How = "reset"
@@ -197,7 +203,7 @@ class Disconnect(OnLinks, frozen=True, kw_only=True, tag="disconnect"):
 
 
 class Swizzle(Closed, frozen=True, kw_only=True, tag_field="kind", tag="swizzle"):
-    """The links among the nodes of `of` are cut one by one, and healed one by one in another order.
+    """Cuts of the links among the nodes of `of`, one by one, and heals in another order, also one by one.
 
     There are `every` seconds between two cuts, and between two heals; the last heal comes after `duration`.
     """

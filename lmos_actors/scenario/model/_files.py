@@ -1,4 +1,4 @@
-"""The files `lmos: scenario/v1` and `simulation/v1` as closed structs; the one source of the JSON Schema.
+"""The files `lmos: scenario/v1` and `simulation/v1` as closed structs; the only source of the JSON Schema.
 
 An unknown key fails. A word of the format that this version does not support yet is in a `Later`, and fails
 with a special message. `$(vars.x)`, `$(matrix.x)` and `$(sweep.x)` are filled in before a struct is built, so
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class SeedRange(Closed, frozen=True, kw_only=True):
-    """The seeds `from`, `from`+1, ..., `count` in number."""
+    """A range of `count` consecutive seeds that begins at `from`."""
 
     from_: int = field(name="from")
     count: Annotated[int, Meta(ge=1, le=100_000)]
@@ -54,7 +54,10 @@ class Trials(Closed, frozen=True, kw_only=True):
 
 
 class Store(Closed, frozen=True, kw_only=True):
-    """The disk that keeps the agents' state. `latency`, if set, is the time of a commit, drawn for each."""
+    """The disk that keeps the agents' state. `latency` is the time of a commit, drawn anew for each one.
+
+    If it is not set, commits take no time.
+    """
 
     latency: Delay | UnsetType = UNSET
 
@@ -72,7 +75,7 @@ class Report(Closed, frozen=True, kw_only=True):
 class File(Closed, frozen=True, kw_only=True):
     """The keys that both kinds of file have.
 
-    `system` is a deployment file; its agents, tree and groups take the place of the file's own.
+    `system` is a deployment file. Its agents, tree and groups are used in place of the file's.
     """
 
     name: Name
@@ -108,7 +111,7 @@ class Scenario(File, frozen=True, kw_only=True, tag_field="lmos", tag="scenario/
 class StopAt(Closed, frozen=True, kw_only=True):
     """The end of a simulation: at an instant of virtual time, or as soon as the named check has been met.
 
-    A met check does not end the run while timeline entries are to come, a fault is in force, or another
+    A met check does not end the run while timeline entries are still to come, a fault is in force, or another
     `eventually` or `converges` check is open.
     """
 
@@ -130,5 +133,5 @@ class Simulation(File, frozen=True, kw_only=True, tag_field="lmos", tag="simulat
 
 
 def struct_of(data: Mapping[str, Any]) -> type[Scenario | Simulation]:
-    """Return the struct of a scenario file by its data."""
+    """Return the struct for the data of a scenario file."""
     return Simulation if data.get("lmos") == "simulation/v1" else Scenario

@@ -22,8 +22,8 @@ MOST_REGISTERED: Final = 10_000
 class Rules(Closed, frozen=True, kw_only=True):
     """The behaviour of a link. Keys that are not given keep their defaults.
 
-    `latency` and `jitter` add up. `bandwidth` is in bytes a second, `queue` the bytes that may wait for it.
-    `corrupt` is the share of writes to a connection in which a byte is changed.
+    `latency` and `jitter` add up. `bandwidth` is in bytes per second. `queue` is the number of bytes that may
+    wait for bandwidth. `corrupt` is the share of writes to a connection in which a byte is changed.
     """
 
     latency: Delay | UnsetType = UNSET
@@ -37,7 +37,7 @@ class Rules(Closed, frozen=True, kw_only=True):
 
 
 class LinksBetween(Rules, frozen=True, kw_only=True):
-    """The links between two nodes, agents or populations: `between` both ways, `from` and `to` one way."""
+    """The links between two nodes, agents or populations: both ways (`between`) or one way (`from`, `to`)."""
 
     between: Annotated[tuple[Name, ...], Meta(min_length=2, max_length=2)] | UnsetType = UNSET
     from_: Name | UnsetType = field(name="from", default=UNSET)
@@ -51,7 +51,7 @@ class Directory(Closed, frozen=True, kw_only=True):
 
 
 class Network(Closed, frozen=True, kw_only=True):
-    """The network between the nodes of a file: how it delivers messages, and what its links do to them."""
+    """The network between the nodes of a file: how it delivers messages, and how its links affect them."""
 
     delivery: Literal["stream", "datagram"] = "stream"
     default: Rules = Rules()

@@ -41,7 +41,7 @@ from ._faults import (
 
 
 class Step(Closed, frozen=True, kw_only=True, tag_field="do"):
-    """The keys of every step. `within` limits the duration; without it, the file's `timeout` does."""
+    """The keys of every step. `within` limits its duration; the default limit is the file's `timeout`."""
 
     id: Name | None = None
     within: Duration | None = None
@@ -72,7 +72,7 @@ class Write(Asking, frozen=True, kw_only=True, tag="write"):
 
 
 class Observe(Asking, frozen=True, kw_only=True, tag="observe"):
-    """Observe a property until the end of the scenario; `expect that: reading` judges the readings.
+    """Observe a property until the end of the scenario, for `expect` steps with `that: reading`.
 
     The first reading is the present value.
     """
@@ -81,13 +81,13 @@ class Observe(Asking, frozen=True, kw_only=True, tag="observe"):
 
 
 class Subscribe(Asking, frozen=True, kw_only=True, tag="subscribe"):
-    """Subscribe to an event until the end of the scenario; `expect that: event` judges the events."""
+    """Subscribe to an event until the end of the scenario, for `expect` steps with `that: event`."""
 
     event: Name
 
 
 class Invoke(Asking, frozen=True, kw_only=True, tag="invoke"):
-    """Invoke an action. The answer is {output: ...}; `wait: false` does not wait for it."""
+    """Invoke an action. The answer is {output: ...}; with `wait: false` the step does not wait for it."""
 
     action: Name
     input: Any | UnsetType = UNSET
@@ -115,11 +115,11 @@ class Tell(Asking, frozen=True, kw_only=True, tag="tell"):
 
 
 class Say(Step, frozen=True, kw_only=True, tag="say"):
-    """Send something on the hub, as `user`: a message, or a command to `relay`.
+    """Send a message on the hub, as `user`; a message to `relay` is a command.
 
-    A question or command waits for its answer, a message {id, sender, to, type, payload, ref}; for anything
-    else the answer is the hub's receipt. `wait: false` does not wait. `deadline` and `quorum` belong to a
-    proposal.
+    A question or command waits for its answer, a message {id, sender, to, type, payload, ref}. For any other
+    message the answer is the hub's receipt. With `wait: false` the step does not wait. `deadline` and
+    `quorum` belong to a proposal.
     """
 
     payload: Any | UnsetType = UNSET
@@ -161,7 +161,10 @@ class Start(Step, frozen=True, kw_only=True, tag="start"):
 
 
 class Deciding(Step, frozen=True, kw_only=True):
-    """A step that waits for an agent's question to people, and answers the oldest, or that with `key`."""
+    """A step that waits for an agent to request an approval, and decides the oldest request.
+
+    With `key`, it decides the request with that key.
+    """
 
     target: Name
     key: str | None = None
@@ -169,20 +172,23 @@ class Deciding(Step, frozen=True, kw_only=True):
 
 
 class Approve(Deciding, frozen=True, kw_only=True, tag="approve"):
-    """Approve a request of an agent to people."""
+    """Approve a request that an agent makes to people."""
 
 
 class Refuse(Deciding, frozen=True, kw_only=True, tag="refuse"):
-    """Refuse a request of an agent to people. `by: deadline` waits until its deadline has refused it."""
+    """Refuse a request that an agent makes to people.
+
+    With `by: deadline`, the step waits until the request has expired.
+    """
 
     by: Literal["person", "deadline"] = "person"
 
 
 class Inject(Step, frozen=True, kw_only=True, tag="inject"):
-    """Inject a fault. A crash is done once the supervisor's plan has been carried out or given up.
+    """Inject a fault. A crash is done once the supervisor has carried out or given up its restart plan.
 
     A crash with `restart` is done once the agent is down. Other faults are done at once; they end by
-    themselves, at the instant that checks know as `ID.healed`.
+    themselves, at the instant that checks can use as `ID.healed`.
     """
 
     fault: Fault
@@ -196,21 +202,21 @@ class Heal(Step, frozen=True, kw_only=True, tag="heal"):
 
 
 class Until(Closed, frozen=True, kw_only=True):
-    """An agent's state to wait for."""
+    """The state of an agent that a step waits for."""
 
     agent: Name
     is_: Literal["running", "restarting", "stopped", "connected"] = field(name="is")
 
 
 class Wait(Step, frozen=True, kw_only=True, tag="wait"):
-    """Wait for a condition, or for a time: exactly one of the two."""
+    """Wait for a condition or for a time; exactly one of the two must be given."""
 
     until: Until | None = None
     for_: Duration | None = field(name="for", default=None)
 
 
 class Repeat(Step, frozen=True, kw_only=True, tag="repeat"):
-    """Do the steps several times, one round after the other. `every` is the time from start to start."""
+    """Do steps several times, one round after the other. `every` is the time between the starts of rounds."""
 
     times: Annotated[int, Meta(ge=1)]
     every: Duration | None = None
@@ -218,13 +224,13 @@ class Repeat(Step, frozen=True, kw_only=True, tag="repeat"):
 
 
 class Parallel(Step, frozen=True, kw_only=True, tag="parallel"):
-    """Do several branches at once; done when all are."""
+    """Do several branches at the same time; the step is done when all branches are done."""
 
     branches: Annotated[tuple[Branch, ...], Meta(min_length=2)]
 
 
 class Expect(Closed, frozen=True, kw_only=True, tag_field="do", tag="expect"):
-    """Judge what the run has shown so far. `EXPECT_KEYS` lists the keys for each `that`."""
+    """Judge what has happened in the run so far. `EXPECT_KEYS` lists the keys for each `that`."""
 
     equals: Any | UnsetType = UNSET
     contains: Any | UnsetType = UNSET
@@ -290,14 +296,17 @@ STATUSES = ("pending", "in progress", "completed", "failed")
 
 
 class Timed(Closed, frozen=True, kw_only=True, tag_field="do"):
-    """The key of every timeline entry: the instant at which it happens. Nothing waits for its end."""
+    """The keys of every timeline entry. An entry happens at the instant `at`; nothing waits for its end."""
 
     at: Duration
     id: Name | None = None
 
 
 class TimedAsking(Timed, frozen=True, kw_only=True):
-    """An entry that sends to an agent as the user; an error fails the run unless `error` expects it."""
+    """An entry that sends a request to an agent as the user.
+
+    An error fails the run unless `error` expects it.
+    """
 
     target: Name
     error: ExpectedError | None = None
@@ -325,7 +334,7 @@ class WriteAt(TimedAsking, frozen=True, kw_only=True, tag="write"):
 
 
 class SayAt(Timed, frozen=True, kw_only=True, tag="say"):
-    """Send a message on the hub, as `user`. An answer must come before the end of the run."""
+    """Send a message on the hub, as `user`. Any answer must arrive before the end of the run."""
 
     payload: Any | UnsetType = UNSET
     type: Name | None = None
@@ -341,7 +350,7 @@ Saying: TypeAlias = Say | SayAt
 
 
 def targets_of(step: Saying) -> tuple[str, ...]:
-    """Return the names that a message is sent to."""
+    """Return the names to which a message is sent."""
     return (step.to,) if isinstance(step.to, str) else step.to
 
 
@@ -356,7 +365,10 @@ def is_answered(step: Saying) -> bool:
 
 
 class DecidingAt(Timed, frozen=True, kw_only=True):
-    """An entry that answers an agent's first question to people, or that with `key`, at once or later."""
+    """An entry that decides the oldest approval an agent has requested, as soon as there is one.
+
+    With `key`, it decides the request with that key.
+    """
 
     target: Name
     key: str | None = None
@@ -364,11 +376,14 @@ class DecidingAt(Timed, frozen=True, kw_only=True):
 
 
 class ApproveAt(DecidingAt, frozen=True, kw_only=True, tag="approve"):
-    """Approve a request of an agent to people."""
+    """Approve a request that an agent makes to people."""
 
 
 class RefuseAt(DecidingAt, frozen=True, kw_only=True, tag="refuse"):
-    """Refuse a request of an agent to people. `by: deadline` waits until its deadline has refused it."""
+    """Refuse a request that an agent makes to people.
+
+    With `by: deadline`, the entry waits until the request has expired.
+    """
 
     by: Literal["person", "deadline"] = "person"
 
@@ -377,7 +392,7 @@ Decision: TypeAlias = Deciding | DecidingAt
 
 
 class FaultAt(Timed, frozen=True, kw_only=True, tag="fault"):
-    """A fault, with its keys at the entry itself. `FAULT_KEYS` lists the keys for each `kind`."""
+    """A fault whose keys are in the entry itself. `FAULT_KEYS` lists the keys for each `kind`."""
 
     kind: Annotated[
         Literal[

@@ -1,4 +1,4 @@
-"""The page of runs, in a package of its own because it is served only on request."""
+"""The page of runs. It is a separate package because it is served only on request."""
 
 from lmos_actors._late import late
 

@@ -1,8 +1,8 @@
-"""The page of the runs of one command, served by a thread of this process while they go on, and after.
+"""The page of the runs of one command. A thread of this process serves it during the runs and afterwards.
 
-The main thread gives orders and takes results, as it does without a page; a thread for each worker process
-puts the output of a run on the board; the thread here serves the board. They share nothing but the board, and
-no run waits for a viewer once it has begun.
+The main thread gives orders and takes results, as it does without a page. A thread for each worker process
+puts the output of a run on the board. The thread here serves the board. The threads share nothing but the
+board, and no run waits for a viewer once it has begun.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ END: Final = 5.0
 class RunsPage:
     """The page of the runs of a pool, served at `port` (0: any free one). Runs begin at `speed`.
 
-    `note` is called, in any thread, with messages for people.
+    `note` is called with messages for the user, and may be called in any thread.
     """
 
     def __init__(self, pool: Pool, note: Callable[[str], None], *, port: int, speed: float | None) -> None:
@@ -57,12 +57,12 @@ class RunsPage:
 
     @property
     def url(self) -> str:
-        """The address of the page, once it is served."""
+        """The address of the page; available once the page is served."""
         return self._server.url
 
     @contextmanager
     def served(self) -> Generator[None]:
-        """Serve the page during the block, and note its address. Raises ConfigError."""
+        """Serve the page during the block, and report its address through `note`. Raises ConfigError."""
         thread = threading.Thread(target=self._serve, name="page of the runs", daemon=True)
         thread.start()
         self._is_served.wait()
@@ -78,7 +78,7 @@ class RunsPage:
             thread.join(END)
 
     def _serve(self) -> None:
-        """Serve the page; called in a thread of its own."""
+        """Serve the page; this method is the target of a separate thread."""
         try:
             trio.run(self._main)
         except Exception as error:
@@ -107,7 +107,7 @@ class RunsPage:
         self._board.plan(heads)
 
     def begins(self, file: str, cell: Cell, trial: int) -> PaceOrder:
-        """Note that a run begins, and return its pace; the first waits for a viewer, up to `PATIENCE`."""
+        """Note that a run begins, and return its pace. The first run waits for a viewer, up to `PATIENCE`."""
         if not self._has_waited:
             self._has_waited = True
             self._note(f"the first run begins once somebody looks, in {PATIENCE:g} s at the latest")
@@ -116,7 +116,7 @@ class RunsPage:
         return _order(self._board.pace)
 
     def going(self, file: str, cell: Cell, trial: int, going: RunProgress) -> None:
-        """Note how far a run has come."""
+        """Note the progress of a run."""
         self._board.progress(self._heads[file, cell.label, trial].id, going.done, going.total)
 
     def ended(self, file: str, cell: Cell, run: RunResult) -> None:
@@ -168,7 +168,7 @@ _STATUS: Final = {True: "passed", False: "failed", None: "open"}
 
 
 def outcome_of(run: RunResult) -> Outcome:
-    """Return the outcome of a run, as the page shows it."""
+    """Return the outcome of a run in the form that the page shows."""
     return Outcome(
         status=run.ended,
         seconds=run.real,

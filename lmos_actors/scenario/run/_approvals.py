@@ -1,7 +1,7 @@
 """Approvals of a run: the story answers questions of agents to people; an unanswered one fails the run.
 
-People are not part of a file's network: they decide in the process of the run, whatever its links do. For
-agents in processes they decide as clients do, over the network and with the rights of the run.
+People are not part of a file's network: they decide in the process of the run, whatever its links do. If
+agents are in processes, people decide as clients do, over the network and with the rights of the run.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ MOST: Final = 10_000
 class RunApprovals:
     """The approvals that the agents of one run request from people.
 
-    `find` returns the agent `approvals`, None if there is none. `far` returns the agents `approvals` of all
-    processes that have the agent at a path, None if agents are not in processes.
+    `find` returns the slot of the agent `approvals`, or None if there is no such agent. `far` returns refs to
+    the agents `approvals` of all processes that have the agent at a path, or None if agents are not in
+    processes.
     """
 
     find: Callable[[], Slot | None]
@@ -52,7 +53,7 @@ class RunApprovals:
     ) -> str | None:
         """Wait for an agent's question and answer it. Return None, or a text on what was seen instead.
 
-        In real time, a question may appear some time after the last message that `watch` gets.
+        In real time, a question may appear some time after the last message that `watch` receives.
         """
         late = isinstance(step, (Refuse, RefuseAt)) and step.by == "deadline"
         state = "expired" if late else "waiting"
@@ -77,7 +78,7 @@ class RunApprovals:
         return await _answered(found, step, approval.id)
 
     async def _decide_far(self, step: Decision, agent: str, state: str, deadline: float) -> str | None:
-        """Answer a question that an agent asks in one of its processes, as `decide` does."""
+        """Decide as `decide` does, for an agent that runs in one or more processes."""
         from lmos_actors.approvals import Approvals
 
         saw = "no process of it is ready"
@@ -120,7 +121,10 @@ class RunApprovals:
     def _among(
         self, approvals: Iterable[Approval], agent: str, key: str | None, state: str
     ) -> Approval | None:
-        """Return the oldest approval of an agent in a given state, except those left to their deadline."""
+        """Return the oldest approval of an agent in a given state; None if there is none.
+
+        Approvals that the story leaves to their deadline are passed over.
+        """
         for each in approvals:
             fits = each.agent == agent and each.state == state and key in (None, each.key)
             if fits and each.id not in self._left:
@@ -132,7 +136,7 @@ class RunApprovals:
 
 
 async def _answered(approvals: Ref[Approvals], step: Decision, id: str) -> str | None:
-    """Decide an approval; return a text on what went wrong, None if nothing did."""
+    """Decide an approval; return a text on the error, or None if there was none."""
     from lmos_actors.approvals import Approvals
 
     verb = Approvals.refuse if isinstance(step, (Refuse, RefuseAt)) else Approvals.accept

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Doubles:
-    """Makes the classes of a run's mocks and replays, and collects their failures.
+    """The classes of a run's mocks and replays, and the failures of these.
 
     `paths` has the tree paths of agents, by name. A replay that is being recorded anew is the real agent. The
-    code for a double is imported where one is made, as few files have doubles of all kinds.
+    code for a double is imported only when one is made, as few files have doubles of all kinds.
     """
 
     def __init__(self, cell: Cell, document: Document, paths: Mapping[str, str]) -> None:
@@ -107,7 +107,7 @@ def _replay_class(name: str, cls: type[Agent], script: ReplayScript, speaks: str
 
 
 def live_replays(cell: Cell) -> tuple[str, ...]:
-    """Return the replays of a cell that replace a model that asks a provider, if time is virtual."""
+    """Return the names of the replays that replace live models, if the cell's time is virtual."""
     if is_real(cell.scenario.world):
         return ()
     classes = cell.system.classes

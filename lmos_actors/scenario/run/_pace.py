@@ -1,8 +1,8 @@
 """The pace of a watched run: how fast its virtual time passes, and whether it passes at all.
 
-Virtual time jumps from instant to instant, as fast as the machine can. A `PaceKeeper` works where records are
-made, and holds up the thread, in real time, before the first record of an instant that is not due yet. The
-world does not notice: no task, timer or message is added, and the log is the same.
+Virtual time jumps from instant to instant, as fast as the machine can. A `PaceKeeper` is called whenever a
+record is made. It holds up the thread, in real time, before the first record of an instant that is not due
+yet. This does not affect the simulated world: no task, timer or message is added, and the log is the same.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ BEHIND: Final = 0.25
 
 @attrs.frozen
 class PaceOrder:
-    """The pace of a run: virtual seconds per second of real time, None for as fast as possible.
+    """The pace of a run: virtual seconds per second of real time; None is as fast as possible.
 
-    The live view has its own class for this, which not every process of a run should import.
+    The live view has a separate class for this, which not every process of a run should import.
     """
 
     speed: float | None = 1.0
@@ -42,7 +42,7 @@ NOISE: Final = 1e-9
 
 
 class PaceKeeper:
-    """Keeps the pace of one run; `set` and `step` are called from another thread.
+    """The pace of one run, which `set` and `step` change from another thread.
 
     `now` returns real time in seconds; `wait` waits for a change of the pace, up to a number of seconds.
     """
@@ -66,7 +66,7 @@ class PaceKeeper:
         """An instant of the run, and the real time at which it was due."""
 
     def set(self, order: PaceOrder) -> None:
-        """Change the pace from the run's present instant on."""
+        """Change the pace; the new pace counts from the run's present instant."""
         with self._changed:
             if self._next is not None and not self._order.is_paused and self._due() >= self._next - NOISE:
                 self._steps += 1  # it is due and shown as reached, but its thread has not woken up yet
@@ -81,13 +81,13 @@ class PaceKeeper:
         return max(self._reached, min(self._due(), self._next))
 
     def step(self) -> None:
-        """Let a run that is paused go on to its next instant."""
+        """Let a paused run go on to its next instant."""
         with self._changed:
             self._steps += 1
             self._changed.notify_all()
 
     def is_due(self, instant: float) -> bool:
-        """Return whether the run may go on to an instant now (`hold_up` waits for that)."""
+        """Return whether the run may go on to an instant now; if not, `hold_up` waits until it may."""
         if instant <= self._reached:
             return True
         with self._changed:
@@ -115,7 +115,7 @@ class PaceKeeper:
         return self._steps > 0 if self._order.is_paused else self._due() >= instant - NOISE
 
     def _let_go(self, instant: float) -> bool:
-        """Let the run go on to an instant, if it may."""
+        """Let the run go on to an instant if that is allowed; return whether it was."""
         if not self._may_go(instant):
             return False
         if self._order.is_paused:

@@ -53,7 +53,7 @@ def _itself(ref: Ref[Any]) -> Ref[Any]:
 
 @attrs.define
 class MemberRecipe:
-    """The individual arguments of the agents of one population."""
+    """A recipe for the individual arguments of the agents of one population."""
 
     entropy: Entropy
     numbered: list[tuple[str, Callable[[int], Any]]] = attrs.Factory(list[Any])
@@ -85,7 +85,7 @@ class MemberRecipe:
 class Populations:
     """The populations of one run as supervisor specs, and the `Staging` that makes their agents.
 
-    The file has been validated, so its values raise nothing.
+    The file has been validated, so the values in it cause no errors.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Populations:
         return len(self._simulation.population)
 
     def spec_of(self, index: int, agents: RunAgents) -> BulkSpec:
-        """Return the spec of the population at this index in the file."""
+        """Return the spec of the population with the given index in the file."""
         entry = self._simulation.population[index]
         self._agents = agents
         restarts = entry.max_restarts if isinstance(entry.max_restarts, int) else entry.count
@@ -192,7 +192,7 @@ class Populations:
         return factory.make(slot)
 
     def table(self, slot: Any, agent: Any) -> dict[str, Operation]:
-        """Return the operations of a slot: the operations of the agent's class."""
+        """Return the operations of a slot, which are the operations of the agent's class."""
         operations: dict[str, Operation] = agent.__contract__.table
         return operations
 
@@ -222,7 +222,7 @@ def _mapped(value: Any, change: Callable[[str], Any]) -> Any:
 
 
 def _is_numbered(value: Any) -> bool:
-    """Return whether a value refers to the number of the agent."""
+    """Return whether a value contains a reference to the number of the agent."""
     if isinstance(value, str):
         return "$(" in value and bool(references(value))
     return any(_is_numbered(inner) for _, inner in inside(value))

@@ -41,7 +41,7 @@ Progress: TypeAlias = "Callable[[int, int, str], None]"
 
 @attrs.define(eq=False)
 class Run:
-    """One run. `at` tells what goes on now, as text; `latencies` has durations in seconds, by step id."""
+    """The state of one run. `at` is a text on the present step; `latencies` has seconds by step id."""
 
     cell: Cell
     document: Document
@@ -86,13 +86,13 @@ class Run:
 
     @property
     def agents(self) -> RunAgents:
-        """The agents of the run. Available once its node is open."""
+        """The agents of the run; available once its node is open."""
         assert self._agents is not None
         return self._agents
 
     @property
     def deaths(self) -> int:
-        """How often the run's node was killed."""
+        """The number of times that the run's node has been killed."""
         return 0 if self.machine is None else self.machine.deaths
 
     def _find_approvals(self) -> Slot | None:
@@ -102,13 +102,14 @@ class Run:
         return None if self._agents is None else self._agents.far_approvals(path)
 
     def set_agents(self, agents: RunAgents) -> None:
-        """Set the agents, once the node is open."""
+        """Store the agents, once the node is open."""
         self._agents = agents
 
     async def wait_until_delivered(self) -> None:
-        """Wait until all sent messages have been delivered; without a connection, return at once.
+        """Wait until all sent messages have been delivered.
 
-        In the world of processes, wait until it is known which processes have ended by now.
+        Without a connection or a hub, return at once. In the world of processes, wait until it is known which
+        processes have ended by now.
         """
         if self.processes is not None:
             await self.processes.settle()
@@ -130,19 +131,19 @@ class Run:
             self.progress(self.step_log.done, self.step_log.total, self.at)
 
     def place(self, path: DataPath, *, key: bool = False) -> str:
-        """Return the place of a path in the file, as text."""
+        """Return the place in the file of the data at a path, as text."""
         found = self._places.get((path, key))
         if found is None:
             found = self._places[path, key] = self.document.place(path, key=key)
         return found
 
     def note_sent(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
-        """Note which step has sent a message, from the record of the message."""
+        """Note which step has sent a message; called with the record of the message."""
         if STEP.get() is not None and "id" in fields:
             self.note_number(fields["id"])
 
     def note_number(self, number: int) -> None:
-        """Note which step sends the message with this number, at the moment of sending."""
+        """Note that the current step sends the message with this number; called at the moment of sending."""
         step = STEP.get()
         if step is not None:
             for name in (None, step) if step else (None,):
@@ -171,7 +172,7 @@ class RunObserver:
         return trio.current_time()
 
     def tree(self) -> Sequence[str]:
-        """Return the present tree as lines of text, cut if it is large."""
+        """Return the present tree as lines of text; a large tree is cut."""
         return self._run.agents.draw()
 
     def counts(self) -> dict[str, int]:
@@ -182,8 +183,8 @@ class RunObserver:
 class Crashes:
     """The crashes of a run, expected or not.
 
-    Crashes by faults, and crashes in the trace of a step whose `error` is AgentDied, are expected. Others
-    fail the run, unless a rule, a recording or a check of restarts covers them (`is_crash_expected`).
+    Crashes by faults are expected, and so are crashes in the trace of a step whose `error` is AgentDied. All
+    others fail the run, unless a rule, a recording or a check of restarts covers them (`is_crash_expected`).
     """
 
     def __init__(self) -> None:
@@ -199,11 +200,11 @@ class Crashes:
         self._seen[agent, str(fields["reason"]), trace] += 1
 
     def expect(self, trace: int) -> None:
-        """Expect all crashes in this trace."""
+        """Count all crashes in the given trace as expected."""
         self._expected.add(trace)
 
     def unexpected(self) -> list[tuple[str, str, int]]:
-        """Return the unexpected crashes: path, reason, count."""
+        """Return the unexpected crashes: for each path and reason, their number."""
         found: Counter[tuple[str, str]] = Counter()
         for (agent, reason, trace), count in self._seen.items():
             if trace not in self._expected:

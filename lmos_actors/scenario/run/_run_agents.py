@@ -1,8 +1,8 @@
-"""The agents of a run by their names in the file: refs, slots and supervisors; and a drawing of the tree.
+"""The agents of a run by their names in the file: refs, slots and supervisors, and a drawing of the tree.
 
-A name is `weather` (one agent), `peer` (all of a population or pool), `peer/3` (one of them) or `*`. In the
-worlds `wire` and `websocket`, steps and arguments get remote refs, which lead through the node's own server;
-judges and faults always use the slots themselves.
+A name is `weather` (one agent), `peer` (all agents of a population or pool), `peer/3` (one of them) or `*`.
+In the worlds `wire` and `websocket`, steps and arguments get remote refs, which lead through the node's
+server; judges and faults always use the slots themselves.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SHOWN: Final = 16
 
 
 class RunAgents:
-    """The agents of one run by name: `weather`, `peer/3`, all of `peer`. One per run.
+    """The agents of one run by name: `weather`, `peer/3`, or `peer` for a whole population. One per run.
 
     Raises KeyError for unknown names, which validation rules out.
     """
@@ -75,7 +75,7 @@ class RunAgents:
         self._machine = machine
 
     def move(self, node: Node, client: NodeClient | None) -> None:
-        """Use the agents of another node from now on, as the previous one was killed."""
+        """Use the agents of another node from now on, because the previous node was killed."""
         self._node, self._client = node, client
         for found in (self._refs, self._population_refs, self._remote_refs, self._things):
             found.clear()
@@ -91,15 +91,18 @@ class RunAgents:
 
     @property
     def is_remote(self) -> bool:
-        """Whether all agents are reached over one connection."""
+        """Whether all agents are reached over one connection to the node."""
         return self._client is not None and self._network is None
 
     def crossing(self, ref: Ref[Any]) -> Ref[Any]:
-        """Return a ref as other agents get it: it crosses the network of the file, if there is one."""
+        """Return a ref in the form that other agents get.
+
+        It crosses the network of the file, if there is one.
+        """
         return ref if self._network is None else self._network.ref(ref)
 
     def given_ref(self, target: str) -> Ref[Any]:
-        """Return the ref to an agent that other agents get: a remote ref if `is_remote`."""
+        """Return the ref to an agent that is given to other agents: a remote ref if `is_remote`."""
         if self._client is None and self._network is None:
             return self.ref(target)
         found = self._remote_refs.get(target)
@@ -118,7 +121,7 @@ class RunAgents:
         return found
 
     def given_refs(self, of: str) -> Sequence[Ref[Any]]:
-        """Return `given_ref` of an agent, or of all agents of a population."""
+        """Return the refs to an agent, or to all of a population or pool, in the form of `given_ref`."""
         count = self._counts.get(of)
         if not self.is_remote:
             return [self.crossing(ref) for ref in self.refs(of)]
@@ -127,7 +130,7 @@ class RunAgents:
         return [self.given_ref(f"{of}/{number}") for number in range(count)]
 
     def ref(self, target: str) -> Ref[Any]:
-        """Return the near ref of one agent: `weather`, `peer/3`, or the only one of a population."""
+        """Return the near ref of one agent: `weather`, `peer/3`, or a population of one agent."""
         found = self._refs.get(target)
         if found is None:
             found = self._refs[target] = self._node.find(self._class_of(target), self.path(target))
@@ -147,12 +150,12 @@ class RunAgents:
         return target if above else f"{target}/0"
 
     def path_of_one(self, name: str) -> str | None:
-        """Return the path of the agent with a name; None if several have that name, or the file has none."""
+        """Return the path of the agent with a name; None if no agent of the file has it, or several do."""
         several = name in self._pools or name in self._counts
         return None if several else self._paths.get(name)
 
     def refs(self, of: str) -> Sequence[Ref[Any]]:
-        """Return the refs of an agent, or of all of a population or pool."""
+        """Return the refs of an agent, or of all agents of a population or pool."""
         count = self._counts.get(of)
         if of in self._pools:
             return tuple([Ref[Any](member) for member in self.slots(of)])
@@ -187,15 +190,16 @@ class RunAgents:
         return found
 
     async def reach(self, target: str, *, is_chosen: bool = False) -> None:
-        """Wait for a connection to the next process of an agent, if agents are in processes.
+        """Wait for a connection to the next process of an agent; without processes, return at once.
 
-        With `is_chosen`, use the process that this task has chosen. Raises AgentUnavailable if none is ready.
+        With `is_chosen`, use the process that this task has chosen. Raises AgentUnavailable if no process is
+        ready.
         """
         if self._processes is not None and target not in self._remotes:
             await self._processes.client.reach(self.path(target), is_chosen=is_chosen)
 
     def link(self, target: str) -> Link:
-        """Return the link of an agent of a known class; the link takes sources of input streams.
+        """Return the link to an agent whose class is known; the link takes sources of input streams.
 
         Raises AgentUnavailable while its node is down.
         """
@@ -209,13 +213,13 @@ class RunAgents:
         return link
 
     def _used(self, target: str) -> Ref[Any]:
-        """Return the ref that steps use, which crosses the network if a step acts as an agent."""
+        """Return the ref to an agent that steps use; it crosses the network of the file, if there is one."""
         return self.crossing(self.ref(target))
 
     # ---- slots
 
     def approvals(self) -> Slot | None:
-        """Return the slot of the agent that takes questions to people; None while there is none."""
+        """Return the slot of the agent that passes questions to people; None while there is no such agent."""
         resolver = self._node.root.rt.resolver
         if not self._machine.has_node or self._processes is not None or resolver is None:
             return None
@@ -244,7 +248,7 @@ class RunAgents:
     def slots(self, of: str) -> tuple[Slot, ...]:
         """Return the slots of an agent, a population, a pool, all agents below a supervisor, or all (`*`).
 
-        While the node is down there are none.
+        While the node is down, there are no slots.
         """
         if not self._machine.has_node:
             return ()
@@ -274,7 +278,7 @@ class RunAgents:
         return (self.slot(of),)
 
     def size(self, of: str) -> int:
-        """Return the number of agents with a name, or of all (`*`), started or not."""
+        """Return the number of agents with a name, or of all (`*`), whether they have started or not."""
         if of == ALL_AGENTS:
             members = sum(self._pools.values()) - len(self._pools)
             return len(self._paths) - len(self._hub) + members + sum(self._counts.values())
@@ -293,7 +297,7 @@ class RunAgents:
         return found or next((each for each in there if each.path == name), None)
 
     def member_names(self, path: str) -> tuple[str, ...]:
-        """Return the names of a member of a population or pool, `peer/3` and `peer`; none for other paths."""
+        """Return the names of a member of a population or pool, `peer/3` and `peer`; () for other paths."""
         pool = self._pool_at.get(path.rpartition("/")[0])
         if pool is not None:
             return (f"{pool}/{path.rpartition('/')[2]}", pool)
@@ -308,7 +312,10 @@ class RunAgents:
     # ---- the tree
 
     def draw(self) -> tuple[str, ...]:
-        """Return the present tree as text, with mailboxes and counts, cut if large; or the processes."""
+        """Return the present tree as lines of text, with mailboxes and counts.
+
+        A large tree is cut. If agents are in processes, return the processes instead.
+        """
         if self._processes is not None:
             return self._processes.draw()
         if not self._machine.has_node:
@@ -319,7 +326,7 @@ class RunAgents:
 
 
 class _GivenRefs(Mapping[str, Any]):
-    """Refs by name, made on first use; for a population always a tuple."""
+    """Refs by name, made on first use. For a population the value is a tuple of refs."""
 
     def __init__(self, agents: RunAgents, names: Iterable[str], populations: Iterable[str]) -> None:
         self._agents = agents
@@ -334,7 +341,7 @@ class _GivenRefs(Mapping[str, Any]):
         return self._whole[name]
 
     def forget(self) -> None:
-        """Make all refs anew at their next use."""
+        """Discard the refs of populations, so that they are made anew on their next use."""
         self._whole.clear()
 
     def __iter__(self) -> Iterator[str]:
@@ -381,7 +388,7 @@ class _TreeDrawing:
             self._below(below, indent + "  ")
 
     def lines(self) -> tuple[str, ...]:
-        """Return the rows as text, columns aligned."""
+        """Return the rows as text, with aligned columns."""
         width, states = (max(len(row[column]) for row in self._rows) for column in (0, 1))
         head = f"{'':{width}}  {'':{states}}  mailbox  handled  restarts"
         rows = [f"{a:{width}}  {b:{states}}  {c:>7}  {d:>7}  {e:>8}".rstrip() for a, b, c, d, e in self._rows]

@@ -80,7 +80,7 @@ class RunEnvironment:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Open a node with all agents of the file. Raises StartFailed, and whatever `open_node` raises."""
+        """Open a node with all agents of the file. Raises StartFailed, and any error from `open_node`."""
         run, cell = self._run, self._run.cell
         world = cell.scenario.world
         if isinstance(cell.scenario, Simulation):
@@ -109,7 +109,10 @@ class RunEnvironment:
             yield
 
     def _speak(self, network: MemoryNetwork | None) -> MemoryNetwork | None:
-        """Set the node's options for bridges and a hub of the file; return its network in memory, if any."""
+        """Set the node's options for bridges and a hub of the file; return its network in memory, if any.
+
+        Also make the network of the file, if it has one.
+        """
         run, cell = self._run, self._run.cell
         bridges = [entry for entry in cell.scenario.agents.values() if isinstance(entry, Bridge)]
         if any(entry.speaks == "omnia" and entry.to is not None for entry in bridges):
@@ -139,19 +142,19 @@ class RunEnvironment:
         return network
 
     def _lines_between(self, to: str, name: str) -> LineNetwork | None:
-        """Return the lines from agent `name` to agent `to`; None without a network, or on one node."""
+        """Return the lines from agent `name` to agent `to`; None without a network, or on the same node."""
         network, node = self._run.network, self._node
         return None if network is None or node is None else network.lines_between(node, name, to)
 
     def _chat_network(self, name: str, to: str) -> LineNetwork | None:
-        """Return the network over which a bridge reaches a chat agent, None for the node's own."""
+        """Return the network over which a bridge reaches a chat agent; None for the network of the node."""
         lines = self._lines_between(to, name)
         if lines is not None:
             lines.stands()  # the bridge connects anew for each turn
         return lines
 
     def _store(self, machine: Machine) -> Store | str | None:
-        """Return the store for the states of the node's agents, None if none is needed."""
+        """Return the store for the states of the node's agents; None if no store is needed."""
         if machine.disk is None:
             return "memory:" if self._run.cell.system.has_durable_agents else None
         from lmos_actors.persistence import SimulatedStore
@@ -204,7 +207,7 @@ class RunEnvironment:
 
     @asynccontextmanager
     async def _running_own_processes(self) -> AsyncGenerator[None]:
-        """Allow agents `from: process` in this block, and end their processes after it."""
+        """Allow agents `from: process` in this block, and end their processes after the block."""
         if not any(isinstance(entry, OwnProcess) for entry in self._run.cell.system.remotes.values()):
             yield
             return
@@ -275,12 +278,12 @@ class RunEnvironment:
             self._agent_faults.providers.guard(list(models))
 
     def _access(self, entry: Bridge) -> RemoteAccess:
-        """Return the access of a bridge to the server in its entry."""
+        """Return the access that a bridge has to the server in its entry."""
         path = self._run.document.path
         return self._run.access.of(entry, Path() if path is None else path.parent)
 
     def _line(self, node: Node, name: str) -> HubLine:
-        """Return the line of an agent of the file to the hub, or to the relay in its entry."""
+        """Return the connection data of an agent for the hub of the file, or for the relay in its entry."""
         run = self._run
         entry = run.cell.scenario.agents[name]
         if isinstance(entry, Bridge) and entry.url is not None:
@@ -297,7 +300,7 @@ class RunEnvironment:
 
     @asynccontextmanager
     async def _restartable(self) -> AsyncGenerator[None]:
-        """Keep a node open in its own task, and start another one whenever it is killed."""
+        """Keep a node open in a separate task, and open another one whenever it is killed."""
         over = trio.Event()
         try:
             async with trio.open_nursery(strict_exception_groups=True) as nursery:
@@ -336,7 +339,10 @@ class RunEnvironment:
             run.stop.follow(node)
 
     def _before_death(self, slots: Collection[Slot] | None) -> None:
-        """Note the losses of a node just before it is killed; `slots` has the agents of a network node."""
+        """Note what is lost when a node is killed, just before that.
+
+        `slots` has the agents of a node of the network; None means the whole node.
+        """
         judges, faults = self._run.judges, self._agent_faults
         assert judges is not None
         assert faults is not None
@@ -347,7 +353,7 @@ class RunEnvironment:
             faults.agents_end({slot.path for slot in slots})
 
     def _after_return(self, node: str, slots: Collection[Slot]) -> None:
-        """Note that the agents of a network node have begun again."""
+        """Note that the agents of a network node have restarted."""
         run = self._run
         if run.judges is not None:
             run.judges.agents_are_back(slots)
@@ -355,7 +361,7 @@ class RunEnvironment:
             run.faults.node_came_up(node)
 
     async def _find(self, name: str, entry: Elsewhere, remotes: RemoteAgents) -> ConsumedThing:
-        """Connect to an agent elsewhere, or start its process. Raises StartFailed."""
+        """Connect to an agent on another node, or start its process. Raises StartFailed."""
         path = self._run.document.path
         folder = path.parent if path is not None else Path()
         try:
@@ -372,7 +378,7 @@ class RunEnvironment:
             raise StartFailed(name, str(error)) from error
 
     def _connect_observers(self, node: Node) -> None:
-        """Connect judges, faults and counters to the records; call this before the first agent starts."""
+        """Connect judges, faults and counters to the records. Must run before the first agent starts."""
         run, scenario = self._run, self._run.cell.scenario
         places = run.cell.system.paths if scenario.relay is None else {**run.cell.system.paths, HUB: HUB}
         if scenario.world in LISTEN_ADDRESSES:
@@ -431,18 +437,18 @@ class RunEnvironment:
             faults.worlds.append(LinkFaults(faults, processes.network, processes.call_at))
 
     async def judge_final_state(self) -> None:
-        """Judge the state after the last step. The agents must still exist."""
+        """Judge the state after the last step, while the agents still exist."""
         await self._run.wait_until_delivered()
         assert self._run.judges is not None
         self._run.judges.judge_final_state(self._run.now())
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the secrets of the run. Its agents must still exist."""
+        """Return the secrets of the run, while its agents still exist."""
         view = RunView(self._run, self._run.cell.system.paths)
         return tuple(view.secrets(()).values())
 
     def end_simulation(self) -> None:
-        """Kill the agents without records: their actions while stopping are not part of the run."""
+        """Kill the agents without records, as what they do while they stop is not part of the run."""
         assert self._node is not None
         self._run.watch.end()
         self._node.root.kill()
@@ -475,7 +481,8 @@ def is_crash_expected(cell: Cell, path: str) -> bool:
     """Return whether a rule, a recording, or a check of restarts in the file allows crashes of an agent.
 
     A check of restarts counts if it is about the agent, its population, or a supervisor above it other than
-    the root, which never restarts. A temporary agent does not restart either, so no count shows its crash.
+    the root, which never restarts. A temporary agent never restarts either, so no count would include its
+    crash.
     """
     places = {place: name for name, place in cell.system.paths.items()}
     name, above = places.get(path, path), path.rpartition("/")[0]
@@ -496,7 +503,7 @@ def is_crash_expected(cell: Cell, path: str) -> bool:
 
 
 def way_to_expect(cell: Cell, path: str) -> str:
-    """Return how a file can allow crashes of an agent, in words; "" if the agent never restarts."""
+    """Return a hint on how a file can allow crashes of an agent; "" if the agent never restarts."""
     from ..doubles import named_sender
 
     name = named_sender(path, cell.system.paths).partition(" ")[0]
@@ -507,7 +514,7 @@ def way_to_expect(cell: Cell, path: str) -> str:
 
 
 def _entry_of(cell: Cell, name: str) -> Any:
-    """Return the file's entry for a name or path; None for agents started by agents."""
+    """Return the entry in the file for a name or path; None for agents that other agents have started."""
     scenario = cell.scenario
     if cell.system.used is not None and name in cell.system.used.agents and name not in scenario.agents:
         return cell.system.used.agents[name]

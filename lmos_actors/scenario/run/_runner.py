@@ -1,4 +1,4 @@
-"""Execution of one run of one cell, from its empty world to its RunResult.
+"""Execution of one run of one cell, from an empty world to its RunResult.
 
 `run_cell` never raises because of a file or its agents: every error becomes a failure of the result. The
 verdict is "passed" only if every step and every check is counted as done (`_result` compares the numbers), so
@@ -120,19 +120,19 @@ def run_cell(
     onlooker: Onlooker | None = None,
     of_processor: bool = False,
 ) -> RunResult:
-    """Run a cell once in its own world, in the main thread. Blocks. Raises only KeyboardInterrupt.
+    """Run a cell once in a new world, in the main thread. Blocks. Raises only KeyboardInterrupt.
 
     Agents print to standard error. A run that exceeds `real_limit` seconds of real time (None:
     `real_limit_of` the cell) is ended. If that fails, `on_stuck` is called with the reason and the run's
     activity, and the process exits with 124, or with 130 if Ctrl-C cannot end the run.
 
-    `progress` is called with the steps done, or microseconds of a simulation; `on_start` once, with a
-    read-only view of the run. Without `whole_log` the result has only the last lines; `hide_secrets` removes
-    secrets from log lines, even those that agents passed on as plain data. `stop` takes a snapshot at its
-    stop point and ends the run there; the result is then incomplete. `states` takes digests of the states
-    reached. `of_processor`: the limit is processor time, see `Guard`. If the world has real time, `speed` of
-    its seconds pass per second while no task can run. `onlooker` gets the log while it is written, and may
-    hold up virtual time.
+    `progress` is called with the number of steps done, or the microseconds of a simulation. `on_start` is
+    called once, with a read-only view of the run. Without `whole_log` the result has only the last lines of
+    the log. `hide_secrets` removes secrets from log lines, even those that agents passed on as plain data.
+    `stop` takes a snapshot at its stop point and ends the run there; the result is then incomplete. `states`
+    takes digests of the states reached. With `of_processor`, the limit is processor time; see `Guard`. If the
+    world has real time, `speed` of its seconds pass per second while no task can run. `onlooker` gets the log
+    while it is written, and may hold up virtual time.
     """
     to = None if onlooker is None else onlooker.writer
     log = TraceLog(to, run=log_header(resolved, cell, trial), keep=None if whole_log else TAIL)
@@ -169,7 +169,7 @@ def _guard(
     *,
     of_processor: bool,
 ) -> Guard:
-    """Return the guard of a run, which reports the run's activity if it cannot be ended."""
+    """Return the guard of a run; if the run cannot be ended, the guard reports its activity."""
 
     def say(why: str, where: str) -> None:
         on_stuck(SLOW if guard.is_slow else why, stuck_at(where))
@@ -196,7 +196,7 @@ def _end(state: _RunState, limit: float) -> None:
 
 
 def _stuck_at(state: _RunState, where: str) -> str:
-    """Return a text on what a run that ignores interrupts is doing. Called in the thread of the guard."""
+    """Return a text on the activity of a run that ignores interrupts. Called in the thread of the guard."""
     if where != RUNTIME:
         return f"it hangs at {where}"
     at = 0.0 if state.clock is None else state.clock.current_time()
@@ -205,20 +205,20 @@ def _stuck_at(state: _RunState, where: str) -> str:
 
 
 def _progress_at(cell: Cell, at: float) -> str:
-    """Return the progress of a run at an instant, as text."""
+    """Return a text on the progress of a run at an instant."""
     scenario = cell.scenario
     of = f" of {float(scenario.stop.at):g} s" if isinstance(scenario, Simulation) else ""
     return f"{round(at, 3):g} s{of} of virtual time" if not is_real(scenario.world) else f"{at:.1f} s{of}"
 
 
 def _count_steps(cell: Cell) -> int:
-    """Return the number of steps, or of entries of a timeline."""
+    """Return the number of steps of a scenario, or of timeline entries of a simulation."""
     scenario = cell.scenario
     return count_steps(scenario.steps) if isinstance(scenario, Scenario) else len(_entries_of(scenario))
 
 
 def _each_step(cell: Cell) -> Iterator[tuple[DataPath, str]]:
-    """Yield each step or entry once: its path in the file, and its text."""
+    """Yield each step or entry once, as its path in the file and its text."""
     scenario = cell.scenario
     if isinstance(scenario, Scenario):
         yield from ((path, describe(step)) for path, step in each_step(scenario.steps))
@@ -303,7 +303,7 @@ def _note_unanswered(state: _RunState) -> None:
 
 
 def _judge(state: _RunState) -> None:
-    """Collect the verdicts of all checks. The last agent must have stopped."""
+    """Collect the verdicts of all checks, once the last agent has stopped."""
     judges = state.run.judges
     assert judges is not None
     state.judged = judges.end()
@@ -393,7 +393,7 @@ def describe_error(error: BaseException, root: Path) -> str:
 
 
 def _unwrap_single(error: BaseException) -> BaseException:
-    """Return the only exception in nested groups; a group of several is returned as it is."""
+    """Return the only exception in nested groups; a group of several exceptions is returned unchanged."""
     group = group_of(error)
     return _unwrap_single(group.exceptions[0]) if group is not None and len(group.exceptions) == 1 else error
 

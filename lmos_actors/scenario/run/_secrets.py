@@ -1,7 +1,7 @@
 """The secrets of a run: values that must not appear in an answer, a request to a model, or a recording.
 
-Secrets are values declared as such: fields of agents, and inputs of actions in steps. So are the values that
-arguments in the file refer to, as `env:NAME` or `file:PATH`: above all keys of models.
+Secrets are values declared as secret: fields of agents, and inputs of actions in steps. So are the values to
+which arguments in the file refer as `env:NAME` or `file:PATH`: above all keys of models.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ SHORTEST: Final = 4
 
 
 def secrets_of(cell: Cell, folder: Path, slots: Iterable[Any], values: Sequence[str]) -> dict[str, str]:
-    """Return the secrets of a run, by the names of their sources. Blocks on the disk.
+    """Return the secrets of a run by the names of their sources. Blocks on the disk.
 
-    `slots` has the slots of its agents, `values` further references. All references are relative to `folder`.
+    `slots` has the slots of its agents; `values` has further references. All references are relative to
+    `folder`.
     """
     found: dict[str, str] = {}
 
@@ -84,7 +85,7 @@ def _read(reference: str, folder: Path) -> Iterator[str]:
 
 
 def _steps(steps: Iterable[Any]) -> Iterator[Any]:
-    """Yield the steps that give an input to an action, also nested ones."""
+    """Yield the steps that give an input to an action, including nested steps."""
     for step in steps:
         yield from _steps(getattr(step, "steps", ()))
         for branch in getattr(step, "branches", ()):
@@ -94,7 +95,7 @@ def _steps(steps: Iterable[Any]) -> Iterator[Any]:
 
 
 def _of_input(cell: Cell, step: Any) -> Iterator[str]:
-    """Yield the texts in a step's input that are secret for the class that gets it."""
+    """Yield the texts in a step's input that the class of the target agent declares as secret."""
     contract: Any = cell.system.contract(step.target)
     op = None if contract is None else contract.table.get(step.action)
     if op is None or op.secrecies is None:
@@ -121,7 +122,7 @@ def _of_agent(agent: Any) -> Iterator[tuple[str, str]]:
 
 
 def _hidden(value: Any, shown: Any) -> Iterator[str]:
-    """Yield the texts of a value that are hidden in `shown`, the form of it that may be shown."""
+    """Yield the texts of a value that are hidden in its public form, `shown`."""
     if shown == HIDDEN:
         yield from _texts(value)
     elif is_mapping(value) and is_mapping(shown):
@@ -146,7 +147,7 @@ _SHOWING: Final = ("input", "value", "output", "error", "data", "progress", "rea
 
 
 def without_secrets(lines: Sequence[str], secrets: Iterable[str]) -> tuple[str, ...]:
-    """Return the lines of the log of a run with `***` in place of secrets, and with new digests."""
+    """Return the lines of the log of a run with `***` in place of secrets, and with the digests updated."""
     forms = {form for text in secrets for form in _forms(text)}
     if not forms or not lines:
         return tuple(lines)
@@ -163,7 +164,7 @@ def _sum_of(lines: Iterable[str]) -> str:
 
 
 def _forms(text: str) -> Iterator[str]:
-    """Yield the forms of a text inside other texts: as it is, and in JSON, once and twice."""
+    """Yield the forms in which a text may occur in other texts: unchanged, and as JSON, once and twice."""
     yield text
     once = json.dumps(text, ensure_ascii=False)[1:-1]
     yield once

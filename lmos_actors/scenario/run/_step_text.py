@@ -61,7 +61,7 @@ Steps: TypeAlias = "Sequence[Any]"
 
 
 def count_steps(steps: Steps) -> int:
-    """Return the number of steps of a story, counting rounds and branches."""
+    """Return the number of steps of a story, including every round of a block and every branch."""
     total = 0
     for step in steps:
         if isinstance(step, Repeat):
@@ -74,7 +74,7 @@ def count_steps(steps: Steps) -> int:
 
 
 def each_step(steps: Steps, path: DataPath = ("steps",)) -> Iterator[tuple[DataPath, Any]]:
-    """Yield every step that is not a block, once, with its path in the file."""
+    """Yield every step that is not a block with its path in the file; a repeated step is yielded once."""
     for index, step in enumerate(steps):
         here = (*path, index)
         if isinstance(step, Repeat):
@@ -125,7 +125,7 @@ def faults_in(scenario: Scenario | Simulation) -> list[Any]:
 
 
 def fault_of(entry: FaultAt) -> AnyFault:
-    """Return the fault of a timeline entry, in the form that a step has."""
+    """Return the fault of a timeline entry in the form of a fault in a step."""
     if entry.kind in OF_NETWORK:
         return _network_fault_of(entry)
     if entry.kind == "crash":
@@ -235,5 +235,5 @@ def _side(side: Any) -> str:
 
 
 def at_of(entry: Timed) -> float:
-    """Return the instant of an entry, by which a timeline is sorted."""
+    """Return the instant of an entry, which is the sort key of a timeline."""
     return float(entry.at)

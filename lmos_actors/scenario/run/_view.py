@@ -33,7 +33,7 @@ class RunView:
         """Return the attribute and secrecy of each field of a class.
 
         Raises LookupError while agents of an ended node unwind: they have no state, so each agent has to be
-        looked at separately.
+        read separately.
         """
         machine = self._run.machine
         if machine is not None and machine.has_unwinding:
@@ -45,7 +45,7 @@ class RunView:
         return self._run.now()
 
     def network_count(self, what: str) -> int:
-        """Return how often the file's network has done something, such as `lost`, `doubled` or `late`."""
+        """Return how often an event such as `lost`, `doubled` or `late` happened in the file's network."""
         return 0 if self._run.network is None else self._run.network.count(what)
 
     def cuts(self) -> Sequence[Cut]:
@@ -55,7 +55,7 @@ class RunView:
     def agent(self, path: str) -> tuple[Slot | None, tuple[str, ...]] | None:
         """Return the slot at a path (None before its first start) and its names.
 
-        Return None for a path that the file does not know.
+        Return None for a path that is not in the file.
         """
         agents = self._run.agents
         name = self._names.get(path)
@@ -68,19 +68,19 @@ class RunView:
             return None, names
 
     def path(self, of: str) -> str | None:
-        """Return the path of the only agent with a name; None for several agents, or an unknown name."""
+        """Return the path of the agent with a name; None if several agents have it, or it is unknown."""
         return self._run.agents.path_of_one(of)
 
     def slots(self, of: str) -> Sequence[Slot]:
-        """Return the present slots of a name."""
+        """Return the present slots with a name."""
         return self._run.agents.slots(of)
 
     def size(self, of: str) -> int:
-        """Return the number of agents of a name once all have been started."""
+        """Return the number of agents with a name once all have been started."""
         return self._run.agents.size(of)
 
     def state(self, slot: Any) -> AgentState | None:
-        """Return the state of an agent; None while it does not run, or unwinds after the end of its node."""
+        """Return the state of an agent; None while it does not run, or unwinds after its node has ended."""
         machine = self._run.machine
         is_lost = machine is not None and machine.is_unwinding(slot.path)
         return None if is_lost else state_of(slot)
@@ -98,22 +98,22 @@ class RunView:
         return self._run.latencies.get(step, ())
 
     def supervisor_restarts(self, name: str) -> int | None:
-        """Return how often a supervisor was restarted; None if no supervisor has the name."""
+        """Return how often a supervisor was restarted; None if no supervisor has that name."""
         if name == ALL_AGENTS or "/" in name or name in self._run.agents.given:
             return None
         supervisor = self._run.agents.supervisor(name)
         return restarts_of(supervisor) if supervisor is not None else None
 
     def messages_of(self, step: str | None) -> Sequence[int]:
-        """Return the numbers of the messages sent by a step; None: by all steps."""
+        """Return the numbers of the messages sent by a step, or by all steps if `step` is None."""
         return self._run.sent.get(step, ())
 
     def answers(self, step: str | None) -> Sequence[StepAnswer]:
-        """Return the answers to the runs of a step, if a check judges them; None: to all steps."""
+        """Return the answers to the runs of a step that a check judges, or of all if `step` is None."""
         return [each for each in self._run.answers if step in (None, each.step)]
 
     def secrets(self, values: Sequence[str]) -> Mapping[str, str]:
-        """Return the secrets of the run by the names of their sources, with those that `values` refer to."""
+        """Return the secrets of the run by the names of their sources, including those named in `values`."""
         document, agents = self._run.document, self._run.agents
         folder = Path() if document.path is None else document.path.parent
         slots = [slot for name in agents.given for slot in agents.slots(name)]

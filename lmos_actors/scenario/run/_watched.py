@@ -1,11 +1,11 @@
-"""A watched run: its log goes out while it is written, with news that the log does not have.
+"""A watched run: its log is sent while it is written, with news that is not in the log.
 
-`WatchedLog` stands in front of the log of a run. It holds up records by the pace, and passes the lines of the
-log on in batches, together with news: steps, checks, samples, and the traffic on the links of a network. All
-news come from data that the run keeps anyway, in the step in which a record is made: the world has no further
-task, timer or message, and its log is the same as unwatched.
+Records go to `WatchedLog` before they go to the log of a run. It holds up records according to the pace, and
+sends the lines of the log in batches, together with news: steps, checks, samples, and the traffic on the
+links of a network. All news comes from data that the run keeps anyway, and is collected when a record is
+made. The simulated world has no further task, timer or message, and its log is the same as without a watcher.
 
-If the other end reads slowly, passing on blocks; that takes no virtual time.
+If the receiver reads slowly, sending blocks; that takes no virtual time.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _WRITE: Final = msgspec.json.Encoder()
 
 
 class Onlooker:
-    """The watcher of a run: `send` passes on lines of its log and news, and may block.
+    """The watcher of a run. `send` sends lines of its log and news, and may block.
 
-    `pace` slows the run down; it is None where the run takes real time.
+    `pace` slows the run down; it is None if the run is in real time.
     """
 
     def __init__(self, send: Callable[[bytes, bytes], None], pace: PaceKeeper | None) -> None:
@@ -58,7 +58,7 @@ class Onlooker:
         self.writer = LogWriter(send)
 
     def before(self, log: TraceLog, run: Run, guard: Guard) -> WatchedLog:
-        """Put a `WatchedLog` in front of the log of a run, and return it; further records go to it."""
+        """Make a `WatchedLog` for the log of a run, and return it; from now on records go through it."""
         watched = WatchedLog(log, run, guard, self._send, self._pace)
         run.watch.divert(watched.record, watched.reach)
         return watched
@@ -100,7 +100,7 @@ class WatchedLog:
             self.pass_on(unless_young=True)
 
     def open(self) -> None:
-        """Begin to watch; called in the world of the run."""
+        """Begin to watch; called within the world of the run."""
         if self._pace is None:
             trio.lowlevel.add_instrument(IdleFlush(self))
 
@@ -117,7 +117,7 @@ class WatchedLog:
         self._send(b"", _WRITE.encode(RunNews(at=round(at, 6), waits=True)))
 
     def pass_on(self, *, unless_young: bool = False, waits: bool = False) -> None:
-        """Pass on new lines and the news. `unless_young`: only if the last pass is long enough ago."""
+        """Send the new lines and the news; with `unless_young`, only if the last time is long enough ago."""
         if unless_young and monotonic() < self._due:
             return
         self._log.flush()
@@ -127,18 +127,18 @@ class WatchedLog:
 
 
 class LogWriter:
-    """The target of a watched run's log, which passes lines on."""
+    """The target of a watched run's log: it sends the lines on."""
 
     def __init__(self, send: Callable[[bytes, bytes], None]) -> None:
         self._send = send
 
     def write(self, text: str) -> None:
-        """Pass some whole lines on."""
+        """Send some whole lines on."""
         self._send(text.encode(), b"")
 
 
 class IdleFlush(trio.abc.Instrument):
-    """Passes on new lines whenever a run in real time has nothing to do."""
+    """An instrument that sends new lines whenever a run in real time has nothing to do."""
 
     def __init__(self, log: WatchedLog) -> None:
         self._log = log
@@ -149,7 +149,7 @@ class IdleFlush(trio.abc.Instrument):
 
 
 class _News:
-    """The news of one run since they were last taken."""
+    """The news of one run since the last call of `take`."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -241,7 +241,7 @@ class LinkWatch:
                 self._on_way.append(MessageOnLink(link.source, link.target, what, round(now, 6), due))
 
     def take(self) -> tuple[list[LinkNews], list[MessageOnLink]]:
-        """Return the links with changes, and the new messages."""
+        """Return the news of the links that have changed, and the new messages."""
         if self._version != self._links.version:
             self._version = self._links.version
             self._look_at_cuts()
@@ -251,7 +251,7 @@ class LinkWatch:
         return [link.news() for link in changed[:MOST_LINKS]], on_way
 
     def _look_at_cuts(self) -> None:
-        """Count the cut lines after a fault has begun or ended."""
+        """Count the cut lines of each link; called after a fault has begun or ended."""
         for link in self._seen.values():
             link.cut = 0
         for line in self._links:
@@ -265,7 +265,7 @@ class LinkWatch:
 
 @attrs.define(eq=False)
 class _LinkSeen:
-    """A link as it is shown: one line or several. `sent` and `lost` count from the last news on."""
+    """A link in the view: one line or several. `sent` and `lost` count since the last news."""
 
     source: str
     target: str
@@ -278,7 +278,7 @@ class _LinkSeen:
     delay: float | None = None
 
     def news(self) -> LinkNews:
-        """Return the news of the link, and begin to count anew."""
+        """Return the news of the link, and reset its counts."""
         found = LinkNews(
             self.source,
             self.target,

@@ -3,8 +3,9 @@
 The same file with the same seed must give the same message log. A second run in a process with another
 PYTHONHASHSEED reveals results that depend on the order of a set.
 
-`Worker` is the handle in the parent, `main` the worker process. Orders and messages are lines of JSON over
-the standard streams; agents that read or print get other streams, so that they cannot disturb the protocol.
+`Worker` is the handle in the parent, and `main` is the worker process. Orders and messages are lines of JSON
+over the standard streams. Agents that read or print get other streams, so that they cannot disturb the
+protocol.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _sampler() -> StateSampler:
 
 
 def _access(given: RemoteAccess | dict[str, Any]) -> RemoteAccess:
-    """Return the access of an order, also if it was read from JSON."""
+    """Convert the access of an order, which is a mapping if the order was read from JSON."""
     return RemoteAccess(**given) if isinstance(given, dict) else given
 
 
@@ -72,9 +73,9 @@ def _pace(given: PaceOrder | dict[str, Any] | None) -> PaceOrder | None:
 class RunOrder:
     """One run for a worker: the file and how it was read, the cell by its number and label, and the trial.
 
-    `log` asks for the message log, `draw` for the tree during the run. `text` is the content of the file in
-    this run as JSON, for a run of a search, whose result is an `ExploredRun`. `changed`: the file may have
-    changed since the previous order.
+    `log` requests the message log, `draw` the tree during the run. `text` is for a run of a search: the
+    content of the file in this run, as JSON. The result is then an `ExploredRun`. `changed` is true if the
+    file may have changed since the previous order.
     """
 
     file: str
@@ -104,12 +105,12 @@ class RunOrder:
 
 @attrs.frozen
 class WorkerReady:
-    """The worker can take orders."""
+    """The message of a worker that it can take orders."""
 
 
 @attrs.frozen
 class RunProgress:
-    """Progress of a run: done, total, current place, and the drawn tree if ordered."""
+    """Progress of a run: done, total, present place, and the drawn tree if the order requests it."""
 
     done: float
     total: float
@@ -121,7 +122,8 @@ class RunProgress:
 class RunLost:
     """A run without a result. `why` is the reason, `where` its last activity, such as `it hangs at ...`.
 
-    `late`: it took too long; `slow`: perhaps only due to the machine; `refused`: the file is wrong.
+    `late` is true if it took too long, `slow` if that may be due only to the machine, and `refused` if the
+    file is wrong.
     """
 
     why: str
@@ -142,7 +144,10 @@ class ExploredRun:
 
 @attrs.frozen
 class WorkerMessage:
-    """A message of a worker about its current order. `died`: the last message, as the process has ended."""
+    """A message of a worker about its present order.
+
+    If `died` is true, it is the last message, as the process has ended.
+    """
 
     worker: Worker
     what: WorkerReady | RunProgress | RunLost | RunResult | ExploredRun
@@ -152,11 +157,12 @@ class WorkerMessage:
 class Worker:
     """The handle of one worker process; its messages are put into `inbox`.
 
-    The process has the given hash seed and its own process group: Ctrl-C does not reach it, its parent ends
-    it, and it exits when the parent is gone. Agents print to `errors` (default: our standard error).
+    The process has the given hash seed and a separate process group. So Ctrl-C does not reach it; its parent
+    ends it, and it exits when the parent is gone. Agents print to `errors` (default: standard error of the
+    parent).
 
-    For watched runs, `watched` is called with lines of a log and a piece of `RunNews`, in a thread of the
-    worker. While it blocks, the run does.
+    For watched runs, `watched` is called with lines of a log and a piece of `RunNews`, in a thread of this
+    handle. While it blocks, the run blocks too.
     """
 
     def __init__(
@@ -189,11 +195,11 @@ class Worker:
         return self._process.pid
 
     def begin(self, order: RunOrder) -> None:
-        """Queue an order behind the earlier ones."""
+        """Queue an order after the earlier ones."""
         self._tell(attrs.asdict(order))
 
     def set_pace(self, pace: PaceOrder, *, step: bool = False) -> None:
-        """Change the pace of the watched run; `step`: let it go on to its next instant.
+        """Change the pace of the watched run; with `step`, let the run go on to its next instant.
 
         May be called from any thread.
         """
@@ -207,7 +213,7 @@ class Worker:
             self._process.stdin.flush()
 
     def end(self) -> None:
-        """Kill the process and wait for its end. No message follows."""
+        """Kill the process and wait for its end. No further message is put into `inbox`."""
         self._ended = True
         self._process.kill()
         self._process.wait()
@@ -216,7 +222,7 @@ class Worker:
                 self._process.stdin.close()
 
     def _read_messages(self) -> None:
-        """Read messages until the process ends; runs in its own thread."""
+        """Read messages until the process ends; the target of a separate thread."""
         assert self._process.stdout is not None
         with self._process.stdout as stream, suppress(OSError, ValueError):
             while line := stream.readline():
@@ -292,7 +298,10 @@ def main() -> None:
 
 
 def _streams() -> tuple[BinaryIO, BinaryIO]:
-    """Take over the standard streams; agents then read nothing, and print to standard error."""
+    """Take over the standard streams; agents then read no input, and print to standard error.
+
+    Return the streams for orders and for output.
+    """
     orders, output = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -302,7 +311,7 @@ def _streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 class _OrderHandler:
-    """Carries out orders one after the other. Orders for the same file read it only once."""
+    """A handler that carries out orders one after the other; successive orders for a file read it once."""
 
     def __init__(self, output: BinaryIO) -> None:
         self._output = output
@@ -314,7 +323,7 @@ class _OrderHandler:
         self._pace_lock = threading.Lock()
 
     def set_pace(self, pace: PaceOrder, *, step: bool) -> None:
-        """Change the pace; called in the reading thread."""
+        """Change the pace; called in the thread that reads orders."""
         with self._pace_lock:
             self._pace = pace
             if self._keeper is not None:
@@ -323,7 +332,7 @@ class _OrderHandler:
                     self._keeper.step()
 
     def _onlooker(self, order: RunOrder, cell: Cell) -> Onlooker | None:
-        """Return the watcher of a run, None if there is none."""
+        """Return the watcher of a run; None if the run is not watched."""
         if order.pace is None:
             return None
         from ._watched import Onlooker  # most runs do not need its imports
@@ -337,7 +346,7 @@ class _OrderHandler:
         self._send({"watched": [len(lines), len(news)]}, lines + news)
 
     def open(self) -> None:
-        """Report to the parent that orders can be sent."""
+        """Report to the parent that it can send orders."""
         self._send({"ready": True})
 
     def carry_out(self, order: RunOrder) -> None:
@@ -405,7 +414,7 @@ class _Observer(Protocol):
 
 
 class _ProgressReporter:
-    """A progress callback that sends at most one message per `_REFRESH`, with the tree if `drawn`."""
+    """A progress callback that sends at most one message per `_REFRESH`, with the tree if `drawn` is set."""
 
     def __init__(self, say: Callable[[dict[str, Any]], None], drawn: bool) -> None:
         self._send = say
@@ -422,5 +431,5 @@ class _ProgressReporter:
         self._send({"going": [done, total, text, list(tree)]})
 
     def on_start(self, observer: _Observer) -> None:
-        """Set the view of the run."""
+        """Store the view of the run."""
         self._observer = observer

@@ -1,4 +1,4 @@
-"""A simulated network: links that are slow, lose messages and break, and agents as nodes at their ends."""
+"""A simulated network: nodes with agents, and links between them that are slow, lose messages and break."""
 
 from lmos_actors._late import late
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class Carrier:
-    """The messages of one connection over the two lines between two nodes, from either end.
+    """The messages of one connection in both directions, over the two lines between two nodes.
 
-    `source` is the node that connects; what the other node sends goes `back`. A message that is sent while
-    its line is cut is held, and is sent again after the cut. `drop` drops all that has not arrived.
+    `source` is the node that connects; messages of the other node go `back`. A message that is sent while its
+    line is cut is held, and is sent again after the cut. `drop` drops all messages that have not arrived.
 
-    Each connection has an order of its own: a message lost by one holds up no other connection on the same
-    lines, such as its successor.
+    Each connection has its own order: a lost message holds up no other connection on the same lines, such as
+    its successor.
     """
 
     __slots__ = ("_generation", "_held", "_last_at", "_lines", "is_instant", "network", "source", "target")
@@ -49,16 +49,16 @@ class Carrier:
         return self.line().is_cut or self.line(back=True).is_cut
 
     def last_at(self, *, back: bool = False) -> float:
-        """Return the arrival time of the last message to the other node, or back; 0.0 if there was none."""
+        """Return the arrival time of the last message in this direction, or 0.0 if there was none."""
         return self._last_at.get(self.line(back=back), 0.0)
 
     def send(
         self, size: int, arrive: Callable[[], object], request: Any = None, *, back: bool = False
     ) -> float | None:
-        """Call `arrive` at the other end when a message of `size` bytes arrives there.
+        """Send a message of `size` bytes, and call `arrive` at the other end when it arrives.
 
-        `request` is the request that the bytes belong to, if known. Return the seconds until then, None while
-        they are not known.
+        `request` is the request that the bytes belong to, if known. Return the seconds until the arrival, or
+        None if they are not known yet.
         """
         if self.is_instant:
             arrive()
@@ -99,7 +99,7 @@ class Carrier:
         self.network.rt.timers.call_at(when, arrived)
 
     def look_at_lines(self) -> None:
-        """Send held messages again, where their line is up again."""
+        """Send held messages whose line is up again."""
         now, links = self.network.now(), self.network.links
         held, self._held = self._held, []
         for line, sent_at, size, arrive in held:

@@ -1,4 +1,4 @@
-"""Connecting again: attempts of two round trips, each with a time limit, and growing waits between them."""
+"""Reconnecting: attempts of two round trips, each with a time limit, and growing waits between them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ RESET: Final = "during the handshake: the connection was reset"
 class Connecting:
     """The attempts of one node to connect to another, while there is no connection.
 
-    `stands` is called once an attempt has succeeded, with the instant at which the other end began to serve,
-    and whether that node has ended since. `changed` is called whenever the time of the next attempt is set.
+    `stands` is called once an attempt has succeeded. Its arguments are the instant at which the other end
+    began to serve, and whether that node has ended since. `changed` is called whenever the time of the next
+    attempt is set.
     """
 
     __slots__ = (
@@ -66,14 +67,14 @@ class Connecting:
         self._gives_up: Any = None  # the timer at which it is given up
 
     def begin(self, lasted: float) -> None:
-        """Begin to connect, after a connection that lasted for a number of seconds."""
+        """Begin to reconnect, after a connection that lasted `lasted` seconds."""
         self.failure = None
         if lasted >= 1.0:  # else it does not count as a success
             self._backoff.reset()
         self._try_later()
 
     def begin_refused(self) -> None:
-        """Begin after a first attempt, which took no time, was refused by the other node: it is away."""
+        """Begin after a first attempt that took no time and was refused, because the other node is away."""
         self._note_failure(REFUSED)
 
     def try_now(self) -> None:
@@ -83,7 +84,7 @@ class Connecting:
             self._try()
 
     def stop(self) -> None:
-        """End the attempt that is under way, and try no more."""
+        """End the attempt that is under way, and make no further one."""
         if self._retry is not None:
             self._retry.cancel()
         self.retry_at = self._retry = None
@@ -91,12 +92,12 @@ class Connecting:
             self._end_attempt()
 
     def reset(self) -> None:
-        """Note that connections are reset: a handshake that is under way fails."""
+        """Reset connections: a handshake that is under way fails."""
         if self._attempt is not None and self._has_reached:
             self._failed(RESET)
 
     def look_at_lines(self) -> None:
-        """Note that the lines have changed."""
+        """Update the attempt that is under way after a change of the lines."""
         if self._attempt is not None:
             self._attempt.look_at_lines()
 

@@ -1,4 +1,4 @@
-"""Datagrams of a simulated network: each message is alone, and may get lost, doubled or overtaken."""
+"""Datagrams of a simulated network: each message is sent alone, and may be lost, duplicated or overtaken."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ ALONE: Final = "a network of datagrams carries single messages: {} needs `delive
 class DatagramPeer(NodePeer):
     """The messages from one node to another, each sent alone; see the module docstring.
 
-    A doubled request is carried out once. One-way messages have no credit: one that finds a full mailbox
-    becomes a dead letter, whatever the policy.
+    A duplicated request is carried out once. One-way messages have no credit: a message that arrives at a
+    full mailbox becomes a dead letter, whatever the policy.
     """
 
     is_connected = True
@@ -61,7 +61,7 @@ class DatagramPeer(NodePeer):
         self._line: Line | None = None  # to the other node, once something has been sent
 
     def look_at_lines(self) -> None:
-        """Do nothing: later messages meet the lines as they are then."""
+        """Do nothing: each message uses the lines in their state at the time it is sent."""
 
     def _go(self, served: Served, size: int, arrive: Callable[[], None], *, back: bool = False) -> None:
         network, links, line = self.network, self.network.links, self._line
@@ -88,11 +88,11 @@ class DatagramPeer(NodePeer):
     # ---- a node that ends; see `Pair`
 
     def source_ended(self) -> None:
-        """Forget the requests sent from here: their sender ends too."""
+        """Drop the requests sent from here, because their sender ends too."""
         self._open.clear()
 
     def target_ended(self) -> None:
-        """End the receiving end at the other node."""
+        """Close the receiving end at the other node."""
         serving, self._serving = self._serving, None
         if serving is not None:
             serving.close()
@@ -101,7 +101,7 @@ class DatagramPeer(NodePeer):
         """Do nothing: there is no connection."""
 
     def post(self, request: PendingRequest) -> None:
-        """Send a request. Raises NotAllowed for one that is not a single message, or would wait for ever."""
+        """Send a request. Raises NotAllowed if it is not a single message, or would wait for ever."""
         if request.sent is not None:
             self.tell(request.sent, request.name, request.payload, request.trace_context)
             request.on_sent()
@@ -135,7 +135,7 @@ class DatagramPeer(NodePeer):
         return True
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Report to the other node that the caller is gone; that message may get lost."""
+        """Report to the other node that the caller is gone; the report may get lost."""
         served = self._open.pop(request, None)
         if served is not None:
             self._go(served, HEAD, partial(self._withdraw_there, served))
@@ -145,7 +145,7 @@ class DatagramPeer(NodePeer):
             self._serving.withdraw(served)
 
     def go_back(self, size: int, arrive: Callable[[], None], served: Served) -> None:
-        """Call `arrive` at the caller's end for a request, unless the message gets lost."""
+        """Call `arrive` at the caller's end of a request, unless the message gets lost."""
         self._go(served, size, arrive, back=True)
 
     def answered(self, served: Served, text: bytes) -> None:
@@ -162,10 +162,10 @@ class DatagramPeer(NodePeer):
             request.fail(as_near_error(error, path, path, request.seconds))
 
     def report(self, served: Served, status: str, progress: Any, question: Any = UNSET) -> None:
-        """Send nothing: nobody can see the state of a run."""
+        """Do nothing: nobody can see the state of a run."""
 
     def unavailable(self, path: str) -> AgentUnavailable:
-        """Return the error for a request that cannot be sent now: there is none."""
+        """Return an error for a request that cannot be sent because the network has ended."""
         return AgentUnavailable(path, "the network has ended")
 
     async def first(self) -> None:
@@ -182,11 +182,11 @@ class DatagramPeer(NodePeer):
         return len(self._open)
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
-        """Return nothing: every message is sent at once."""
+        """Return no requests: every message is sent at once."""
         return iter(())
 
     def holds_up(self, far: RemoteThing) -> bool:
-        """Return False: no message waits in line."""
+        """Return False: messages are never queued."""
         return False
 
     async def query(self, request: PendingRequest) -> RunStatus | None:

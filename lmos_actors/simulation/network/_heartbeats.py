@@ -1,7 +1,7 @@
-"""The liveness checks of both ends of a connection, computed without sending pings: when a cut is noticed.
+"""The liveness checks of both ends of a connection: when a cut is noticed, computed without sending pings.
 
-Each end of our WebSockets looks every `BEAT` seconds. If it has heard something since its last look, all is
-well; if not, it pings, and if at the next look it has still heard nothing, it gives up. The pings of an idle
+Each end of our WebSockets checks every `BEAT` seconds whether it has received anything since its last check.
+If not, it pings; if at the next check it has still received nothing, it gives up. The pings of an idle
 connection are always answered, so they need not be simulated.
 """
 
@@ -33,8 +33,8 @@ LONG: Final = 100 * BEAT
 class Heartbeats:
     """The liveness checks of a connection. Index 0 is the end that connected, index 1 the end that serves.
 
-    `since`: when the connection began for each end. `heard`: when each end last heard something; at first its
-    instant of `since`, though it has heard nothing.
+    `since`: when the connection began for each end. `heard`: when each end last received something; at first
+    the instant in `since`, although it has received nothing.
     """
 
     since: tuple[float, float]
@@ -48,24 +48,24 @@ class Heartbeats:
 
     @property
     def takes(self) -> float:
-        """The seconds that a message back takes, as measured by the last handshake."""
+        """The seconds that a message from the serving end takes, as measured by the last handshake."""
         return max(self.since[0] - self.since[1], 2 * SLACK)
 
     def ping(self, end: int) -> float:
-        """Return when an end pings if it hears nothing more: at its second look after the last sign."""
+        """Return when an end pings if nothing more arrives: at its second check after the last arrival."""
         looks = math.ceil((self.heard[end] - self.since[end] - SLACK) / BEAT)
         return self.since[end] + (looks + 1) * BEAT
 
     def gives_up(self, end: int) -> float:
-        """Return when an end gives up if it hears nothing more."""
+        """Return when an end gives the connection up if it receives nothing more."""
         return self.ping(end) + BEAT
 
     def hear(self, end: int, now: float) -> None:
-        """Note that an end hears something now."""
+        """Record that an end has received something now."""
         self.heard[end] = max(self.heard[end], now, self.since[end] + 2 * SLACK)  # after it began
 
     def pass_idle_time(self, now: float) -> None:
-        """Account for the pings until now, which have all been answered."""
+        """Account for the pings up to now, all of which have been answered."""
         takes = self.takes
         while True:
             end = 0 if self.ping(0) <= self.ping(1) else 1

@@ -1,8 +1,8 @@
-"""One connection that keeps order: what it carries, and how long each of its ends hears from the other.
+"""One connection that keeps order: its messages, and how long each end keeps receiving from the other.
 
-Index 0 is the end that connected, index 1 the end that serves. Each end may give up before the other: then it
-is gone, and the other end learns of it when word arrives, which a cut holds up too. What an end sent
-before it was gone still arrives.
+Index 0 is the end that connected, index 1 the end that serves. Each end may give up before the other does.
+The other end learns of this when a message about it arrives, which a cut delays too. What an end sent before
+it was gone still arrives.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SMALL: Final = 60
 class Life:
     """An established connection; `lost` is called once the end that connected is gone.
 
-    `served_since`: when the connection began for the end that serves.
+    `served_since`: when the connection began for the serving end.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Life:
 
     @property
     def is_served(self) -> bool:
-        """Whether the end that serves is there."""
+        """Whether the serving end still exists."""
         return not self._ended[1]
 
     @property
@@ -80,7 +80,7 @@ class Life:
     def send(
         self, size: int, arrive: Callable[[], object], request: Any = None, *, back: bool = False
     ) -> None:
-        """Call `arrive` at the other end after the time of the line, unless the connection ends before."""
+        """Call `arrive` at the other end after the delay of the line, unless the connection ends first."""
 
         if back and self._is_half_open:
             return  # what was begun there goes on, perhaps, and knows no connection
@@ -103,7 +103,7 @@ class Life:
 
     @property
     def heard_at(self) -> float:
-        """The instant at which the end that connected last heard something.
+        """The instant at which the end that connected last received something.
 
         That may be a ping of the other end's heartbeat, which is computed, not sent.
         """
@@ -118,7 +118,7 @@ class Life:
 
     @property
     def is_odd(self) -> bool:
-        """Whether a ping may go unanswered, or take long."""
+        """Whether a ping may remain unanswered or take long."""
         lines = self.carrier.line(), self.carrier.line(back=True)
         return (
             self._is_slow
@@ -130,7 +130,7 @@ class Life:
         )
 
     def ping(self) -> None:
-        """Have the end that connected ping, and the other end answer."""
+        """Send a ping from the end that connected, and its answer from the other end."""
 
         def pinged() -> None:
             if self._is_half_open:
@@ -142,12 +142,12 @@ class Life:
         self.carrier.send(SMALL, pinged)
 
     def pong(self, at: float) -> None:
-        """Note an answered ping at an instant: the lines were intact."""
+        """Record an answered ping that was sent at the instant `at`: the lines were intact."""
         self._beats.hear(1, at + self._beats.takes)
         self._beats.hear(0, at + 2 * self._beats.takes)
 
     def look_at_lines(self) -> None:
-        """Note that the lines have changed: held messages go on, or the end of the connection is foreseen."""
+        """React to a change of the lines: send held messages again, or predict the end of the connection."""
         now, were_cut = trio.current_time(), self._were_cut
         if self.carrier.is_cut:
             self.watch.settle(now)
@@ -179,7 +179,7 @@ class Life:
         beats.hear(end, now)
 
     def _hear_pings(self, now: float, were_cut: tuple[bool, bool]) -> None:
-        """Account for the pings of a cut until now: held pings go before what is sent next."""
+        """Account for the pings sent up to now during a cut: held pings go before later messages."""
         pings = self._beats.ping(0), self._beats.ping(1)
         for end, ping in enumerate(pings):
             if ping >= now or self._ended[end]:
@@ -192,14 +192,14 @@ class Life:
                     self._hold_word(1 - end, ping)  # the pong
 
     def _hold_word(self, end: int, sent_at: float) -> None:
-        """Once the cut is over, send what an end sent during it, at `sent_at`, for the other end to hear."""
+        """Once the cut is over, send the ping or pong that an end sent during it, at `sent_at`."""
         if not self.carrier.line(back=end == 1).is_cut:
             self.carrier.hold(SMALL, sent_at, partial(self._hear, 1 - end), back=end == 1)
 
     # ---- the looks of both ends
 
     def _look_again(self) -> None:
-        """End the silent ends whose time is up; look again when the time of the next one is up."""
+        """End the silent ends whose time is up, and set a timer for the next one."""
         self._forget_timer()
         now, waits = trio.current_time(), list[float]()
         for end in (0, 1):
@@ -214,11 +214,11 @@ class Life:
             self._timer = self.carrier.network.rt.timers.call_at(min(waits), self._look_again)
 
     def _is_silent(self, end: int) -> bool:
-        """Return whether an end hears nothing now: its line is cut, or something late comes first."""
+        """Return whether an end receives nothing now, as its line is cut or a late message comes first."""
         return self._is_half_open or self.carrier.line(back=end == 0).is_cut or self._is_late(end)
 
     def _is_late(self, end: int) -> bool:
-        """Return whether a message is on its way to an end, which nothing else can overtake."""
+        """Return whether a message is still on its way to an end; later messages cannot overtake it."""
         return self.carrier.last_at(back=end == 0) > trio.current_time()
 
     def _forget_timer(self) -> None:
@@ -229,7 +229,7 @@ class Life:
     # ---- the end
 
     def leave(self, end: int) -> None:
-        """End one end of the connection; the other end learns of it when word arrives."""
+        """End one end of the connection; the other end learns of this when a message about it arrives."""
         if self._ended[end]:
             return
         self._ended[end] = True
@@ -241,9 +241,9 @@ class Life:
         self._end(end)
 
     def half_open(self) -> bool:
-        """End the end that serves, without a word: the other end learns of it when it sends or pings.
+        """End the serving end without notice: the other end detects it when it sends or pings.
 
-        Return whether both ends were there.
+        Return whether both ends existed.
         """
         if any(self._ended):
             return False
@@ -258,7 +258,7 @@ class Life:
         return True
 
     def _ping_in_time(self) -> None:
-        """Have the end that connected ping once it has heard nothing until its next ping is due."""
+        """Make the end that connected ping when its next ping is due, if it receives nothing until then."""
         ping = self._beats.ping(0)
         if self._ended[0]:
             return
@@ -272,7 +272,7 @@ class Life:
         self.carrier.send(SMALL, partial(self.leave, 0), back=True)
 
     def never_stood(self) -> None:
-        """Mark both ends as ended, without telling either: there was no connection."""
+        """Mark both ends as ended without notifying either, because there was no connection."""
         self._ended = [True, True]
         self._forget_timer()
 

@@ -1,4 +1,4 @@
-"""The base of simulated networks between agents of one node, and links that look at who uses them."""
+"""The base of simulated networks between agents of one node, with links that depend on the sender."""
 
 from __future__ import annotations
 
@@ -29,23 +29,26 @@ USER: Final = "user"
 
 
 class Pair(Protocol):
-    """The path from one node to another, for the end of either of them; see `NodeNetwork.end_node`."""
+    """The path from one node to another, notified when either node ends; see `NodeNetwork.end_node`."""
 
     def source_ended(self) -> None:
-        """Note that the sending node has ended: nothing that it sent here goes on."""
+        """Handle the end of the sending node: everything that it sent on this path stops."""
         ...
 
     def target_ended(self) -> None:
-        """Note that the receiving node has ended."""
+        """Handle the end of the receiving node."""
         ...
 
     def begin_again(self) -> None:
-        """Begin as at the first use: the sender has begun again, or is the user, who waits for no start."""
+        """Begin as at the first use, because the sender has begun again.
+
+        If the sender is the user, this is also called when the receiver has begun again.
+        """
         ...
 
 
 class NodeNetwork(ABC):
-    """A network between the nodes that agents of one real node stand for.
+    """A network between simulated nodes, whose agents all run on one real node.
 
     `label` returns the node of the agent at a path.
     """
@@ -69,15 +72,15 @@ class NodeNetwork(ABC):
         return self._parts.counts
 
     def watch(self, on_sent: OnSent) -> None:
-        """Have `on_sent` called for each message on a line from now on."""
+        """Call `on_sent` for each message on a line from now on."""
         self._parts.on_sent = on_sent
 
     def ref(self, ref: Ref[Any]) -> Ref[Any]:
-        """Return a ref to the same agent, whose requests cross the network."""
+        """Return a ref to the same agent whose requests cross the network."""
         return Ref(NetworkLink(self, ref._link))  # pyright: ignore[reportPrivateUsage]
 
     def node_of(self, slot: Any) -> str:
-        """Return the node of an agent, `USER` for None."""
+        """Return the node of an agent, or `USER` for None."""
         if slot is None:
             return USER
         found = self.nodes.get(slot)
@@ -87,10 +90,10 @@ class NodeNetwork(ABC):
 
     @abstractmethod
     def toward(self, source: str, link: Any) -> RemoteLink:
-        """Return the far link from a node to an agent or a pool. Raise NotFound, AgentUnavailable."""
+        """Return the far link from a node to an agent or a pool. Raises NotFound, AgentUnavailable."""
 
     def lines(self, network: MemoryNetwork, source: str, target: str) -> LineNetwork:
-        """Return the network for a connection of its own from one node to another, over their lines."""
+        """Return a network for a separate connection from one node to another, over their lines."""
         made = LineNetwork(self._parts, network, source, target)
         self._lines.append((source, target, made))
         return made
@@ -104,7 +107,7 @@ class NodeNetwork(ABC):
     # ---- faults
 
     def begin(self, fault: LinkFault) -> int:
-        """Put a fault into force, and return its number."""
+        """Apply a fault from now on, and return its number."""
         number = self.links.begin(fault, trio.current_time())
         self._look()
         return number
@@ -122,8 +125,8 @@ class NodeNetwork(ABC):
     def disconnect(self, selects: Callable[[str, str], bool], *, half_open: bool = False) -> int:
         """Reset connections between nodes, and return how many there were.
 
-        `half_open`: the serving end of each is gone without a word, and the other end believes in it until a
-        message or a ping of its own is refused; connections that are being made go on.
+        With `half_open`, the serving end of each ends without notice. The other end considers the connection
+        open until one of its messages or pings is refused; connections that are being made go on.
         """
         own = [
             lines
@@ -140,10 +143,10 @@ class NodeNetwork(ABC):
     # ---- a node that ends
 
     def end_node(self, node: str) -> None:
-        """End a node of the network now, as the end of its process does; its agents are ended next.
+        """End a node of the network now, as the end of its process does; the caller ends its agents next.
 
-        Nothing reaches it or comes from it from now on. Other nodes see their connections end once word of
-        that has come, and cannot connect again.
+        From now on nothing reaches the node or leaves it. Other nodes see their connections end once they
+        have been notified, and cannot connect again.
         """
         self._parts.end_node(node)
         for (source, target), peer in self._pairs():
@@ -158,7 +161,7 @@ class NodeNetwork(ABC):
                 lines.end_there()
 
     def begin_node(self, node: str) -> None:
-        """Let a node that has ended be reached again, without connections. The user is connected at once."""
+        """Make a node that has ended reachable again, without connections. The user is connected at once."""
         self._parts.away.pop(node, None)
         for (source, target), peer in self._pairs():
             if source == node or (source == USER and target == node):
@@ -166,7 +169,7 @@ class NodeNetwork(ABC):
 
     @abstractmethod
     def _pairs(self) -> Iterable[tuple[tuple[str, str], Pair]]:
-        """Return the node pairs in use, with the names of their ends."""
+        """Return the paths between nodes that are in use, each with the names of both nodes."""
 
     @abstractmethod
     def _look_at_lines(self) -> None:
@@ -187,7 +190,7 @@ class NetworkLink(ForwardingLink):
         self._ways: dict[str, RemoteLink] | None = None
 
     def choose(self, *_request: object, sender: Any = None) -> Any:
-        """Return the link for messages of `sender`; by default, of the agent whose code runs now."""
+        """Return the link for messages of `sender`, by default of the agent whose code runs now."""
         if sender is None:
             run = CURRENT.get()
             sender = self.turns.slot if run is None else run.slot
@@ -211,12 +214,12 @@ class NetworkLink(ForwardingLink):
 
     @property
     def identity(self) -> tuple[object, int]:
-        """The identity of a ref: the agent, whoever uses the ref."""
+        """The identity of a ref: that of its agent, whatever agent uses the ref."""
         identity: tuple[object, int] = self.near.identity
         return identity
 
     def look(self) -> Any:
-        """Return the link that is used now; see `found_link`."""
+        """Return the link that is in use now; see `found_link`."""
         return self.choose()
 
     def send_from(self, sender: Any, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -226,5 +229,5 @@ class NetworkLink(ForwardingLink):
         (known or self.choose(sender=sender)).send_from(sender, key, args, kwargs)
 
     def sinks(self) -> Any:
-        """Return the listeners of the agent for the user of the ref."""
+        """Return the listeners of the agent, for the agent that uses the ref."""
         return self.choose().sinks()

@@ -1,13 +1,14 @@
 """A simulated network between agents of one node, which stand for agents of many.
 
-A *node* of the network is a name. `label` returns the node of an agent; what no agent sends is sent by
-`USER`. A ref that the network has wrapped (`SimulatedNetwork.ref`) looks at each use who uses it: between
-agents of one node it is the near ref that it wraps, and between nodes its requests go over two `Line`s, and
-behave like the requests of a far ref. The link of a far ref does that, with a peer that has no socket: its
-requests are written as JSON, arrive when the line says so, and are taken by a `Serving` there.
+A *node* of the network is a name. `label` returns the node of an agent; messages that no agent sends come
+from `USER`. A ref that the network has wrapped (`SimulatedNetwork.ref`) checks at each use which agent uses
+it. Between agents of one node it acts as the near ref that it wraps. Between nodes its requests go over two
+`Line`s, and behave like the requests of a far ref. The link of a far ref does that, with a peer that has no
+socket: its requests are written as JSON, arrive after the delay of the line, and are taken by a `Serving`
+there.
 
-With `delivery="stream"` each pair of nodes that talk has a connection (`_stream.py`); with "datagram" each
-message is alone (`_datagram.py`).
+With `delivery="stream"` each pair of nodes that communicate has a connection (`_stream.py`); with "datagram"
+each message is sent alone (`_datagram.py`).
 
 What is not modelled: frames; the windows of streams beyond their credit; growing windows of one-way messages
 (the largest is there at once). Connections with frames and handshakes are in `_wire.py`.
@@ -56,7 +57,7 @@ class SimulatedNetwork(NodeNetwork):
         self._peers: dict[tuple[str, str], StreamPeer | DatagramPeer] = {}
 
     def toward(self, source: str, link: Any) -> RemoteLink:
-        """Return the far link from a node to an agent or a pool. Raise NotFound, AgentUnavailable."""
+        """Return the far link from a node to an agent or a pool. Raises NotFound, AgentUnavailable."""
         link = link.choose() if isinstance(link, LookupLink) else link
         cls = class_at(link)
         if cls is None:

@@ -1,4 +1,4 @@
-"""The parts that all connections of a simulated network share, and the base of both kinds of peers."""
+"""The parts that all connections of a simulated network share, and the base class of both kinds of peers."""
 
 from __future__ import annotations
 
@@ -38,14 +38,15 @@ if TYPE_CHECKING:
 
 
 class OnSent(Protocol):
-    """A callback for what is sent over a line."""
+    """A callback for messages sent over a line."""
 
     def __call__(
         self, line: Line, what: str, now: float, arrivals: tuple[float, ...] | None, was_held: bool, /
     ) -> None:
-        """Note that something is sent now, and when it arrives.
+        """Handle a message that is sent at `now` and arrives at `arrivals`.
 
-        `arrivals` is () if it is lost, None if a cut holds it; `was_held`: a cut has held it until now.
+        `arrivals` is () if the message is lost, and None if it is held by a cut; `was_held`: a cut has held
+        it until now.
         """
         ...
 
@@ -55,7 +56,7 @@ MEMORY: Final = 256 << 20
 
 
 class NetworkParts:
-    """The machinery of a node, its lines, and what the receiving ends of all connections share."""
+    """The runtime of a node, its lines, and the state that the receiving ends of all connections share."""
 
     def __init__(self, rt: Runtime, links: Links) -> None:
         self.rt = rt
@@ -75,17 +76,20 @@ class NetworkParts:
         )
 
     def end_node(self, node: str) -> None:
-        """Note that a node has ended: what it sends from now on goes nowhere."""
+        """Record that a node has ended: messages that it sends from now on are dropped."""
         self.ends[node] += 1
         self.away[node] = None
 
     def chance(self, source: str, target: str) -> str:
-        """Return the name of the random stream for waits of one node for another, in its present life."""
+        """Return the name of the random stream for one node's waits for another.
+
+        The name changes each time that the waiting node ends.
+        """
         lives = self.ends[source]
         return f"peer {source} > {target}" + (f" {lives}" if lives else "")
 
     def note(self, what: str, line: Line, request: Any = None, size: int = 0) -> None:
-        """Count and record what the network did to a message, to bytes, or to a connection.
+        """Count and record what happened to a message, to bytes, or to a connection in the network.
 
         `size`: the number of bytes, recorded if no `request` is known.
         """
@@ -100,7 +104,7 @@ class NetworkParts:
 
 
 class NodePeer:
-    """The base of both kinds of peers, which lead from one node to another; see `RemotePeer`."""
+    """The base class of both kinds of peers, which lead from one node to another; see `RemotePeer`."""
 
     way = "lmos"
     headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -122,7 +126,7 @@ class NodePeer:
 
     @property
     def budget(self) -> Budget:
-        """The memory in which values wait for listeners."""
+        """The memory budget for values that wait for listeners."""
         return self.network.budget
 
     @property
@@ -132,16 +136,16 @@ class NodePeer:
 
     @property
     def place(self) -> str:
-        """The name of the other node, for texts."""
+        """The name of the other node, for messages to people."""
         return self.target_node
 
     @property
     def origin(self) -> tuple[bool, str]:
-        """The mark that tells this connection from others, for the identity of things."""
+        """A mark that distinguishes this connection from others, used in the identity of things."""
         return (False, f"{self.source} > {self.target_node}")
 
     def thing_of(self, link: Slot | PoolLink) -> RemoteThing:
-        """Return the thing for an agent or a pool of the other node: the same each time."""
+        """Return the thing for an agent or a pool of the other node, always the same object."""
         found = self._things.get(link.path)
         if found is None:
             peer: Any = self
@@ -149,11 +153,11 @@ class NodePeer:
         return found[0]
 
     def thing(self, thing_id: str) -> RemoteThing:
-        """Return the thing with an id, for which a ref has been made."""
+        """Return the thing with this id, for which a ref exists."""
         return self._things[thing_id][0]
 
     def served(self, thing_id: str, verb: str, name: str, payload: Any, trace: TraceMembers) -> Served:
-        """Return a request as it goes over the line. Raise InvalidInput if it cannot be written."""
+        """Return a request in the form sent over the line. Raises InvalidInput if it cannot be encoded."""
         try:
             text = b"" if payload is UNSET else written(payload)
         except LocalProtocolError as error:
@@ -161,7 +165,7 @@ class NodePeer:
         return Served(self._things[thing_id][1], KINDS[verb], name, text, trace)
 
     def served_tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> Served:
-        """Return a one-way message as it goes over the line. Raise InvalidInput as `served` does."""
+        """Return a one-way message in the form sent over the line. Raises InvalidInput as `served` does."""
         served = self.served(sent.link.far.thing_id, "invoke", name, payload, trace)
         served.tell, served.told = 0, sent
         return served
@@ -169,7 +173,7 @@ class NodePeer:
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Report that nothing is known: a request that has not reached its agent waits for nobody."""
+        """Call `then` with an empty result: an undelivered request waits for no other agent."""
         then({})
 
     async def run(self) -> None:
@@ -190,7 +194,7 @@ class NodePeer:
 
 
 def requested(peer: NodePeer, request: PendingRequest) -> Served:
-    """Return a request that has an answer, in the form that goes over the line."""
+    """Return a request that expects an answer, in the form sent over the line."""
     thing, payload = request.far.thing_id, request.payload
     served = peer.served(thing, request.verb, request.name, payload, request.trace_context)
     request.simulated = served

@@ -1,4 +1,4 @@
-"""Requests under way over a simulated network, and the return of their answers."""
+"""Requests in progress over a simulated network, and the return of their answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KINDS: Final[Mapping[str, Word]] = {
 
 
 class Served(msgspec.Struct, eq=False):
-    """One request, on its way and at its agent: it is both the message and the request of a server."""
+    """A request on its way and at its agent: both the message and the request object of a server."""
 
     target: Any  # the slot or the pool
     verb: Word
@@ -73,7 +73,7 @@ class Served(msgspec.Struct, eq=False):
 
     @property
     def message(self) -> Served:
-        """The message that the request came in."""
+        """The message that contained the request, which is this object."""
         return self
 
     @property
@@ -104,7 +104,7 @@ class StreamIn(msgspec.Struct, eq=False):
 
     @property
     def room(self) -> bool:
-        """Whether its source may send an item now."""
+        """Whether the source may send an item now."""
         return self.credit > 0
 
 
@@ -121,7 +121,7 @@ TELLS: Final = Credit(items=256, bytes=262_144)
 
 
 class Told(msgspec.Struct, eq=False):
-    """The one-way messages to one agent that are under way or wait there."""
+    """The one-way messages to one agent that are in transit or wait at the agent."""
 
     open: dict[Served, SentTell] = {}
     size: int = 0
@@ -133,7 +133,7 @@ class Told(msgspec.Struct, eq=False):
 
 
 class Back(Protocol):
-    """The caller's end: `go_back` has another of its methods called once the time of the line has passed.
+    """The caller's end. `go_back` calls another of its methods after the delay of the line.
 
     A message that goes back may get lost.
     """
@@ -158,7 +158,7 @@ class Back(Protocol):
 
 
 class NodeLimits(msgspec.Struct, eq=False):
-    """The limits that the connections to one network share at the receiving ends."""
+    """The limits that all connections of one network share at the receiving ends."""
 
     seats: Seats
     waiting: WaitingTells

@@ -1,8 +1,9 @@
 """The receiving end of a simulated connection: requests become envelopes, and answers go back over the line.
 
-This does what an LMOS server does for one connection, without frames and sessions: the same envelopes, seats,
-lines of one-way messages, listeners and input streams are used, so an agent sees no difference to a request
-that came over a socket. Everything here runs in the step of a timer or of an agent's turn; nothing waits.
+This does what an LMOS server does for one connection, without frames and sessions. It uses the same
+envelopes, seats, lines of one-way messages, listeners and input streams, so an agent sees no difference from
+a request that came over a socket. All code here runs in the callback of a timer or in an agent's turn;
+nothing waits.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _LASTING: Final = frozenset({str, int, float, bool, type(None)})
 
 
 class _Alone(OneWay):
-    """A one-way message that comes alone, without waiting for a seat; any number of them may come."""
+    """A one-way message that is sent alone and does not wait for a seat; their number has no limit."""
 
     __slots__ = ()
 
@@ -69,7 +70,7 @@ class _Alone(OneWay):
 class Serving:
     """The receiving end of one connection; see the module docstring. It is an `Asker` of the actors.
 
-    `alone`: there is no connection, each message comes by itself, and may come twice.
+    `alone`: there is no connection; each message comes by itself, and may come twice.
     """
 
     waiting = waiting_bytes = 0  # as a session has them: the line has its own queue
@@ -96,7 +97,7 @@ class Serving:
 
     @property
     def label(self) -> str:
-        """The name of the node that asks."""
+        """The name of the node that sends the requests."""
         return self.back.source
 
     # ---- requests
@@ -120,7 +121,7 @@ class Serving:
             self._rt.dead_letter(str(error), served.target, None, served.name, served.text or path)
 
     def _is_known(self, served: Served) -> bool:
-        """Return whether a request repeats one that runs, or that was answered a while ago."""
+        """Return whether a request repeats one that is running or was answered recently."""
         attempts, id = self._limits.attempts, served.message_id
         first = attempts.setdefault(id, served)
         if first is served:
@@ -133,9 +134,9 @@ class Serving:
         return True
 
     def _keep(self, served: Served, outcome: bytes | Exception) -> Served:
-        """Remember the answer of a repeatable request; return the attempt that gets it.
+        """Remember the answer of a repeatable request; return the attempt that receives it.
 
-        A request that had not begun is carried out when it comes again.
+        A request that had not begun is not remembered: it is carried out if it is repeated.
         """
         if isinstance(outcome, UNBEGUN) or (isinstance(outcome, AgentDied) and not outcome.started):
             self._forget(served)
@@ -228,7 +229,7 @@ class Serving:
         self.back.go_back(HEAD, partial(self.back.refused, served, error), served)
 
     def withdraw(self, served: Served, *, is_cut_off: bool = False) -> None:
-        """Remove a request from its agent's mailbox, or cancel its run: the caller is gone, or cut off."""
+        """Remove a request from its agent's mailbox or cancel its run: the caller is gone or cut off."""
         if served.open and self._open.pop(served, self) is None:
             served.open, far, served.far = False, served.far, None
             far.is_cut_off = is_cut_off
@@ -237,18 +238,18 @@ class Serving:
             far.leave()
 
     def cut_off(self, served: Served) -> None:
-        """Note that a caller has ended and will ask again: requests that it will repeat go on."""
+        """Handle the end of a caller that will ask again: requests that will be repeated go on."""
         if served.open and not self._goes_on(served):
             self.withdraw(served, is_cut_off=True)
 
     # ---- answers: see `Asker` of the actors
 
     def allows(self, agent: str, verb: str) -> bool:
-        """See `Asker`: in a simulated network no node has to be given any rights."""
+        """Return False; see `Asker`. In a simulated network no node needs to be given rights."""
         return False
 
     def answered(self, far: Far, value: Any) -> None:
-        """Send the value."""
+        """Send the value of the answer."""
         served: Served = far.asked
         self._open.pop(served, None)
         if not served.open or served.tell is not None:
@@ -276,7 +277,7 @@ class Serving:
         return written(plain(value))
 
     def failed(self, far: Far, error: Exception) -> None:
-        """Send the error; the error of a one-way message that comes alone becomes a dead letter here."""
+        """Send the error; the error of a one-way message without a connection becomes a dead letter here."""
         served: Served = far.asked
         if isinstance(far, _Alone):
             if not isinstance(error, ActionFailed):
@@ -290,7 +291,7 @@ class Serving:
             self._refuse(self._keep(served, error), error)
 
     def waits(self, far: Far) -> None:
-        """Report that the run waits."""
+        """Report that the run is waiting."""
         self.back.report(far.asked, "pending", UNSET)
 
     def began(self, far: Far) -> None:
@@ -302,7 +303,7 @@ class Serving:
             stream.host.begin(self, stream)
 
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
-        """Send the question to a person whose answer the run waits for; None: the run waits no longer."""
+        """Send the question for a person on which the run waits; None means that the run no longer waits."""
         self.back.report(far.asked, "in progress", UNSET, question)
 
     def reported(self, far: Far, value: Any) -> None:
@@ -310,7 +311,7 @@ class Serving:
         self.back.report(far.asked, "in progress", plain(value))
 
     def has_room(self, far: Far) -> bool:
-        """Return whether an item may be sent now, by the credit of its consumer."""
+        """Return whether the consumer's credit allows another item now."""
         served: Served = far.asked
         if self._over or not served.open or served.items is None or served.items > 0:
             return True
@@ -329,7 +330,7 @@ class Serving:
         return True
 
     def credited(self, served: Served) -> None:
-        """Note that the consumer has taken an item."""
+        """Handle new credit: the consumer has taken an item."""
         if served.items is not None:
             served.items += 1
         far = served.far
@@ -349,14 +350,14 @@ class Serving:
         return self._tells
 
     def tell_begun(self, served: Served) -> None:
-        """Note that a one-way message has begun."""
+        """Record that a one-way message has begun, so that its credit can be returned."""
         served.open = False
         self._begun.append(served)
         if len(self._begun) >= 64:  # from so many on, their credit returns at once; else after a second
             self.give_credit()
 
     def admitted(self, tell: Any) -> None:
-        """Do nothing: a message that comes alone does not wait for a seat."""
+        """Do nothing: a message without a connection does not wait for a seat."""
 
     def give_credit(self) -> None:
         """Return the credit of all one-way messages that have begun."""
@@ -372,7 +373,7 @@ class Serving:
         self.back.go_back(HEAD, partial(question.answer, status))
 
     def cancel(self, served: Served, question: Any, reason: str | None) -> None:
-        """Cancel a run, and report its state."""
+        """Cancel a run and report its state."""
         if served.open:
             self.withdraw(served)
             served.status, served.is_cancelled, served.reason = "failed", True, reason
@@ -407,7 +408,7 @@ class Serving:
         self._send_value(heard.served, written(value), {})
 
     def withdraw_reading(self, heard: Heard) -> None:
-        """Do nothing: a reading that has been sent is on its way."""
+        """Do nothing: a reading that has been sent cannot be withdrawn."""
 
     def event(self, heard: Heard, event: str, data: Any, at: datetime, **trace: Any) -> None:
         """Send an event; listeners to all events get its name too."""
@@ -424,12 +425,12 @@ class Serving:
         self.back.go_back(HEAD, partial(self.back.gap, heard.served, reason, missed), heard.served)
 
     def end(self, heard: Heard, error: Exception) -> None:
-        """End a subscription: its agent is gone for good."""
+        """End a subscription because its agent has been removed permanently."""
         heard.ended = True
         self.back.go_back(HEAD, partial(self.back.refused, heard.served, error), heard.served)
 
     def unlisten(self, served: Served) -> None:
-        """End a subscription: its listener has left."""
+        """End a subscription because its listener has left."""
         heard = served.listening
         if isinstance(heard, Heard) and self._listeners is not None:
             found: Any = heard
@@ -440,7 +441,7 @@ class Serving:
     # ---- input streams; see `ServerInput`
 
     def ready(self, stream: StreamIn) -> None:
-        """Send the first credit: the run has begun."""
+        """Send the first credit, because the run has begun."""
         self.back.go_back(HEAD, partial(self.back.stream_credited, stream, CREDIT.items))
 
     def consumed(self, stream: StreamIn) -> None:
@@ -452,19 +453,19 @@ class Serving:
         self.back.go_back(HEAD, partial(self.back.stopped, stream))
 
     def take_item(self, stream: StreamIn, text: bytes) -> None:
-        """Hand an item that has arrived to the run."""
+        """Pass an item that has arrived to the run."""
         if stream.host is not None and stream.served.open:
             stream.host.take(text if stream.binary else msgspec.json.decode(text), self, stream)
 
     def end_stream(self, stream: StreamIn, reason: str | None) -> None:
-        """Note the end of a stream; if there is a `reason`, the stream was broken off."""
+        """Handle the end of a stream; if there is a `reason`, the stream was broken off."""
         if stream.host is not None and stream.served.open:
             stream.host.end(reason)
 
     # ---- the end
 
     def close(self) -> None:
-        """Close the receiving end: the connection is gone. Repeatable requests go on for a while."""
+        """Close the receiving end, because the connection is gone. Repeatable requests go on for a while."""
         self._over = True
         if self._tells is not None:
             self._tells.close(is_spent=False)
@@ -490,7 +491,7 @@ class Serving:
         return True
 
     def _give_up(self, served: Served) -> None:
-        """End a run whose caller has not come back."""
+        """End a run whose caller has not repeated its request."""
         if served.repeated_by is None:
             self.withdraw(served)
 

@@ -1,13 +1,13 @@
-"""Connections of a simulated network that keep order: as over TCP.
+"""Connections of a simulated network that keep order, as over TCP.
 
-Each pair of nodes that talk has a connection, which is there when it is first used:
+Each pair of nodes that communicate has a connection, which exists from the first use:
 
-- A message on a line that is cut is held, and goes on if the cut ends before anybody notices.
+- A message on a line that is cut is held, and goes on if the cut ends before either end notices it.
 - Both ends check for life every 20 seconds, as our WebSockets do (`_life.py`). A cut is noticed after 20 to
-  60 seconds, depending on when something was last heard. Then the connection is gone: open requests end in
+  60 seconds, depending on when something was last received. Then the connection is gone: open requests end in
   OutcomeUnknown, runs are cancelled at their agent, listeners get a gap.
-- It is made again after growing waits; an attempt takes two round trips, of `ATTEMPT` seconds at most each.
-  What is sent during a cut is sent again after it.
+- The connection is made again after growing waits; an attempt takes two round trips, of `ATTEMPT` seconds at
+  most each. What is sent during a cut is sent again after it.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ class StreamPeer(NodePeer):
     def _go(
         self, size: int, arrive: Callable[[], object], request: Any = None, *, back: bool = False
     ) -> None:
-        """Call `arrive` at the other end for a request, unless the connection ends before."""
+        """Call `arrive` at the other end for a request, unless the connection ends first."""
         away = self.network.away
         if away and (self.target_node if back else self.source) in away:
             return  # what a node does that has ended reaches nobody
         self._life.send(size, arrive, request, back=back)
 
     def look_at_lines(self) -> None:
-        """Note that the lines have changed."""
+        """Update all connections and attempts to connect after a change of the lines."""
         self._left = [life for life in self._left if not life.is_over]
         for life in (*self._left, self._life):
             life.look_at_lines()
@@ -99,7 +99,7 @@ class StreamPeer(NodePeer):
         return Life(self.network, self.source, self.target_node, self._end, served_since)
 
     def reset(self) -> bool:
-        """End the connection at both ends, and begin to connect again. Return whether there was one."""
+        """End the connection at both ends and begin to reconnect. Return whether there was a connection."""
         stood = self.is_connected
         for life in (*self._left, self._life):
             life.reset()
@@ -108,7 +108,7 @@ class StreamPeer(NodePeer):
         return stood
 
     def half_open(self) -> bool:
-        """End the connection at the other end, without a word to this end. Return whether there was one."""
+        """End the connection at the other end only, without notice. Return whether there was one."""
         return self.is_connected and self._life.half_open()
 
     @property
@@ -121,7 +121,7 @@ class StreamPeer(NodePeer):
     # ---- a node that ends; see `Pair`
 
     def source_ended(self) -> None:
-        """End the connection from this end, without answering requests sent from here: their sender ends."""
+        """End the connection from this end, without answers to its requests: their sender ends too."""
         for table in (self._open, self._told, self._questions, self._heard):
             table.clear()
         self._line.end()
@@ -167,7 +167,7 @@ class StreamPeer(NodePeer):
             connecting.stop()
 
     def _end(self) -> None:
-        """Note that this end of the connection is gone."""
+        """Handle the end of the connection at this end."""
         if self.source in self.network.away:
             self._left.append(self._life)
             return
@@ -200,7 +200,7 @@ class StreamPeer(NodePeer):
         wake_all(self.rt.timers, self._waiting)
 
     def _lose(self) -> None:
-        """Fail all requests that were open or stood in line: the connection is gone."""
+        """Fail all requests that were open or queued, because the connection is gone."""
         opened, self._open = self._open, {}
         waiting = self._line.end()
         told, self._told = self._told, {}
@@ -223,7 +223,7 @@ class StreamPeer(NodePeer):
         return no_connection(path, self.place, self.failure, retry_at)
 
     async def first(self) -> None:
-        """Wait for the connection, trying it now. Raises ConnectFailed once an attempt has failed."""
+        """Wait for the connection, and try to connect now. Raises ConnectFailed if an attempt fails."""
         await checkpoint_if_cancelled()
         connecting = self._connecting
         failures = -1 if connecting is None else connecting.failures
@@ -245,11 +245,11 @@ class StreamPeer(NodePeer):
 
     @property
     def open_requests(self) -> int:
-        """The number of requests that wait for an answer or stand in line."""
+        """The number of requests that wait for an answer or are queued."""
         return len(self._open) + len(self._line)
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
-        """Return the requests that stand in line; see `Outbox` of the actors."""
+        """Return the queued requests; see `Outbox` of the actors."""
         return self._line.unsent()
 
     def holds_up(self, far: RemoteThing) -> bool:
@@ -264,7 +264,7 @@ class StreamPeer(NodePeer):
         return line.rules.bandwidth is None or line.waiting_bytes(self.network.now()) <= line.rules.queue
 
     def post(self, request: PendingRequest) -> None:
-        """Send a request, or let it wait in line; see `RemotePeer`."""
+        """Send or queue a request; see `RemotePeer`."""
         if not self.is_connected:
             raise self.unavailable(request.far.path)
         self._line.post(request)
@@ -325,14 +325,14 @@ class StreamPeer(NodePeer):
         self._go(size, partial(self._arrived, self._life, served), served)
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Remove a request from the line, or cancel its run, without waiting: the caller is gone."""
+        """Remove a request from the queue, or cancel its run, without waiting, because the caller is gone."""
         if not self._line.leave(request) and (served := self._open.pop(request, None)) is not None:
             verb = Serving.withdraw if request.leaving() is None else Serving.cut_off
             self._there(lambda serving: verb(serving, served))
             self._send_waiting()
 
     def _there(self, call: Callable[[Serving], object], size: int = HEAD) -> None:
-        """Call `call` with the serving end when a message arrives, if it has begun to serve."""
+        """Send a message that calls `call` with the serving end on arrival, if that has begun to serve."""
         life = self._life
 
         def arrived() -> None:
@@ -342,7 +342,7 @@ class StreamPeer(NodePeer):
         self._go(size, arrived)
 
     def _send_waiting(self) -> None:
-        """Send the waiting messages for which there is room: some may have become free."""
+        """Send the queued messages for which there is room; room may have become free."""
         if not self._open:
             self._life.watch.free()
         self._line.send()
@@ -371,7 +371,7 @@ class StreamPeer(NodePeer):
     async def _standing(
         self, request: PendingRequest, question: RunQuestion, ask: Callable[[Serving], object]
     ) -> RunStatus | None:
-        """Wait for the answer to a question about a run; see `RunQuestion.wait`."""
+        """Ask about a run and wait for the answer; see `RunQuestion.wait`."""
         self._questions[question] = None
         self._there(ask)
         try:
@@ -380,22 +380,22 @@ class StreamPeer(NodePeer):
             self._questions.pop(question, None)
 
     def taken(self, request: PendingRequest) -> None:
-        """Note that the consumer has taken an item of a run: the agent may send more."""
+        """Report that the consumer has taken an item of a run: the agent may send more."""
         served = self._open.get(request)
         if served is not None:
             self._there(lambda serving: serving.credited(served))
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
-        """Return the target of the items of an input stream of a request."""
+        """Return the object to which the items of a request's input stream are sent."""
         return StreamTarget(self, request, name)
 
     @property
     def session(self) -> StreamPeer:
-        """The sender of the items of input streams."""
+        """The object that sends the items of input streams, which is this peer."""
         return self
 
     def send(self, stream: StreamIn, item: Any) -> None:
-        """Send an item of an input stream. Raise LocalProtocolError for one that cannot be written."""
+        """Send an item of an input stream. Raises LocalProtocolError if the item cannot be encoded."""
         text = bytes(item) if stream.binary else written(item)
         stream.credit -= 1
         self._there(lambda serving: serving.take_item(stream, text), HEAD + len(text))
@@ -407,7 +407,7 @@ class StreamPeer(NodePeer):
     # ---- listening
 
     def listen(self, listening: SharedListening) -> None:
-        """Ask for a subscription, now or on the next connection."""
+        """Request a subscription, now or on the next connection."""
         if not self.is_connected:
             return
         target = self._things[listening.far.thing_id][1]
@@ -418,7 +418,7 @@ class StreamPeer(NodePeer):
         self._go(HEAD, partial(self._arrived, self._life, served), served)
 
     def unlisten(self, listening: SharedListening) -> None:
-        """End a subscription: it has no listener here any more."""
+        """End a subscription that has no listener at this end any more."""
         served = self._heard.pop(listening, None)
         if served is not None:
             self._there(lambda serving: serving.unlisten(served))
@@ -426,7 +426,7 @@ class StreamPeer(NodePeer):
     # ---- the way back: see `Back`
 
     def go_back(self, size: int, arrive: Callable[[], object], served: Served | None = None) -> None:
-        """Call `arrive` at the caller's end for a request, after the time of the line."""
+        """Call `arrive` at the caller's end of a request, after the delay of the line."""
         self._go(size, arrive, served, back=True)
 
     def _request_of(self, served: Served) -> PendingRequest | None:
@@ -467,7 +467,7 @@ class StreamPeer(NodePeer):
         self._send_waiting()
 
     def report(self, served: Served, status: str, progress: Any, question: Any = UNSET) -> None:
-        """Report the state of a run, where somebody can see it, or send the question to a person."""
+        """Report the state of a run if somebody can see it, or send the question for a person."""
         request = self._request_of(served)
         if request is not None and (hasattr(request, "feed") or question is not UNSET):
             self.go_back(HEAD, partial(self._reported, served, status, progress, question or None), served)
@@ -483,7 +483,7 @@ class StreamPeer(NodePeer):
             request.item(msgspec.json.decode(text))
 
     def credited(self, begun: Sequence[Served]) -> None:
-        """Take back the credit of one-way messages that have begun."""
+        """Regain the credit of one-way messages that have begun."""
         for served in begun:
             told = self._told.get(served.target.path)
             if told is not None and told.open.pop(served, None) is not None:
@@ -495,7 +495,7 @@ class StreamPeer(NodePeer):
         return listening if listening is not None and self._heard.get(listening) is served else None
 
     def confirmed(self, served: Served, text: bytes | None) -> None:
-        """Note that a subscription is confirmed, with the first value of an observation."""
+        """Handle the confirmation of a subscription, with the first value for an observation."""
         listening = self._listening_of(served)
         if listening is not None:
             listening.on_confirmed()
@@ -511,20 +511,20 @@ class StreamPeer(NodePeer):
                 listening.value(tuple(value) if listening.kind == "events" else value, text)
 
     def gap(self, served: Served, reason: str, missed: int | None) -> None:
-        """Note that values are missing."""
+        """Notify a listener that values are missing."""
         listening = self._listening_of(served)
         if listening is not None:
             listening.gap(reason, missed)
 
     def stream_credited(self, stream: StreamIn, items: int) -> None:
-        """Note new credit for an input stream."""
+        """Add credit for an input stream."""
         stream.credit += items
         request = self._request_of(stream.served)
         if request is not None:
             request.on_room()
 
     def stopped(self, stream: StreamIn) -> None:
-        """Note that no more items of an input stream are wanted."""
+        """Handle the report that no more items of an input stream are wanted."""
         request = self._request_of(stream.served)
         if request is not None:
             request.on_stopped(stream.name)

@@ -1,11 +1,11 @@
 """Streams in memory whose bytes take the time of the lines between two nodes, and are held during cuts.
 
-Both ends are ends of a `MemoryStream`; only the times at which bytes, their end and a reset arrive differ.
-Our WebSockets deal with a silent, slow or changed stream themselves: heartbeats notice a long cut, and the
-peer connects again.
+Both ends are ends of a `MemoryStream`; the only difference is when bytes, their end and a reset arrive. Our
+WebSockets handle a silent, slow or changed stream themselves: heartbeats notice a long cut, and the peer
+connects again.
 
-What is not modelled: acknowledgements take no time, so a stream holds at most `WINDOW` unread bytes, and
-bytes that wait for a line with a bandwidth, but round trips do not slow it down.
+What is not modelled: acknowledgements take no time. A stream therefore holds at most `WINDOW` unread bytes,
+and the bytes that wait for a line with a bandwidth, but round trips do not slow it down.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HERE_ENDED: Final = "this node has ended"
 
 
 class LineStream(MemoryStream):
-    """One end of a stream whose bytes take the time of the lines; `carrier` carries both ends' bytes."""
+    """One end of a stream whose bytes take the time of the lines; `carrier` carries both directions."""
 
     carrier: Carrier
     is_back: bool
@@ -78,7 +78,7 @@ class LineStream(MemoryStream):
         there._reader.wake()
 
     def _refuse(self) -> None:
-        """Break this end alone: the other end is gone."""
+        """Break this end only, because the other end is gone."""
         for pipe in (self._in, self._out):
             pipe.broken = "the peer has closed the stream"
             pipe.room.wake()
@@ -100,7 +100,7 @@ class LineStream(MemoryStream):
         self.other._reader.wake()
 
     def _leave(self) -> None:
-        """Do nothing: the other end learns of it when it next sends something."""
+        """Do nothing: the other end learns of the close when it next sends something."""
 
     def close(self) -> None:
         """Close this end at once; what was sent before can still be read."""
@@ -121,7 +121,7 @@ class LineStream(MemoryStream):
         return self._closed and self._other is not None and self._other._closed
 
     def end_with_node(self) -> None:
-        """End this end as if its process ended: the other end gets what was sent, and then the end."""
+        """End this end as if its process ended: the other end receives what was sent, then the end."""
         if self._is_dead or self._closed:
             return
         self._end_sending()
@@ -129,13 +129,13 @@ class LineStream(MemoryStream):
         self._break_here("its node has ended")
 
     def vanish(self) -> None:
-        """End this end without a word; what arrives from now on is refused."""
+        """End this end without notice; bytes that arrive from now on are refused."""
         if not self._closed and not self._is_dead:
             self._has_ended = self._is_dead = True
             self._break_here("its machine has forgotten it")
 
     def break_now(self, why: str = RESET) -> None:
-        """Break the stream for both ends, for faults: what was under way is lost."""
+        """Break the stream for both ends, to simulate a fault: bytes in transit are lost."""
         self.carrier.drop()
         super().break_now(why)
 
@@ -143,7 +143,7 @@ class LineStream(MemoryStream):
 class LineNetwork:
     """A `Network` whose connections lead from one node to another, over the lines between them.
 
-    The first connection is made at once, whatever the lines are: it counts as already there.
+    The first connection is made at once, whatever the state of the lines: it counts as already open.
     """
 
     def __init__(self, parts: NetworkParts, network: MemoryNetwork, source: str, target: str) -> None:
@@ -157,7 +157,7 @@ class LineNetwork:
         self._ends = 0  # how often this node had ended when the newest connection stood
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
-        """Connect, in one round trip. Raises ConnectFailed."""
+        """Make a connection in one round trip. Raises ConnectFailed."""
         await checkpoint()
         if self._source in self._parts.away:
             raise ConnectFailed(endpoint.url, HERE_ENDED)
@@ -183,7 +183,7 @@ class LineNetwork:
         return await secured(mine, endpoint, tls)
 
     async def _make_round_trip(self, carrier: Carrier) -> int | None:
-        """Ask the other node for a connection; return how often it had ended by then, None if it is away."""
+        """Ask the other node for a connection; return how often that node had ended, None if it is away."""
         done, parts, ends = trio.Event(), self._parts, None
 
         def ask() -> None:
@@ -206,7 +206,7 @@ class LineNetwork:
         return 0.0 if newest is None or newest.is_instant else OPENING
 
     def stands(self) -> None:
-        """Note that the handshake of the newest connection is done: from now on everything takes time."""
+        """Record that the handshake of the newest connection is done: from now on its messages take time."""
         self._is_first = False
         self._standing = next(reversed(self._carriers), None)
         self._ends = self._parts.ends[self._source]
@@ -216,7 +216,7 @@ class LineNetwork:
             self._standing.is_instant = False
 
     def has_ended(self) -> None:
-        """Note that an established connection has ended; not counted if it ended because this node did."""
+        """Count the end of an established connection, unless it ended because this node did."""
         if self._source not in self._parts.away and self._ends == self._parts.ends[self._source]:
             self._parts.note("disconnected", self._parts.links.line(self._source, self._target))
 
@@ -228,7 +228,7 @@ class LineNetwork:
             self._carriers.pop(carrier, None)
 
     def look_at_lines(self) -> None:
-        """Note that the lines have changed."""
+        """Update all connections after a change of the lines."""
         for carrier in tuple(self._carriers):
             carrier.look_at_lines()
 
@@ -236,7 +236,7 @@ class LineNetwork:
 
     @property
     def is_refused(self) -> bool:
-        """Whether there can be no connection now because one of the two nodes is away."""
+        """Whether no connection is possible now because one of the two nodes is away."""
         return self._target in self._parts.away or self._source in self._parts.away
 
     @property
@@ -261,14 +261,14 @@ class LineNetwork:
         self._is_first = True
 
     def half_open(self) -> bool:
-        """End the connection at the other node, without a word to this one. Return whether there was one."""
+        """End the connection at the other node only, without notice. Return whether there was one."""
         stream = None if self._standing is None else self._carriers.get(self._standing)
         if stream is not None:
             stream.other.vanish()
         return stream is not None
 
     def reset(self) -> bool:
-        """Reset the connection at both ends. Return whether there was one."""
+        """Reset all connections at both ends. Return whether one was established."""
         stood = self._standing is not None
         for stream in tuple(self._carriers.values()):
             if stream is not None:

@@ -1,9 +1,9 @@
 """The watch over the other end of a simulated connection that owes an answer; see `PeerWatch` of real ones.
 
-While an answer is owed, the end that connected looks every `LOOK` seconds whether anything has come, and
-pings every `PING` seconds. Over intact lines these pings are always answered, so they are not simulated until
-the lines are cut, slow, or lead to an end that is gone. Then the pings until now are made up for (`settle`),
-and the looks and pings that follow do happen.
+While an answer is owed, the end that connected checks every `LOOK` seconds whether anything has arrived, and
+pings every `PING` seconds. Over intact lines these pings are always answered, so they are simulated only once
+the lines are cut or slow, or lead to an end that is gone. Then the pings up to now are accounted for
+(`settle`), and the later checks and pings do happen.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ SILENCE: Final = ConnectionOptions().answer_seconds
 
 
 class Watched(Protocol):
-    """A connection, as its watch sees it."""
+    """The connection, reduced to the members that its watch uses."""
 
     @property
     def heard_at(self) -> float:
-        """The instant at which the end that connected last heard something."""
+        """The instant at which the end that connected last received something."""
         ...
 
     @property
     def is_odd(self) -> bool:
-        """Whether a ping may go unanswered, or take long."""
+        """Whether a ping may remain unanswered or take long."""
         ...
 
     def ping(self) -> None:
-        """Have the end that connected ping."""
+        """Send a ping from the end that connected."""
         ...
 
     def pong(self, at: float) -> None:
-        """Note an answered ping at an instant."""
+        """Record an answered ping that was sent at the instant `at`."""
         ...
 
     def leave(self, end: int) -> None:
@@ -64,7 +64,7 @@ class Watch:
         self._timer: Timer | None = None
 
     def begin(self) -> None:
-        """Note that an answer is now owed, where none was before."""
+        """Start watching: an answer is owed from now on."""
         now = trio.current_time()
         self.settle(now)
         self._free_since = None
@@ -73,14 +73,14 @@ class Watch:
         self.look_again()
 
     def free(self) -> None:
-        """Note that no answer is owed any more."""
+        """Record that no answer is owed any more."""
         if self._free_since is None:
             self._free_since = trio.current_time()
 
     def settle(self, now: float) -> float | None:
-        """Account for the pings until now that were not simulated, as answered.
+        """Account for the pings up to now that were not simulated: all of them were answered.
 
-        Return the instant since which the watch is on, None if it is off.
+        Return the instant since which the watch is on, or None if it is off.
         """
         began = self._began
         if began is None or self._timer is not None:
@@ -96,7 +96,7 @@ class Watch:
         return self._began
 
     def look_again(self) -> None:
-        """Make the looks happen from now on, if they may find something."""
+        """Start the real checks, if they may find something."""
         if self._began is not None and self._timer is None and self._watched.is_odd:
             now = trio.current_time()
             began = self.settle(now)
@@ -105,7 +105,7 @@ class Watch:
                 self._timer = self._timers.call_at(began + LOOK * looks, self._look)
 
     def end(self) -> None:
-        """End the watch with its connection."""
+        """End the watch, because its connection has ended."""
         self._began = None
         if self._timer is not None:
             self._timer.cancel()

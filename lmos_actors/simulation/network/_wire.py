@@ -1,13 +1,14 @@
 """A simulated network between agents of one node whose connections are real ones, over streams in memory.
 
-As with a `SimulatedNetwork`, a node is a name, and a ref looks at each use who uses it. Here each pair of
-nodes that talk has a WebSocket of its own, with handshakes, frames, heartbeats and reconnects, whose bytes
-take the time of the lines (`_streams.py`). All of them lead to the server of the one real node.
+As with a `SimulatedNetwork`, a node is a name, and a ref checks at each use which agent uses it. Here each
+pair of nodes that communicate has its own WebSocket, with handshakes, frames, heartbeats and reconnects,
+whose bytes take the time of the lines (`_streams.py`). All of them lead to the server of the one real node.
 
-Odd but meant:
+Odd but intended:
 
-- The first connection of a pair is made when it is first used, in no time and whatever the lines are: it
-counts as already there, as in memory. Requests meanwhile stand in line, and go out in the same instant.
+- The first connection of a pair is made when it is first used, in no time and whatever the state of the
+  lines: it counts as already open, as in memory. Requests meanwhile are queued, and are sent in the same
+  instant.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class PeersOf(Protocol):
 
 @attrs.frozen
 class Place:
-    """The real node: the network that it listens on, its sockets' address, the ids of agents by path."""
+    """The real node: its network, the address of its sockets, and the ids of agents by path."""
 
     connections: PeersOf
     network: MemoryNetwork
@@ -58,8 +59,8 @@ class Place:
 class WireNetwork(NodeNetwork):
     """The connections between nodes, over lines; see the module docstring.
 
-    `far_user`: messages that no agent sends go over lines too; else over a connection without lines. At most
-    `most` pairs of nodes talk.
+    `far_user`: messages that no agent sends go over lines too; otherwise they use a connection without lines.
+    At most `most` pairs of nodes communicate.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class WireNetwork(NodeNetwork):
         self._peers: dict[tuple[str, str], NodePairPeer] = {}
 
     def toward(self, source: str, link: Any) -> RemoteLink:
-        """Return the far link from a node to an agent or a pool. Raise AgentUnavailable, ConfigError."""
+        """Return the far link from a node to an agent or a pool. Raises AgentUnavailable, ConfigError."""
         cls = link.wanted.cls if isinstance(link, LookupLink) else None
         found = link.near() if isinstance(link, LookupLink) else link
         if cls is None and found is not None:
@@ -89,7 +90,7 @@ class WireNetwork(NodeNetwork):
         return RemoteLink(self.thing(source, link.path), self._interface(cls))
 
     def thing(self, source: str, path: str) -> RemoteThing:
-        """Return the thing that represents the agent at a path for a node."""
+        """Return the thing by which a node reaches the agent at a path."""
         return self._peer(source, self._label(path)).thing(self._place.id_of(path))
 
     def _peer(self, source: str, target: str) -> Peer:
@@ -164,12 +165,12 @@ class PairEnvironment:
         raise ConnectFailed(url, HERE_ENDED)
 
     def abandon(self) -> None:
-        """End an attempt to connect that is under way, as this node ends."""
+        """End an attempt to connect, because this node ends."""
         self._attempt.cancel(HERE_ENDED)
 
 
 class NodePairPeer(Peer):
-    """The connection from one node to another. Requests sent before it is first made wait for it."""
+    """The connection from one node to another. Requests wait until it is first made."""
 
     def __init__(self, node: PairEnvironment, url: str, source: str, target: str) -> None:
         super().__init__(node, url, (), place=target, chance=node.lines.chance)
@@ -179,16 +180,16 @@ class NodePairPeer(Peer):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection is up; before it is first made, it counts as up."""
+        """Whether the connection is up; before the first connection it counts as up."""
         return self.connection is not None or self._is_to_stand
 
     @property
     def _is_to_stand(self) -> bool:
-        """Whether the first connection is about to be made, and the other node does not refuse it."""
+        """Whether the first connection is about to be made and will not be refused."""
         return not self.tried and not self.lines.is_refused
 
     def post(self, request: PendingRequest) -> None:
-        """Send a request, or let it stand in line; see `RemotePeer`."""
+        """Send or queue a request; see `RemotePeer`."""
         if self._is_to_stand:
             self._early[request] = None
         else:
@@ -202,7 +203,7 @@ class NodePairPeer(Peer):
         return True
 
     def withdraw(self, request: PendingRequest) -> None:
-        """Remove a request from the line, or cancel its run, without waiting: the caller is gone."""
+        """Remove a request from the queue, or cancel its run, without waiting, because the caller is gone."""
         if self._early.pop(request, self) is not None:  # the values are None
             super().withdraw(request)
 
@@ -212,11 +213,11 @@ class NodePairPeer(Peer):
 
     @property
     def open_requests(self) -> int:
-        """The number of requests that wait for an answer or stand in line."""
+        """The number of requests that wait for an answer or are queued."""
         return len(self._early) + super().open_requests
 
     def unsent(self) -> Iterator[tuple[UnsentKind, UnsentMessage]]:
-        """Return the requests that stand in line; see `Outbox` of the actors."""
+        """Return the queued requests; see `Outbox` of the actors."""
         for request in self._early:
             yield "room", request
         yield from super().unsent()
@@ -228,13 +229,13 @@ class NodePairPeer(Peer):
         return self.connection.session
 
     def target(self, request: PendingRequest, name: str) -> ItemTarget:
-        """Return the target of the items of an input stream of a request."""
+        """Return the object to which the items of a request's input stream are sent."""
         return StreamTarget(self, request, name) if self._is_to_stand else super().target(request, name)
 
     # ---- a node that ends; see `Pair`
 
     def source_ended(self) -> None:
-        """End the connection from this end, without answering requests sent from here: their sender ends."""
+        """End the connection from this end, without answers to its requests: their sender ends too."""
         self.environment.abandon()
         self.lines.end_here()
         self._early.clear()
@@ -246,7 +247,7 @@ class NodePairPeer(Peer):
         self.environment.be_unknown()  # it has forgotten what it has answered
 
     def begin_again(self) -> None:
-        """Connect at once, as at the first use; unless the end of a connection has not been noticed yet."""
+        """Connect at once, as at the first use, unless this end still has an old connection."""
         if self.connection is not None:
             return
         self.tried = False

@@ -18,7 +18,7 @@ AutoShutdown: TypeAlias = Literal["never", "any_significant", "all_significant"]
 
 
 class Mailbox(Closed, frozen=True, kw_only=True):
-    """The room for messages that wait, and what happens to a message that finds no room."""
+    """The room for waiting messages, and what happens to a message that arrives at a full mailbox."""
 
     size: Annotated[int, Meta(ge=1, le=1 << 40)] = 64
     when_full: Literal["wait", "reject", "drop_oldest", "drop_newest"] = "wait"
@@ -27,7 +27,8 @@ class Mailbox(Closed, frozen=True, kw_only=True):
 class Backoff(Closed, frozen=True, kw_only=True):
     """The delay before each restart attempt: `initial`, then `factor` times as long, at most `max`.
 
-    Each varies by up to the fraction `jitter`, both ways. After running for `max` it is `initial` again.
+    Each delay varies by up to the fraction `jitter`, in both directions. After running for `max`, an agent
+    begins again at `initial`.
     """
 
     initial: Duration
@@ -37,7 +38,7 @@ class Backoff(Closed, frozen=True, kw_only=True):
 
 
 class Supervised(Closed, frozen=True, kw_only=True):
-    """The keys that every agent of a file has, whatever it is made of."""
+    """The keys that every agent of a file has, whatever its kind."""
 
     mailbox: Mailbox | UnsetType = UNSET
     restart: Restart = "permanent"
@@ -47,9 +48,10 @@ class Supervised(Closed, frozen=True, kw_only=True):
 
 
 class AgentEntry(Supervised, frozen=True, kw_only=True, tag_field="from", tag="agent"):
-    """An agent of a class in the project. Each of its turns occupies it for `service_time`.
+    """An agent whose class is in the project. Each of its turns occupies it for `service_time`.
 
-    `key` is the key of its stored state, for a durable class. Nothing waits for an `optional` agent.
+    `key` is the key of its stored state, for a durable class. Nothing waits for the start of an `optional`
+    agent.
     """
 
     use: Name
@@ -66,9 +68,9 @@ class AgentEntry(Supervised, frozen=True, kw_only=True, tag_field="from", tag="a
 class PoolEntry(Closed, frozen=True, kw_only=True, tag_field="from", tag="pool"):
     """Several agents of one class behind one name: each message goes to one of them.
 
-    `by` says how to choose it. With `by: key`, the value of the parameter `key` decides (default: the first
-    parameter of the action). `restart`, `shutdown`, `mailbox`, `backoff` and `service_time` apply to each
-    member, `max_restarts` and `max_seconds` to the pool.
+    `by` decides how the agent is chosen. With `by: key`, the value of the parameter `key` decides (default:
+    the first parameter of the action). `restart`, `shutdown`, `mailbox`, `backoff` and `service_time` apply
+    to each member, `max_restarts` and `max_seconds` to the pool.
     """
 
     use: Name
@@ -94,7 +96,7 @@ class PoolEntry(Closed, frozen=True, kw_only=True, tag_field="from", tag="pool")
 class When(Closed, frozen=True, kw_only=True):
     """The condition of a rule: all keys given must match; `any: true` alone matches every request.
 
-    `after` names the tools whose results a model got last; only for a mock that speaks `model`.
+    `after` names the tools whose results a model received last; only for a mock that speaks `model`.
     """
 
     action: Name | None = None
@@ -107,7 +109,7 @@ class When(Closed, frozen=True, kw_only=True):
 
 
 class Chunk(Closed, frozen=True, kw_only=True):
-    """A part of the answer: an item of a stream; for other actions, text before the text of `done`."""
+    """A part of the answer: an item of a stream or, for other actions, text before that of `done`."""
 
     chunk: Any
 
@@ -125,7 +127,7 @@ class Waited(Closed, frozen=True, kw_only=True):
 
 
 class ToolCall(Closed, frozen=True, kw_only=True):
-    """A tool call by a model. `arguments` given as text are passed on as they are.
+    """A tool call by a model. `arguments` given as text are passed on unchanged.
 
     A tool that was not offered, or arguments that do not fit it, fail the run unless `unfit` allows them.
     """
@@ -168,7 +170,7 @@ class Rule(Closed, frozen=True, kw_only=True):
     """The reaction of a mock to requests that fit: one of `output`, `reply`, `fail`, `crash`.
 
     The first rule that fits and has been used less than `times` applies. `type` is the type of the message
-    that a mock on a relay answers with.
+    with which a mock on a relay answers.
     """
 
     when: When
@@ -184,12 +186,12 @@ class Rule(Closed, frozen=True, kw_only=True):
 
 
 class Mock(Supervised, frozen=True, kw_only=True, tag_field="from", tag="mock"):
-    """A scripted agent. With `use` it stands for that class; without, it has the actions its rules name.
+    """A scripted agent, which replaces the class `use` or, without it, has the actions its rules name.
 
     A request that fits no rule, or a rule that is never used, fails the run unless the file allows it. A mock
-    that speaks `omnia` is a chat agent: each text sent to it is a request for the action `message`. One that
-    speaks `relay` is on the hub of the file: each message is a request for the action named by its type. One
-    that speaks `model` is a language model: rules match what is said to it, and results of tools.
+    that speaks `omnia` is a chat agent: each text sent to it is a request for the action `message`. A mock
+    that speaks `relay` is on the hub of the file: each message is a request for the action named by its type.
+    A mock that speaks `model` is a language model: rules match what is said to it, and results of tools.
     """
 
     speaks: Literal["lmos", "omnia", "relay", "model"] = "lmos"
@@ -200,11 +202,11 @@ class Mock(Supervised, frozen=True, kw_only=True, tag_field="from", tag="mock"):
 
 
 class Replay(Supervised, frozen=True, kw_only=True, tag_field="from", tag="replay"):
-    """An agent that answers as `agent` did in a recorded message log. A request that is not in the log fails.
+    """An agent that answers as `agent` did in a recorded message log. Requests that are not in the log fail.
 
-    With `use` it stands for that class, and `run --update-recordings` can record it anew from the real agent.
-    One that speaks `omnia` is a chat agent, one that speaks `relay` is on the hub of the file, one that
-    speaks `model` is a language model.
+    With `use` it takes the place of that class, and `run --update-recordings` can record it anew from the
+    real agent. A replay that speaks `omnia` is a chat agent, one that speaks `relay` is on the hub of the
+    file, and one that speaks `model` is a language model.
     """
 
     speaks: Literal["lmos", "omnia", "relay", "model"] = "lmos"
@@ -224,7 +226,7 @@ class CredentialText(str):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse a text. Raises ValueError, which does not repeat the text."""
+        """Parse a text. Raises ValueError, whose message does not repeat the text."""
         from lmos_actors.security import credential_of  # most files reach no agents elsewhere
 
         try:
@@ -253,12 +255,12 @@ class BasicText(CredentialText):
 
 
 class Bridge(Supervised, frozen=True, kw_only=True, tag_field="from", tag="bridge"):
-    """An agent that connects another protocol to an agent of the file, `to`, or to a server elsewhere, `url`.
+    """An agent that connects another protocol to an agent of the file (`to`) or a remote server (`url`).
 
-    With `speaks: omnia` it is a chat agent that passes messages on to one of the two. With `speaks: relay` it
-    is on the hub of the file, or on the relay at `url`. There, others can call the actions of `to` that
-    `access` opens; without `to`, other agents reach the relay through it, and `follows` has names there. With
-    `url`, credentials and files are as for a remote agent.
+    With `speaks: omnia` it is a chat agent that passes messages on to that agent or server. With `speaks:
+    relay` it is on the hub of the file, or on the relay at `url`. There, others can call the actions of `to`
+    that `access` opens; without `to`, other agents reach the relay through it, and `follows` has names there.
+    With `url`, credentials and files are as for a remote agent.
     """
 
     speaks: Literal["omnia", "relay"]
@@ -276,12 +278,12 @@ class Bridge(Supervised, frozen=True, kw_only=True, tag_field="from", tag="bridg
 
     @property
     def is_beside_agent(self) -> bool:
-        """Whether the bridge is on the node of the agent it leads to, which it calls without a message."""
+        """Whether the bridge is on the node of its target agent, which it calls without a message."""
         return self.speaks == "relay" and self.to is not None
 
 
 class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
-    """A remote agent that steps send to; at least one of `url` and `description` is given.
+    """A remote agent to which steps send requests; at least one of `url` and `description` is given.
 
     `url` is the URL of its description (http, https) or of the agent (ws, wss); `description` is a Thing
     Description beside the file. `thing` selects one of several agents. `use` is the class for its contract.
@@ -307,7 +309,7 @@ class Remote(Closed, frozen=True, kw_only=True, tag_field="from", tag="remote"):
 class OwnProcess(Closed, frozen=True, kw_only=True, tag_field="from", tag="process"):
     """A remote agent in a process that the run starts and ends.
 
-    The process serves the class `use`, or is any `command`, whose agent is used as that class. Within
+    The process serves the class `use`, or runs any `command`, whose agent is used as that class. Within
     `ready` seconds it prints the lines of `serve` with the address of `agent`, or the agent is at `url`.
     `thing` selects one of several agents.
     """
@@ -365,9 +367,9 @@ Child: TypeAlias = str | Supervisor
 class Tree(Closed, frozen=True, kw_only=True):
     """The supervision tree: `root` describes it, or `use` names a SupervisorSpec of the project.
 
-    Agents of a tree in `use` are known by their paths. An entry of that name in `agents` replaces the agent;
-    `children` are further children of the root. Without a tree, every agent is a child of a default root, in
-    file order.
+    Agents of a tree in `use` are known by their paths. An entry in `agents` whose name is such a path
+    replaces the agent; `children` are further children of the root. Without a tree, every agent is a child of
+    a default root, in file order.
     """
 
     root: Root | UnsetType = UNSET
@@ -385,10 +387,10 @@ class StartOver(Closed, frozen=True, kw_only=True):
 
 
 class Population(Closed, frozen=True, kw_only=True):
-    """Many agents of one class: `peer/0`, `peer/1`, ... under a supervisor of their own.
+    """Many agents of one class (`peer/0`, `peer/1`, ...) under a separate supervisor.
 
-    `args` may use `$(population.index)`, the number of the agent, and distributions, drawn for each agent.
-    By default, `max_restarts` is the size of the population.
+    `args` may use `$(population.index)`, the number of the agent, and distributions, drawn for each agent. By
+    default, `max_restarts` is the size of the population.
     """
 
     id: Name
@@ -408,7 +410,7 @@ class Population(Closed, frozen=True, kw_only=True):
 
 
 class Topology(Closed, frozen=True, kw_only=True):
-    """The neighbours in a population: each agent gets its neighbours' refs as the argument `field`.
+    """The neighbours in a population: each agent receives its neighbours' refs as the argument `field`.
 
     `TOPOLOGY_KEYS` lists the keys for each kind.
     """

@@ -41,14 +41,14 @@ ALL_AGENTS = "*"
 
 
 class Closed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of every struct of a file: unknown keys are refused."""
+    """The base class of every struct of a file: unknown keys are refused."""
 
 
 # --- conditions on values
 
 
 class Condition(Closed, frozen=True, kw_only=True):
-    """Conditions on a value; all given ones have to hold. `regex` is searched for, not anchored."""
+    """Conditions on a value; all conditions given must hold. `regex` is searched for, not anchored."""
 
     eq: Any | UnsetType = UNSET
     ne: Any | UnsetType = UNSET
@@ -61,7 +61,7 @@ class Condition(Closed, frozen=True, kw_only=True):
 
 
 class ExpectedError(Closed, frozen=True, kw_only=True):
-    """The error that a step must end in. `path` is a place in the input, `contains` a part of the message."""
+    """The error in which a step must end. `path` is a place in the input, `contains` part of the message."""
 
     is_: Name = field(name="is")
     path: str | None = None

@@ -1,4 +1,4 @@
-"""The cells of a scenario: computed from variables and matrix, with the data of each cell filled in."""
+"""The cells of a scenario: computed from variables and matrix, with the references in them filled in."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _WHERE: Final = {
 
 @attrs.frozen
 class LateReference:
-    """A reference that only the run can fill in; `whole` if its text has nothing else."""
+    """A reference that can be filled in only during the run; `whole` if the text consists of nothing else."""
 
     path: DataPath
     reference: Reference
@@ -75,7 +75,7 @@ class LateReference:
 
 @attrs.define
 class CellData:
-    """One combination of the matrix or sweep: its values, the filled-in data, what is left to the run."""
+    """One combination of the matrix or sweep: its values, the data, and the references left to the run."""
 
     values: dict[str, Any]
     data: dict[str, Any]
@@ -96,7 +96,7 @@ def split_step(path: DataPath) -> tuple[DataPath, DataPath]:
 
 
 def is_late(path: DataPath) -> tuple[str, ...]:
-    """Return the namespaces that the run fills in at this place."""
+    """Return the namespaces of the references that are filled in at this place during the run."""
     if path[:1] == ("agents",) and len(path) > 3 and path[2] == "args":
         return ("agents",)
     if path[:1] == ("population",) and len(path) > 3 and path[2] == "args":
@@ -114,7 +114,7 @@ def is_late(path: DataPath) -> tuple[str, ...]:
 
 
 class Cells:
-    """Computes the cells of a file that should be a `struct`.
+    """The computation of the cells of a file that should be a `struct`.
 
     `mistakes` grows; `used` has the names that references have used.
     """
@@ -135,7 +135,7 @@ class Cells:
         self.mistakes.append(self.document.mistake(path, message, "name", key=key))
 
     def _part(self, key: str, declared: Any) -> dict[str, Any]:
-        """Decode one part of the head, entry by entry; mistakes in it are reported for the whole file."""
+        """Decode one part of the head, entry by entry; its mistakes are reported for the whole file."""
         entries = mapped(self.data.get(key)).items()
         found = {name: decode(self.document, declared, raw, at=(key, name))[0] for name, raw in entries}
         return {name: value for name, value in found.items() if value is not None}
@@ -171,7 +171,7 @@ class Cells:
         return [((self.axes, key), int(number) if whole else number) for number in numbers]
 
     def _setting(self, key: str, text: str) -> Any:
-        """Parse a value from outside: unchanged for a text variable, otherwise as in the file."""
+        """Parse a value given outside the file: unchanged for a text variable, otherwise as in the file."""
         variable = self.vars.get(key)
         if key == "world" or (variable is not None and variable.type in ("string", "duration", "size")):
             value: Any = text
@@ -185,7 +185,7 @@ class Cells:
         return value
 
     def _distinct(self, key: str, values: list[Any]) -> None:
-        """Refuse values with equal labels: labels distinguish runs, and group them for judging."""
+        """Report values with equal labels: labels distinguish runs, and group them for evaluation."""
         for index, value in enumerate(values):
             label = mapped(value).get(LABEL)
             if is_mapping(label) or is_list(label):
@@ -197,7 +197,7 @@ class Cells:
 
     @property
     def measured_files(self) -> tuple[Path, ...]:
-        """The files from which the cells have measured values."""
+        """The files from which the cells take measured values."""
         return self._measured.files
 
     def all(self) -> list[CellData]:
@@ -357,7 +357,7 @@ LABEL: Final = "name"
 
 @cache
 def known_keys(struct: type[Struct]) -> frozenset[str]:
-    """Return the keys that a file may have, including planned ones, which have their own error."""
+    """Return the keys that a file may have, including planned keys, for which there is a separate error."""
     later: Later = vars(struct)["later"]
     return later.words.union(["lmos"], (field.encode_name for field in structs.fields(struct)))
 
@@ -369,9 +369,10 @@ def _needed_keys(struct: type[Struct]) -> tuple[str, ...]:
 
 
 def has_required_parts(struct: type[Struct], data: dict[str, Any]) -> bool:
-    """Return whether the parts that define names exist; without them every reference would be a mistake.
+    """Return whether the parts that define names are present and valid enough to check references.
 
-    If they do not, only the misspelt top-level key and mistakes in shape are reported.
+    If they are not, every reference would be a mistake, so only a misspelt top-level key and mistakes in
+    shape are reported.
     """
     known = known_keys(struct)
     if any(key not in known for key in data) or any(key not in data for key in _needed_keys(struct)):
@@ -380,7 +381,7 @@ def has_required_parts(struct: type[Struct], data: dict[str, Any]) -> bool:
 
 
 def _members(key: str, value: Any) -> list[tuple[str, Any]]:
-    """Return a matrix value and its members with their keys: `policy`, `policy.size`."""
+    """Return a matrix value and its members, each with its key, such as `policy` and `policy.size`."""
     return [(key, value), *((f"{key}.{name}", part) for name, part in mapped(value).items())]
 
 
@@ -391,10 +392,10 @@ def _leaves(data: Any, path: DataPath) -> list[tuple[DataPath, Any]]:
 
 
 def fill_late(value: Any, namespace: str, known: Mapping[str, Any]) -> Any:
-    """Fill in the references that were left to the run: `saved` in steps, `agents` in args. Returns new data.
+    """Return new data with the references filled in that were left to the run.
 
-    The names were checked when the file was read; a saved value that is not there (its step has not run)
-    raises LookupError.
+    These are `saved` in steps and `agents` in args. The names were checked when the file was read; a saved
+    value that does not exist (its step has not run) raises LookupError.
     """
 
     def look(reference: Reference) -> Any:

@@ -1,6 +1,6 @@
 """Measured values of empirical distributions, read from files beside a scenario file.
 
-A cell has the values themselves, so that a file written from it needs no other file.
+A cell contains the values themselves, so that a file written from the cell needs no other file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FREE: Final = frozenset(
 
 
 class MeasuredValues:
-    """Reads the values that the distributions of a scenario file name, each file once; `mistakes` grows."""
+    """A reader of the measured values in a scenario file's data files, each read once; `mistakes` grows."""
 
     def __init__(self, document: Document, mistakes: list[Mistake]) -> None:
         self._document = document
@@ -55,7 +55,7 @@ class MeasuredValues:
         return () if folder is None else tuple(folder / file for file in self._sources)
 
     def filled(self, data: Any, path: DataPath) -> Any:
-        """Return the data with the values of each measured file in place of its name."""
+        """Return the data with the names of measured files replaced by the values in these files."""
         if isinstance(data, str):  # most values are texts
             return data
         if is_mapping(data):
@@ -93,9 +93,9 @@ class MeasuredValues:
         return None if self._document.path is None else self._document.path.parent
 
     def _source(self, folder: Path, file: str, path: DataPath) -> Source | None:
-        """Return the text of a file, None if it cannot be read, which is reported once.
+        """Return the text of a file, or None if it cannot be read, which is reported once.
 
-        A file outside of the project is not read: mistakes in it would show its lines.
+        A file outside the project is not read, because mistakes in it would reveal its lines.
         """
         if file in self._sources:
             return self._sources[file]
@@ -116,7 +116,7 @@ class MeasuredValues:
 
 
 def measured_times(path: str) -> tuple[Duration, ...]:
-    """Return the times in a file, one in each line. Blocks on the disk. Raises FileError."""
+    """Return the times in a file, one on each line. Blocks on the disk. Raises FileError."""
     source, reader = read_source(path), _Reader("", is_time=True)
     found = reader.read(source, None)
     if reader.mistakes:
@@ -125,7 +125,7 @@ def measured_times(path: str) -> tuple[Duration, ...]:
 
 
 class _Reader:
-    """Reads one file: a value in each line, or a column of a CSV file with a head."""
+    """A reader of one file with one value on each line, or of one column of a CSV file with a header."""
 
     def __init__(self, unit: str, *, is_time: bool) -> None:
         self.mistakes: list[Mistake] = []
@@ -136,7 +136,7 @@ class _Reader:
         self._sort: type | None = None
 
     def read(self, source: Source, column: str | None) -> list[Any]:
-        """Return the values as the file has them; none if there are mistakes."""
+        """Return the values as they are written in the file; none if there are mistakes."""
         found: list[Any] = []
         for start, text in self._texts(source, column):
             if len(found) == MOST_VALUES:
@@ -184,7 +184,7 @@ class _Reader:
             start += len(line)
 
     def _value(self, text: str) -> Any:
-        """Return the value of a text, in the form for a file. Raises ValueError."""
+        """Return the value that a text represents, in the form used in a file. Raises ValueError."""
         try:
             number = number_of(text)
         except ValueError:

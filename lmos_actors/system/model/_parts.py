@@ -1,4 +1,4 @@
-"""Parts that files of several kinds have: variables, worlds, the hub, sources of input streams."""
+"""Parts shared by files of several kinds: variables, worlds, the hub, sources of input streams."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SweepRange(Closed, frozen=True, kw_only=True):
 
 
 class RateText(str):
-    """A number of messages in a time: `1000/1m`."""
+    """A number of messages per time: `1000/1m`."""
 
     __slots__ = ()
     described: ClassVar = "messages in a time, such as 1000/1m"
@@ -74,9 +74,9 @@ class RateText(str):
 
 
 class Relay(Closed, frozen=True, kw_only=True):
-    """The hub of the file, which is its node: extensions and limits.
+    """The hub of the file, run by its node: extensions and limits.
 
-    `weights` has the weights of votes. `rate` limits the messages of one sender in a time.
+    `weights` has the weights of votes. `rate` limits the messages of one sender per time.
     """
 
     extensions: tuple[Extension, ...] = ("receipts",)
@@ -87,7 +87,10 @@ class Relay(Closed, frozen=True, kw_only=True):
 
 
 class Source(Closed, frozen=True, kw_only=True):
-    """The source of an input stream: its items, repeated `times`, one `every` so often; `then` is its end."""
+    """The source of an input stream: its items, repeated `times`.
+
+    `every` is the time between two items, and `then` what happens after the last one.
+    """
 
     items: tuple[Any, ...] = ()
     times: Annotated[int, Meta(ge=1)] = 1

@@ -1,4 +1,4 @@
-"""Delays in one word of a command line: `20ms`, or a distribution, as `lognormal:25ms:250ms`."""
+"""Delays written as one word on a command line: `20ms`, or a distribution such as `lognormal:25ms:250ms`."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _KINDS: Final[dict[str, type[Distribution]]] = {
 
 
 def delay_in(word: str) -> Delay:
-    """Return the delay that a word describes; a distribution's amounts are in the order of its keys.
+    """Parse a delay from one word; a distribution's amounts are in the order of its keys.
 
-    An empirical distribution lists its values, or is `empirical:@FILE`, with one value in each line of the
-    file. Blocks on the disk then. Raises ValueError with the reason, and FileError.
+    An empirical distribution lists its values, or is `empirical:@FILE`, with one value on each line of the
+    file; reading it blocks on the disk. Raises ValueError with the reason, and FileError.
     """
     name, colon, rest = word.partition(":")
     if not colon:

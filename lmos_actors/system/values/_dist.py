@@ -1,4 +1,4 @@
-"""Numbers drawn from distributions. A draw takes a fixed count of numbers from its stream."""
+"""Numbers drawn from distributions. Each draw takes a fixed count of numbers from its random stream."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def draw(given: Drawn, stream: RandomStream) -> float:
     """Draw a number from a distribution in which `problem_of` finds no mistake.
 
     Times are seconds, in whole microseconds, from 0 to 100000h; plain numbers are not changed. Normal and
-    lognormal take two numbers of the stream, uniform, exponential and empirical one, a constant none.
+    lognormal take two numbers of the stream; uniform, exponential and empirical take one; a constant takes
+    none.
     """
     if isinstance(given, Duration):
         return float(given)
@@ -72,7 +73,7 @@ def _lognormal(given: Lognormal) -> Callable[[RandomStream], float]:
 
 
 def number_type(schema: Mapping[str, Any]) -> Literal["number", "integer"] | None:
-    """Return the type of number that a schema takes, None if none; draws for an integer are rounded."""
+    """Return the type of number that a schema accepts, or None; draws for an integer are rounded."""
     found = [schema.get("type"), *(inner.get("type") for inner in schema.get("oneOf", ()))]
     if "number" in found:
         return "number"
@@ -80,18 +81,18 @@ def number_type(schema: Mapping[str, Any]) -> Literal["number", "integer"] | Non
 
 
 def is_time(given: Drawn) -> bool:
-    """Return whether the draws are times."""
+    """Return whether the draws of a distribution are times."""
     return isinstance(given, Duration) or any(isinstance(amount, Duration) for amount in _amounts(given))
 
 
 def problem_of(given: Drawn, *, time: bool = False) -> str | None:
-    """Return what is wrong with a distribution, or None. `time`: the draws have to be times."""
+    """Return the mistake in a distribution, or None. `time`: the draws have to be times."""
     found = problem_at(given, time=time)
     return None if found is None else found[1]
 
 
 def problem_at(given: Drawn, *, time: bool = False) -> tuple[str, str] | None:
-    """Return the key and the text of a mistake in a distribution, or None; see `problem_of`."""
+    """Return the key and the text of the mistake in a distribution, or None; see `problem_of`."""
     if isinstance(given, Duration):
         return None
     if isinstance(given, Empirical):
@@ -107,7 +108,7 @@ def problem_at(given: Drawn, *, time: bool = False) -> tuple[str, str] | None:
 
 
 def problem_of_delay(given: Delay) -> tuple[str, str] | None:
-    """Return the key of a mistake in a delay of messages, and the mistake, or None."""
+    """Return the key and the text of the mistake in a delay of messages, or None."""
     problem = problem_at(given, time=True)
     if problem is None and isinstance(given, Normal) and given.mean < TAIL * given.deviation:
         return "deviation", "below zero in its tail: a message would arrive before it is sent. Use lognormal"
@@ -173,7 +174,7 @@ def _draw(given: Distribution, stream: RandomStream) -> float:
 
 
 def _of_logarithm(given: Lognormal) -> tuple[float, float]:
-    """Return mean and deviation of the logarithm."""
+    """Return the mean and the standard deviation of the logarithm."""
     middle = math.log(given.median)
     p99 = 2.3263478740408408  # in deviations above the median of a normal distribution
     return middle, (math.log(given.p99) - middle) / p99

@@ -1,4 +1,4 @@
-"""Errors by their names in files."""
+"""Exceptions by the names that files use for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def error_names() -> tuple[str, ...]:
 
 
 def exception_class(name: str) -> type[Exception] | None:
-    """Return the built-in exception with a name; None unless a message suffices to make it, as in crashes."""
+    """Return the built-in exception with a name; None if a message alone does not suffice to make it."""
     found = getattr(builtins, name, None)
     if not (isinstance(found, type) and issubclass(found, Exception)):
         return None

@@ -1,7 +1,7 @@
 """Validation of plain data against a JSON Schema in a file, with the keywords that answers need.
 
-Unlike the schemas of actions, which describe what a class takes, such a schema is read as written: members
-that it does not require may be missing, and members that it does not name may exist.
+The schemas of actions describe what a class accepts. A schema here is read literally instead: members that it
+does not require may be missing, and members that it does not name may exist.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _problem_of(key: str, value: Any) -> str | None:
 
 
 def schema_misfits(value: Any, schema: Mapping[str, Any], path: str = "$") -> Iterator[str]:
-    """Yield how a value breaks a valid schema."""
+    """Yield the violations of a valid schema by a value."""
     if "const" in schema and not same(value, schema["const"]):
         yield f"{path}: expected {show(schema['const'])}, saw {show(value)}"
     if "enum" in schema and not any(same(value, word) for word in schema["enum"]):

@@ -46,7 +46,7 @@ def _compiled(path: str) -> Any:
 
 @lru_cache(maxsize=1_000)
 def _parts(path: str) -> tuple[str | int, ...] | None:
-    """Return the names and indices of a plain path; None for other paths."""
+    """Return the names and indices of a plain path, or None for any other path."""
     if _PLAIN.fullmatch(path) is None:
         return None
     return tuple([int(part) if part.isdecimal() else part for part in _PART.findall(path)])
@@ -61,7 +61,7 @@ def _child(value: Any, part: str | int) -> Any:
 
 
 def path_problem(path: str) -> str | None:
-    """Return what is wrong with a JSON path, or None."""
+    """Return the mistake in a JSON path, or None."""
     if not path.startswith("$"):
         return f'"{path}" is not a JSON path: it begins with $, as in $.output'
     if _parts(path) is not None:
@@ -80,7 +80,7 @@ def path_problem(path: str) -> str | None:
 
 
 def regex_problem(pattern: str) -> str | None:
-    """Return what is wrong with a regular expression, or None."""
+    """Return the mistake in a regular expression, or None."""
     try:
         re.compile(pattern)
     except RecursionError:
@@ -104,7 +104,7 @@ def select(path: str, value: Any) -> list[Any]:
 
 
 def pick(path: str, value: Any) -> Any:
-    """Return the only part that a path leads to. Raises LookupError for none and for several."""
+    """Return the only part to which a path leads. Raises LookupError if there are none or several."""
     found = select(path, value)
     if len(found) != 1:
         raise LookupError(f"{path} leads to {len(found)} values" if found else f"there is nothing at {path}")

@@ -1,7 +1,7 @@
 """Validation of plain data against data schemas, and the targets of JSON paths. Pure functions.
 
-Schemas are those that this package makes from Python types; they allow whatever they do not mention.
-`$(saved.x)` is known only during the run, and fits everything.
+The schemas are made by this package from Python types; they allow whatever they do not mention. `$(saved.x)`
+is known only during the run, and fits every schema.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WORDS: Final = {
 
 
 def is_late(value: object) -> bool:
-    """Return whether some part of plain data is known only during the run."""
+    """Return whether plain data contains a part that is known only during the run."""
     if isinstance(value, str):
         return "$(" in value and _LATE.search(value) is not None
     return any(is_late(part) for _, part in inside(value))
@@ -61,7 +61,7 @@ def is_whole_late(value: object) -> bool:
 
 
 def data_path(text: str) -> DataPath:
-    """Turn `$.items[2]['two words']` into the path of plain data."""
+    """Parse a JSON path such as `$.items[2]['two words']` into a path of plain data."""
     found: list[str | int] = []
     for name, index, quoted in _STEP.findall(text):
         found.append(int(index) if index else name or quoted)
@@ -72,7 +72,7 @@ def data_path(text: str) -> DataPath:
 
 
 def unknown_members(value: object, schema: Schema, path: DataPath) -> Iterator[Misfit]:
-    """Yield members that a schema does not name: consumers may send them, files may not have them."""
+    """Yield members that a schema does not name: consumers may send them, but files must not have them."""
     for option in _options(schema):
         if is_mapping(value) == ("properties" in option) and option is not schema:
             yield from unknown_members(value, option, path)
@@ -90,7 +90,7 @@ def unknown_members(value: object, schema: Schema, path: DataPath) -> Iterator[M
 
 
 def is_closed(schema: Schema) -> bool:
-    """Return whether a schema names all members that its objects have."""
+    """Return whether a schema names every member that its objects may have."""
     return (
         schema.get("type") == "object"
         and "properties" in schema
@@ -99,7 +99,7 @@ def is_closed(schema: Schema) -> bool:
 
 
 def misfits(value: object, schema: Schema, path: DataPath = ()) -> Iterator[Misfit]:
-    """Yield the ways in which a value, such as that of `equals`, breaks a schema, such as an output's."""
+    """Yield the violations of a schema by a value, for example of an output's schema by `equals`."""
     if is_late(value) and not (is_mapping(value) or is_list(value)):
         return
     options = _options(schema)
@@ -158,7 +158,7 @@ def _options(schema: Schema) -> list[Schema]:
 
 
 def is_numeric(schema: Schema) -> bool:
-    """Return whether a schema allows numbers, which can be compared."""
+    """Return whether a schema allows numbers, so that its values can be compared by size."""
     options = _options(schema)
     if options:
         return any(map(is_numeric, options))
@@ -178,7 +178,7 @@ def is_textual(schema: Schema) -> bool:
 
 
 def may_contain(schema: Schema, part: object) -> str | None:
-    """Return why no value of a schema can contain `part`, or None."""
+    """Return the reason why no value of a schema can contain `part`, or None if one can."""
     options = _options(schema)
     if options:
         reasons = [may_contain(option, part) for option in options]
@@ -199,9 +199,9 @@ def may_contain(schema: Schema, part: object) -> str | None:
 
 
 def along(path: str, schema: Schema) -> tuple[Schema, str | None]:
-    """Follow a JSON path through a schema: return the schema it leads to, and what is wrong with the path.
+    """Return the schema to which a JSON path leads within a schema, and the mistake in the path, if any.
 
-    Parts that cannot be known, such as filters and wildcards, lead to any schema.
+    Parts that cannot be followed, such as filters and wildcards, lead to a schema that allows anything.
     """
     if problem := path_problem(path):
         return ANYTHING, problem

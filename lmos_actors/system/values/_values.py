@@ -1,4 +1,4 @@
-"""Plain values: how they are shown to people, compared as JSON, and searched for texts."""
+"""Plain values: how they are shown to people, compared as JSON, and searched for text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST = 200
 
 
 def show(value: object) -> str:
-    """Return a value as text for people, cut when it is long."""
+    """Return a value as text for people, shortened if it is long."""
     text = _text(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
@@ -34,7 +34,7 @@ def _text(value: object) -> str:
 
 
 def same(left: object, right: object) -> bool:
-    """Return whether two plain values are equal in JSON: 1 equals 1.0, true does not equal 1."""
+    """Return whether two plain values are equal as JSON: 1 equals 1.0, but true does not equal 1."""
     if is_mapping(left) and is_mapping(right):
         return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
     if is_list(left) and is_list(right):
@@ -45,10 +45,11 @@ def same(left: object, right: object) -> bool:
 
 
 def holds(whole: object, part: object) -> bool:
-    """Return whether a value contains another.
+    """Return whether `whole` contains `part`.
 
-    Text contains text. A list contains `part` if an item equals it or, for mappings, contains it. A mapping
-    contains a mapping if it has each of its members, with a value that equals or contains the given one.
+    Text contains its substrings. A list contains `part` if an item equals it or, for mappings, contains it. A
+    mapping contains another one if it has each member of that mapping, with a value that equals or contains
+    the value there.
     """
     if isinstance(whole, str):
         return isinstance(part, str) and part in whole
@@ -67,7 +68,7 @@ def _deeper(whole: object, part: object) -> bool:
 
 
 def texts_at(value: str | Iterable[str], path: DataPath) -> Iterator[tuple[str, DataPath]]:
-    """Yield the text of a key, or each of several texts in a list, with its place."""
+    """Yield a text and its place, or each text in a list of several with its place."""
     if isinstance(value, str):
         yield value, path
     else:

@@ -1,4 +1,4 @@
-"""Cases of connections: pings, silence, their end, and many at once."""
+"""Cases of connections: pings, silence, the end of connections, and many of them at once."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _masked(context: CaseContext, opcode: int, payload: bytes) -> bytes:
 
 
 async def _pong(context: CaseContext, session: Session, payload: bytes) -> None:
-    """Fail unless a pong with that payload comes."""
+    """Fail unless a pong with the given payload arrives."""
     while (frame := await session.socket.next_frame(session.patience)) is not None:
         if frame.opcode == PONG and frame.payload == payload:
             return

@@ -61,7 +61,7 @@ def _thirds(text: str) -> list[bytes]:
 
 
 def _is_read(what: str, send: Callable[[Session, str], Awaitable[None]], *, name: str | None = None) -> Run:
-    """Make a case of a request that is sent in an unusual form, and must be answered as usual."""
+    """Make a case in which a request is sent in an unusual form and must be answered as usual."""
 
     async def run(context: CaseContext) -> None:
         await must_be_read(context, what, send, name=name)
@@ -152,7 +152,7 @@ async def _pong(context: CaseContext, session: Session, payload: bytes) -> None:
 
 @attrs.frozen(kw_only=True)
 class _Frame:
-    """A frame to send. Without a `payload` it carries a request."""
+    """A frame to send. If it has no `payload`, a request is sent in it."""
 
     opcode: int = TEXT
     payload: bytes | None = None
@@ -209,7 +209,7 @@ _FORBIDDEN: Final[tuple[tuple[str, str, str, dict[str, list[_Frame]]], ...]] = (
 
 
 def _ends(rows: dict[str, list[_Frame]]) -> Run:
-    """Make a case of frames: after each of them the connection must end, and the server must go on."""
+    """Make a case of forbidden frames: each must end its connection, and the server must keep running."""
 
     async def run(context: CaseContext) -> None:
         for what, frames in rows.items():

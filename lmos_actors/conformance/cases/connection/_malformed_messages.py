@@ -295,7 +295,7 @@ async def surrogate(context: CaseContext) -> None:
 def _readable(
     id: str, title: str, what: str, expected: str, *, refusal: str | None = None
 ) -> Callable[[Rewrite], Rewrite]:
-    """Add a case of a request that is rewritten, and must be answered as usual."""
+    """Add a case of a request that is written in another form and must be answered as usual."""
 
     def add(rewrite: Rewrite) -> Rewrite:
         async def send(session: Session, text: str) -> None:

@@ -19,7 +19,7 @@ BINARY_ANSWERS: Final[Chapter[CaseContext]] = Chapter(section=extension("Streams
 
 
 async def _answered(context: CaseContext, items: list[bytes], *, frames: bool) -> InputRun:
-    """Run an action that answers with these items of bytes, up to its end."""
+    """Feed items of bytes to an action that answers with a stream, and wait until the run ends."""
     feed = await InputRun.begin(context, binary=True, answers=True, frames=frames, credit=PLENTY)
     for item in items:
         await feed.feed(1, item)

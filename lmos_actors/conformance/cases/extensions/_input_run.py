@@ -1,4 +1,4 @@
-"""A run with one input stream, for the cases about streams: what is sent, and what comes."""
+"""A run with one input stream, for the cases about streams: what the kit sends and receives."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ _BYTES: Final = "application/octet-stream"
 
 
 class InputRun:
-    """A run with one input stream. `credit`: what is left; `granted`: all credit so far, in items.
+    """A run with one input stream.
 
-    `stop`: the message that no more items are wanted; `items`: the items of the run's answer in order, bytes
-    or JSON; `ends`: final answers; `beside`: other runs on this connection.
+    `credit`: the remaining credit in items and bytes; `granted`: all credit so far, in items. `stop`: the
+    server's message that it wants no more items. `items`: the items of the run's answer in order, bytes or
+    JSON; `ends`: its final answers; `beside`: other runs on this connection.
     """
 
     def __init__(
@@ -65,10 +66,10 @@ class InputRun:
         message_id: str | None = None,
         **members: Any,
     ) -> InputRun:
-        """Invoke the action, with one input stream of this number.
+        """Invoke the action, with one input stream that has the given number.
 
-        `binary`: its items are bytes; `answers`: the output is a stream too; `frames`: the output comes in
-        binary frames.
+        `binary`: its items are bytes; `answers`: the output is a stream, too; `frames`: the output is
+        requested in binary frames.
         """
         needs(context, "streams")
         call, name, schema = context.roles.fed_call(binary=binary, answers=answers)
@@ -88,7 +89,10 @@ class InputRun:
     # --- what comes
 
     async def receive(self, within: float | None = None) -> bool:
-        """Wait for a message, and note what it shows about the runs here; False if none comes."""
+        """Wait for a message, and note what it shows about this run and those beside it.
+
+        Returns False if no message arrives.
+        """
         received = await self.session.next(within)
         if received is None:
             return False
@@ -102,7 +106,7 @@ class InputRun:
         return True
 
     def takes(self, frame: ItemFrame) -> bool:
-        """Note a frame that belongs to the answer; return whether it does."""
+        """Note a frame if it belongs to the answer of this run, and return whether it does."""
         if self.opening is None or self.opening.data.get("stream") != frame.stream:
             return False
         self.frames.append(frame)
@@ -136,7 +140,7 @@ class InputRun:
         return done()
 
     async def has_room(self, within: float | None = None) -> bool:
-        """Wait for credit for an item; return False if none comes, or if none is needed any longer."""
+        """Wait for credit for an item; return False if there is none, or if no more items are wanted."""
         return (
             await self.wait(lambda: min(self.credit) > 0 or self.stop is not None, within) and not self.stop
         )
@@ -148,7 +152,7 @@ class InputRun:
         return self.ends[0]
 
     async def quiet(self) -> None:
-        """Fail if anything more of the run comes after its final answer."""
+        """Fail if another message of the run follows its final answer."""
         await self.end()
         seen = len(self.session.received)
         await self.context.flush(self.session)
@@ -168,7 +172,7 @@ class InputRun:
         await self.quiet()
 
     def at_stream(self, end: ReceivedMessage) -> None:
-        """Fail if an answer is an error that is not about the stream."""
+        """Fail if the final answer is an error that does not name the input stream."""
         path = str(end.data.get("path"))
         if end.kind == "error" and (end.status != "400" or not path.startswith(f"$.{self.name}")):
             self.context.fail(f"the run ends with {end} and the path {path}, not 400 with $.{self.name}")
@@ -190,7 +194,7 @@ class InputRun:
         self.credit = [self.credit[0] - 1, self.credit[1] - size]
 
     async def feed(self, count: int, item: Any = ABSENT) -> None:
-        """Send a number of items under credit. Raises NotOffered if no credit comes."""
+        """Send a number of items, each when there is credit for it. Raises NotOffered if there is none."""
         for _ in range(count):
             if not await self.has_room():
                 end = f", but {self.ends[0]}" if self.ends else ""
@@ -205,7 +209,7 @@ class InputRun:
         await self.session.send("streamEnd", correlation=self.sent.message_id, **members)
 
     async def is_completed(self) -> None:
-        """Fail unless the run is completed."""
+        """Wait for the final answer, and fail unless the run is completed."""
         end = await self.end()
         if (end.kind, end.status) != ("actionStatus", "completed"):
             self.context.fail(f"the run ends with {end}")

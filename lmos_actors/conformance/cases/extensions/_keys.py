@@ -1,7 +1,7 @@
 """Requests with keys, whose answers are kept: an extension of lmos_actors.
 
-A server keeps answers for a day, so each run of the kit has keys of its own, even with the same seed: the
-time is a part of them.
+A server keeps answers for a day. The keys of the kit contain the time, so that each run has new keys, even
+with the same seed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _needs_answers(context: CaseContext) -> None:
 
 
 async def _ask(session: Session, call: Call, key: object) -> ReceivedMessage:
-    """Invoke an action with a key, under an id of its own; return the final answer. Raises NoAnswer."""
+    """Invoke an action with a key, under a new id; return the final answer. Raises NoAnswer."""
     return await session.final(
         await session.send("invokeAction", name=call.action, key=key, **call.members())
     )

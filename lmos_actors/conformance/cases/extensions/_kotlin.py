@@ -1,4 +1,4 @@
-"""Habits of kotlin-wot's clients, which no text demands: for servers that want to support such clients."""
+"""Habits of kotlin-wot's clients, beyond any specification, for servers that support such clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _READING: Final = ("property", "data", "timestamp")
 
 
 def _lacks(context: CaseContext, seen: object) -> NoReturn:
-    """Record that a server does not suit kotlin-wot's clients: a failure at their level only."""
+    """End the case because a server does not suit kotlin-wot's clients.
+
+    At the level of kotlin-wot the case fails; at other levels it is not offered.
+    """
     if context.shared.options.level is Level.KOTLIN_WOT:
         context.fail(seen)
     context.not_offered(f"it does not suit kotlin-wot's clients, which no text demands: {seen}")
@@ -56,7 +59,7 @@ async def _invoke(
 
 
 def _expect(context: CaseContext, received: ReceivedMessage, sent: Sent, kind: str, *members: str) -> None:
-    """Check that an answer has what the client needs: its kind, its members, and the request's id."""
+    """End the case unless an answer has what the client needs: its kind, its members, the request's id."""
     missing = [each for each in ("thingId", "messageId", *members) if each not in received.data]
     if received.kind != kind:
         _lacks(context, received)
@@ -68,14 +71,14 @@ def _expect(context: CaseContext, received: ReceivedMessage, sent: Sent, kind: s
 
 
 async def _acknowledged_once(context: CaseContext, session: Session) -> None:
-    """End the case unless `subscribeevent` is acknowledged at all."""
+    """End the case unless a first `subscribeEvent` is acknowledged."""
     with context.left_to("kotlin.subscribe", SILENCE):
         first = await session.ask("subscribeEvent", name=context.roles.event(), correlation=None)
     context.prerequisite(first, "acknowledgement", "kotlin.subscribe")
 
 
 def _answered(kind: str, name: Callable[[CaseContext], str], answer: str, *members: str) -> Run:
-    """Make a case of one request and the answer that the client waits for."""
+    """Make a case of one request, whose answer must be the one that the client waits for."""
 
     async def run(context: CaseContext) -> None:
         about = name(context)

@@ -32,7 +32,7 @@ _DEADLINES: Final = extension("Members, Deadlines")
 
 
 def needs(context: CaseContext, word: str) -> None:
-    """End the case unless an extension is offered, and the dialect has extensions."""
+    """End the case unless an extension is offered and the dialect supports extensions."""
     context.offers(word)
     if context.shared.dialect.is_kotlin:
         context.not_offered("a consumer with the habits of kotlin-wot gets no extensions")
@@ -56,7 +56,7 @@ async def announced(context: CaseContext) -> None:
 
 
 def outcome(received: ReceivedMessage) -> tuple[Any, ...]:
-    """Return the parts of a final answer that a repeated request must get again."""
+    """Return the parts of a final answer that must be the same if the request is repeated."""
     output = received.data.get("output")
     return received.kind, received.status, received.data.get("type"), output
 
@@ -245,7 +245,10 @@ async def progress(context: CaseContext) -> None:
 
 
 def _progressing(context: CaseContext) -> Call:
-    """Return the call of an action that reports progress: one that takes a while, if there is one."""
+    """Return a call of an action that reports progress, if possible one that takes a while.
+
+    Ends the case if there is no such action, or if it may not be invoked.
+    """
     described = context.target.readable_part
     names = [name for name in context.target.actions if described.progress_of(name) is not None]
     if not names:

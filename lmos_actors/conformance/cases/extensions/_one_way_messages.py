@@ -39,7 +39,7 @@ def _begun(context: CaseContext, received: ReceivedMessage) -> set[int]:
 
 
 async def _credited(context: CaseContext, session: Session, sent: Sequence[Sent], numbers: set[int]) -> None:
-    """Wait until the credit of all numbers has come back; no message may be answered meanwhile."""
+    """Wait until the credit of all numbers is returned; fail if a message is answered meanwhile."""
     ids = {each.correlation for each in sent}
     while numbers:
         received = await session.next()

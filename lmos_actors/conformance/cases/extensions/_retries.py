@@ -30,21 +30,21 @@ RETRIES: Final[Chapter[CaseContext]] = Chapter(section=extension("Members, Retri
 
 
 class _Repeats:
-    """Invokes an action repeatedly under one id, and counts the events that this causes."""
+    """Repeated invocations of an action under one id, and the events that they cause."""
 
     def __init__(self, context: CaseContext, event: str, call: Call, control: Session) -> None:
         self._context, self._event, self._call, self._control = context, event, call, control
 
     @classmethod
     async def begin(cls, context: CaseContext) -> _Repeats:
-        """Subscribe to the event."""
+        """Find an action that causes an event, and subscribe to the event."""
         needs(context, "retries")
         event = context.roles.event()
         call = await context.trigger(event)
         return cls(context, event, call, await subscribed(context, event))
 
     async def ask(self, session: Session, id: str, **members: Any) -> ReceivedMessage | None:
-        """Invoke the action under an id; return the answer, if there is one."""
+        """Invoke the action under an id; return the final answer, or None if there is none."""
         members = {**self._call.members(), **members}
         with suppress(*SILENCE):
             sent = await session.send("invokeAction", name=self._call.action, message_id=id, **members)
@@ -52,7 +52,7 @@ class _Repeats:
         return None
 
     async def first(self) -> None:
-        """Wait for the event of the first invocation. Raises NotOffered if it does not come."""
+        """Wait for the event of the first invocation. Raises NotOffered if there is none."""
         await first_event(self._context, self._control, self._event)
         await self.again()
 

@@ -1,4 +1,4 @@
-"""Answers as streams, an extension of lmos_actors: items come under credit, and then their end."""
+"""Answers as streams, an extension of lmos_actors: items arrive under credit, followed by their end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STREAMS: Final[Chapter[CaseContext]] = Chapter(needs=_NEEDS)
 
 
 class _Stream:
-    """A run answered by a stream. `items`: the outputs so far; `end`: the final answer, once it has come."""
+    """A run answered by a stream. `items`: the outputs so far; `end`: the final answer, or None before it."""
 
     def __init__(self, context: CaseContext, session: Session, call: Call, sent: Sent) -> None:
         self.context, self.session, self.call, self.sent = context, session, call, sent
@@ -45,7 +45,7 @@ class _Stream:
         size: int = _BYTES,
         session: Session | None = None,
     ) -> _Stream:
-        """Invoke the action. `items`, `size`: the credit in items and bytes; no credit without `items`."""
+        """Invoke the action with credit for `items` items and `size` bytes; without `items`, grant none."""
         needs(context, "streams")
         call = context.roles.streamed_call()
         session = await context.session() if session is None else session
@@ -54,7 +54,7 @@ class _Stream:
         return cls(context, session, call, sent)
 
     async def take(self, most: int, within: float | None = None) -> None:
-        """Wait until `most` items have come in all, or the end has come, or nothing more comes."""
+        """Wait until there are `most` items in all, the stream has ended, or no message arrives in time."""
         while self.end is None and len(self.items) < most:
             try:
                 received = await self.session.answer(self.sent, within)
@@ -70,7 +70,7 @@ class _Stream:
         await self.session.send("streamCredit", correlation=self.sent.message_id, items=items, bytes=size)
 
     async def enough(self, wanted: int, what: str) -> None:
-        """Fail unless exactly this many items come, or fewer followed by the end."""
+        """Fail unless the number of items is the wanted one, or a smaller one followed by the end."""
         await self.take(wanted)
         if len(self.items) < wanted and self.end is None:
             self.context.fail(f"{len(self.items)} items came for {what}, and not {wanted}")
@@ -80,7 +80,7 @@ class _Stream:
             self.context.fail(f"{len(self.items)} items came for {what}, and not {wanted}")
 
     async def first(self, wanted: int) -> None:
-        """Wait for a number of items. Raises NotOffered if they do not come."""
+        """Wait for a number of items. Raises NotOffered if there are fewer."""
         await self.take(wanted)
         if len(self.items) < wanted:
             self.context.not_offered(f"{self.call.action} gives fewer than {wanted} items")

@@ -1,4 +1,4 @@
-"""Cases for the description and for forms for HTTP."""
+"""Cases for descriptions, and for the HTTP forms in them."""
 
 from lmos_actors._late import late
 

@@ -122,7 +122,7 @@ def _media_type(context: CaseContext, answer: HttpAnswer) -> None:
 
 
 def _checked(part: str, key: str) -> Run:
-    """Make a case of the findings in one part of the description."""
+    """Make a case that judges one part of the description."""
 
     async def run(context: CaseContext) -> None:
         _judge(context, part, key)
@@ -249,7 +249,7 @@ async def addresses(context: CaseContext) -> None:
 
 
 def _forms(context: CaseContext) -> Iterator[tuple[str, tuple[Form, ...]]]:
-    """Return the forms of each affordance, and of the whole thing."""
+    """Yield each affordance's name and forms, then those of the whole thing."""
     described, target = context.target.readable_part, context.target
     for affordances in (target.properties, target.actions, target.events):
         for name, affordance in affordances.items():
@@ -265,7 +265,7 @@ def _data(context: CaseContext) -> dict[str, Any]:
 
 
 def _judge(context: CaseContext, part: str, key: str, *, tolerated: bool = True) -> None:
-    """Fail for errors in a part of the description, and note lesser findings."""
+    """Fail for errors in a part of the description, and note lesser findings as deviations."""
     thing = context.target.thing
     data = _data(context)
     if data.get("base") is None and is_url(thing.where):
@@ -284,7 +284,7 @@ def _judge(context: CaseContext, part: str, key: str, *, tolerated: bool = True)
 
 
 def _part_of(finding: Finding) -> str:
-    """Return the case that a finding belongs to; "" for the case about all others."""
+    """Return the part of the description that a finding is about, or "" if no other case judges it."""
     place = finding.place
     first, last = (place[0], place[-1]) if place else ("", "")
     if "op" in place[-2:] or last == "observable":
@@ -304,7 +304,7 @@ def _part_of(finding: Finding) -> str:
 
 
 def _texts(value: object) -> list[str]:
-    """Return every text in an array, and in the values of objects in it."""
+    """Return a text, or all texts in an array, and in the values of objects in it."""
     if isinstance(value, str):
         return [value]
     if is_object(value):

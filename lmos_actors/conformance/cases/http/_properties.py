@@ -249,7 +249,7 @@ async def problem(context: CaseContext) -> None:
 
 
 def _neighbour(context: CaseContext) -> tuple[str, str]:
-    """Return the name of an unknown property, and the URL that it would have."""
+    """Return a name that no property has, and the URL that such a property would have."""
     for name, form in forms_for(context, "properties", "readproperty", context.target.readable()):
         above, _, last = form.url.rpartition("/")
         if unquote(last) == name:

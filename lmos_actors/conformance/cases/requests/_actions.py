@@ -82,7 +82,7 @@ async def output(context: CaseContext) -> None:
 
 
 async def _quietly(context: CaseContext, session: Session, call: Call) -> ReceivedMessage | None:
-    """Return the answer of an action; None if there is none, which other cases judge."""
+    """Return the final answer of an action, or None if there is none, as other cases judge that."""
     try:
         return await context.invoke(session, call)
     except NoAnswer:
@@ -125,7 +125,10 @@ async def wrong_input(context: CaseContext) -> None:
 
 
 def _inputs(context: CaseContext, *kinds: str) -> list[tuple[str, Sample]]:
-    """Return invented inputs of these kinds, six for each action that may be invoked and takes no time."""
+    """Return invented inputs of the given kinds, up to six for each action.
+
+    Actions that may not be invoked or that take a while are left out.
+    """
     context.roles.safe_call(input=True)
     found: list[tuple[str, Sample]] = []
     for call in context.roles.safe_calls()[:_MOST]:

@@ -19,7 +19,7 @@ _READABLE: Final = "a property that can be read"
 
 
 def _hold(context: CaseContext, received: ReceivedMessage, sent: Sent) -> None:
-    """Fail, or note a deviation, unless a message has the correlationID of its request."""
+    """Compare an answer's correlationID with its request's: fail, or note a deviation, if they differ."""
     found = received.correlation
     if found == sent.correlation:
         return
@@ -45,7 +45,7 @@ async def _write(context: CaseContext, session: Session) -> Sent:
 
 
 def _correlated(send: Callable[[CaseContext, Session], Awaitable[Sent]]) -> Run:
-    """Make a case of one request, whose final answer must be correlated."""
+    """Make a case of one request whose final answer must have the request's correlationID."""
 
     async def run(context: CaseContext) -> None:
         session = await context.session()
@@ -131,7 +131,10 @@ async def by_message_id(context: CaseContext) -> None:
     needs=_READABLE,
 )
 async def two_open(context: CaseContext) -> None:
-    """Send two reads whose answers differ in content, as they name different properties."""
+    """Send two reads at once, and fail if the answer to one has the correlationID of the other.
+
+    The reads name different properties, so their answers can be told apart by their content.
+    """
     session = await context.session()
     known = context.roles.readable_property()
     names = (known, context.target.any_property(but=known))
@@ -145,7 +148,7 @@ async def two_open(context: CaseContext) -> None:
 
 
 def _hold_own(context: CaseContext, received: ReceivedMessage, sent: list[Sent]) -> None:
-    """Fail if an answer about one of the requests is correlated with the other."""
+    """Fail if the answer to one of two requests has the correlationID of the other."""
     for one, other in (sent, sent[::-1]):
         if received.correlation != other.correlation:
             continue

@@ -1,4 +1,4 @@
-"""Cases of errors for requests about unknown names, and of exactly one answer to each request."""
+"""Cases of errors for requests about unknown names, and of the rule that each request has one answer."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def once(context: CaseContext) -> None:
 
 
 async def _ask_everything(context: CaseContext, session: Session) -> list[tuple[Sent, ReceivedMessage]]:
-    """Send a request of every kind; return those that were answered."""
+    """Send requests of several kinds, one by one; return those that were answered, with their answers."""
     found: list[tuple[Sent, ReceivedMessage]] = []
     target = context.target
     known, unknown = target.any_property(), target.unknown_property()

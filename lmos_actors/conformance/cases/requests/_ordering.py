@@ -112,7 +112,7 @@ async def changes(context: CaseContext) -> None:
 
 
 def _in_order(seen_values: Sequence[Any], written: Sequence[Any]) -> bool:
-    """Return whether values are some of the written ones in order, and end with the last of them."""
+    """Return whether the seen values are a subsequence of the written ones, with the same last value."""
     place = 0
     for value in seen_values:
         while place < len(written) and not same(value, written[place]):

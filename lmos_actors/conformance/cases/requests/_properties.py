@@ -255,7 +255,7 @@ async def read_multiple(context: CaseContext) -> None:
 async def _ask_all(
     context: CaseContext, session: Session, kind: str, op: str, **members: Any
 ) -> ReceivedMessage:
-    """Send a request about several properties. A refusal counts only if a form offers the operation."""
+    """Send a request about several properties. If no form offers the operation, a refusal is no failure."""
     is_in_text = kind == "writeMultipleProperties"
     offered = is_in_text and is_offered(context.target.readable_part.forms, op)
     why_not = f"no form of the thing has {op}" if is_in_text else f"no text has a message for {op}"

@@ -1,6 +1,6 @@
-"""Queries and cancels of runs.
+"""Queries and cancellations of runs.
 
-The text names a run by its action alone. Where there may be several, the kit selects one by the
+The specification identifies a run by its action alone. Where there may be several, the kit selects one by the
 `correlationID` that the messages of one operation share: the `messageID` of the `invokeAction`.
 """
 
@@ -43,7 +43,10 @@ async def _begin(context: CaseContext, session: Session) -> Sent:
 async def _ask(
     context: CaseContext, session: Session, kind: str, action: str, correlation: str | None, **members: Any
 ) -> ReceivedMessage:
-    """Query or cancel, and wait for the reply. A refusal counts only if the forms offer the operation."""
+    """Query or cancel a run, and wait for the reply.
+
+    A refusal is a failure only if a form of the action offers the operation.
+    """
     offered = is_offered(context.target.actions[action].forms, kind.lower())
     try:
         sent = await session.send(kind, name=action, correlation=correlation, **members)
@@ -65,9 +68,10 @@ async def _about(context: CaseContext, session: Session, kind: str, run: Sent) -
 
 
 async def _reply(session: Session, sent: Sent) -> ReceivedMessage:
-    """Wait for the reply. No text defines its correlation: the request's, the run's, or `inReplyTo`.
+    """Wait for the reply to a query or a cancellation. Raises NoAnswer.
 
-    The reply to a cancel is the final status of the run, or another reply if that does not come.
+    No specification defines the correlation of the reply: the request's, the run's or `inReplyTo` is
+    accepted. The reply to a cancellation is the final status of the run, or another reply if there is none.
     """
     found: ReceivedMessage | None = None
     while (received := await session.next()) is not None:
@@ -122,7 +126,10 @@ async def query_by_name(context: CaseContext) -> None:
 
 
 async def _finished(context: CaseContext, session: Session, op: str) -> tuple[Sent, ReceivedMessage]:
-    """Run an action, one whose forms offer the operation if there is any; return how it ended."""
+    """Run an action to its end, and return the request and the final answer.
+
+    An action whose forms offer the operation is preferred.
+    """
     calls = context.roles.safe_calls()
     offering = (call for call in calls if is_offered(context.target.actions[call.action].forms, op))
     call = next(offering, calls[0])
@@ -134,7 +141,7 @@ async def _finished(context: CaseContext, session: Session, op: str) -> tuple[Se
 
 
 def _holds_forms(context: CaseContext, run: Sent, op: str, error: ReceivedMessage) -> None:
-    """End the case, in which an error came, if no form of the action offers the operation."""
+    """End the case after an error, unless a form of the action offers the operation."""
     if not is_offered(context.target.actions[run.name or ""].forms, op):
         context.not_offered(f"no form of {run.name} has the operation {op}, and the answer was {error}")
 
@@ -185,7 +192,7 @@ RUNS.add(
 
 
 def _cancelled(*, by_name: bool = False, **members: str) -> Run:
-    """Make a case of a cancel of a run that has not ended."""
+    """Make a case in which a run that has not ended is cancelled."""
 
     async def run(context: CaseContext) -> None:
         session = await context.session()

@@ -18,7 +18,10 @@ SPELLING: Final[Chapter[CaseContext]] = Chapter(
 
 
 async def understood(context: CaseContext, dialect: Dialect) -> str | None:
-    """Read a property in a dialect; return None if a reading came, else what came. Raises NotOffered."""
+    """Read a property in a dialect; return None if that succeeds, else the answer as text.
+
+    Raises NotOffered.
+    """
     name = context.roles.readable_property()
     try:
         session = await context.session(dialect)
@@ -31,7 +34,7 @@ async def understood(context: CaseContext, dialect: Dialect) -> str | None:
 async def _hold(context: CaseContext, dialect: Dialect, key: str, *, refusable: bool = False) -> None:
     """Note the deviation `key` unless a property can be read in a dialect.
 
-    `refusable`: the text has another spelling too, and then an error is also accepted.
+    `refusable`: an error is also accepted, since the specification has another spelling, too.
     """
     seen = await understood(context, dialect)
     if seen is None:

@@ -1,4 +1,4 @@
-"""Subscriptions: an event reaches each subscriber as often as it happens, and no other connection."""
+"""Subscriptions: each occurrence of an event reaches each subscriber once, and no other connection."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def delivered(context: CaseContext) -> None:
 
 
 async def _one(context: CaseContext) -> tuple[str, ReceivedMessage]:
-    """Return an event that was caused. Raises NotOffered if none comes."""
+    """Cause an event, and return its name and its message. Raises NotOffered if none arrives."""
     trial = await EventTrial.begin(context)
     return trial.event, await trial.cause()
 
@@ -295,7 +295,7 @@ async def gone_subscriber(context: CaseContext) -> None:
 
 
 def _needs_op(context: CaseContext, op: str) -> None:
-    """End the case unless a form of the whole thing names an operation for LMOS."""
+    """End the case unless a form of the whole thing offers an operation over LMOS."""
     for form in context.target.readable_part.forms or ():
         if op in form.ops and form.subprotocol == SUBPROTOCOL:
             return

@@ -1,4 +1,4 @@
-"""Observations: each observer of a property gets each new value once, and no other connection does."""
+"""Observations: each new value of a property reaches each observer once, and no other connection."""
 
 from __future__ import annotations
 

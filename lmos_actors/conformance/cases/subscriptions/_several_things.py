@@ -41,7 +41,7 @@ def _others(context: CaseContext) -> tuple[Target, ...]:
 
 
 async def _with_event(context: CaseContext) -> tuple[Target, str, Call]:
-    """Return another thing, an event that both have, and the call that causes it."""
+    """Return another thing, an event that both things have, and a call that causes it."""
     others = _others(context)
     for event in context.target.events:
         for other in others:
@@ -54,7 +54,7 @@ async def _with_event(context: CaseContext) -> tuple[Target, str, Call]:
 
 
 def _with_property(context: CaseContext, *, observable: bool) -> tuple[Target, str]:
-    """Return another thing, and a property that both have."""
+    """Return another thing, and a property that can be written at both things."""
     names = context.target.restorable()
     for other in _others(context):
         for name in names:

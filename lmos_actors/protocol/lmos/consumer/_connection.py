@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class ConsumerConnection:
-    """One connection as the parts of a session see it; `known` are the extensions that both sides have.
+    """One connection as the parts of a session see it; `known` has the extensions that both sides support.
 
-    A peer of kotlin-wot's habits has none, whatever its description says.
+    A peer with kotlin-wot's habits has none, whatever its description contains.
     """
 
     __slots__ = (
@@ -87,18 +87,18 @@ class ConsumerConnection:
             raise LocalProtocolError("the session is closed")
 
     def stray(self, message: Base | Unreadable, why: str) -> Outcomes:
-        """Count a frame that answers nothing."""
+        """Count a frame that answers no request, and return the outcome that reports it."""
         self.strays += 1
         return (StrayMessage(message, why),)
 
     def come_late(self) -> Outcomes:
-        """Count a frame that comes after its request or feed has ended here."""
+        """Count a frame that arrives after its request or feed has ended here."""
         self.late += 1
         return ()
 
 
 def _mark(key: Hashable) -> None:
-    """Mark a request or feed as sent: its frame has been taken from the outbox."""
+    """Mark a request or feed as sent, because its frame has been taken from the outbox."""
     if isinstance(key, ConsumerRequest):
         key.sent = True
         if key.whole is not None:

@@ -1,11 +1,12 @@
-"""Observations and subscriptions: how they are confirmed, to which of them a value goes, how they end.
+"""Observations and subscriptions: how they are confirmed, which of them gets a value, how they end.
 
-A value goes to the feed whose correlation it carries. Else
+A value goes to the feed whose correlation it carries. For other values this table applies:
 
     a reading without correlation             to the observation of that property; by kotlin-wot's habits only
-                                              once its first, correlated reading has come
-    an event without, or with a foreign one   to the subscription of that event, else to the one of all
-    with the correlation of a former feed     nowhere: it was on its way
+                                              after the observation's first, correlated reading
+    an event without, or with an unknown one  to the subscription to that event, else to the subscription to
+                                              all events
+    with the correlation of a former feed     to no feed: the value was already on its way
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Feeds:
-    """The feeds of one connection: live ones by key and by correlation, and those being stopped."""
+    """The feeds of one connection: live feeds by key and by correlation, and feeds that are being stopped."""
 
     __slots__ = ("_by_id", "_by_key", "_connection", "_former", "_stopping")
 
@@ -61,7 +62,7 @@ class Feeds:
     # -- asking
 
     def observe(self, thing: str, name: str, trace: TraceMembers) -> Feed:
-        """Ask for the value of a property now, and for every later one; return the feed."""
+        """Request the present value of a property and every later one; return the feed."""
         new_id, gaps = self._connection.new_id(), self._gaps
         request = ObserveProperty(
             thing_id=thing, message_id=new_id, correlation_id=new_id, name=name, gaps=gaps, **trace
@@ -69,7 +70,7 @@ class Feeds:
         return self._start(Feed("property", name, request))
 
     def subscribe(self, thing: str, event: str, trace: TraceMembers) -> Feed:
-        """Ask for every later event of a name; return the feed."""
+        """Request every later event with one name; return the feed."""
         new_id, gaps, ack = self._connection.new_id(), self._gaps, self._acks
         request = SubscribeEvent(
             thing_id=thing, message_id=new_id, correlation_id=new_id, event=event, gaps=gaps, ack=ack, **trace
@@ -77,9 +78,9 @@ class Feeds:
         return self._start(Feed("event", event, request))
 
     def subscribe_all(self, thing: str, trace: TraceMembers) -> Feed:
-        """Listen to all events.
+        """Subscribe to all events of a thing; return the feed.
 
-        Raises NotAllowed for a peer of kotlin-wot's habits, which would close the connection.
+        Raise NotAllowed for a peer with kotlin-wot's habits, which would close the connection.
         """
         if self._connection.kotlin:
             raise NotAllowed("this peer does not support a subscription to all events")
@@ -113,7 +114,7 @@ class Feeds:
         return self._connection.kotlin or self._acks
 
     def stop(self, feed: Feed) -> None:
-        """Stop listening; ignored if the feed has ended, or is being stopped, already."""
+        """Stop a feed. Do nothing if it has already ended or is being stopped."""
         self._connection.check_open()
         if self._by_key.get(feed.key) is not feed:
             return
@@ -144,7 +145,7 @@ class Feeds:
         return UnsubscribeAllEvents(thing_id=thing, message_id=new_id, correlation_id=new_id, ack=ack)
 
     def _renew(self, thing: str) -> None:
-        """Subscribe again to single events: a peer may have ended them with the subscription to all."""
+        """Subscribe again to single events: a peer may have ended them along with the subscription to all."""
         for feed in self._by_key.values():
             if feed.kind != "event" or feed.thing_id != thing:
                 continue
@@ -171,7 +172,7 @@ class Feeds:
         return (FeedEnded(feed, error),)
 
     def close(self) -> list[Feed]:
-        """End everything, as the connection is gone; return the live feeds, oldest first."""
+        """End all feeds because the connection has ended; return the live ones, oldest first."""
         found = list(self._by_key.values())
         for feed in (*found, *self._stopping.values()):
             feed.ended = True
@@ -189,11 +190,11 @@ class Feeds:
         return feed if feed is not None and self._by_key.get(feed.key) is feed else None
 
     def is_former(self, correlation: str | None) -> bool:
-        """Return whether this is the correlation of a feed that has ended, or of a request to end one."""
+        """Return whether this correlation belongs to an ended feed, or to a request that ended a feed."""
         return correlation is not None and correlation in self._former
 
     def take_reading(self, message: PropertyReading) -> Outcomes | None:
-        """Take a reading; return None if it is for no feed."""
+        """Return the outcomes of a reading for its feed, or None if it belongs to no feed."""
         feed = self.find(message.correlation_id)
         if feed is None:
             if message.correlation_id is not None:
@@ -206,7 +207,7 @@ class Feeds:
         return self._confirmed(feed, PropertyRead(feed, message.value, message.timestamp))
 
     def take_event(self, message: Event) -> Outcomes:
-        """Return the outcome of an event for the feed that it belongs to, if there is one."""
+        """Return the outcomes of an event for its feed; an event without a feed is late or a stray."""
         feed = self.find(message.correlation_id)
         if feed is None:
             if self.is_former(message.correlation_id):
@@ -235,7 +236,7 @@ class Feeds:
         return (ValuesMissed(feed, message.reason, message.missed),)
 
     def take_acknowledgement(self, message: Acknowledgement) -> Outcomes:
-        """Take the confirmation of a subscription, or of its end; a repeated one is ignored."""
+        """Process the confirmation that a subscription has begun or ended. A repeated one is ignored."""
         stopped = self._stopping.pop(message.correlation_id or "", None)
         if stopped is not None:
             return self._end(stopped, None)
@@ -248,18 +249,21 @@ class Feeds:
         return (FeedEstablished(feed),)
 
     def awaits(self, thing: str) -> bool:
-        """Return whether a feed of this thing waits to be confirmed."""
+        """Return whether a feed of this thing is still unconfirmed."""
         return any(feed.thing_id == thing and not feed.established for feed in self._by_id.values())
 
     def take_error(self, message: Error) -> Outcomes:
-        """Take an error that answers no request: it ends a feed, or confirms that one was stopped."""
+        """Process an error that answers no request: it ends a feed, or confirms that a feed was stopped."""
         feed = self.find(message.correlation_id)
         error = error_of(message, None if feed is None else feed.request)
         found = self.refuse(message.correlation_id, error)
         return self._unclaimed(message) if found is None else found
 
     def refuse(self, correlation: str | None, error: LmosActorsError) -> Outcomes | None:
-        """End the feed of this correlation with the error, or a stop without it; None if there is neither."""
+        """End the feed with this correlation, or finish its stop; return None if there is no such feed.
+
+        A live feed ends with the error, a feed that was being stopped ends without it.
+        """
         stopped = self._stopping.pop(correlation or "", None)
         if stopped is not None:
             return self._end(stopped, None)

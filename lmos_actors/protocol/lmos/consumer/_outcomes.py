@@ -1,4 +1,4 @@
-"""Outcomes of incoming frames: what `ConsumerSession.receive` returns, in order."""
+"""Outcomes of incoming frames, which `ConsumerSession.receive` returns in order."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 
 class RequestAnswered(Struct, frozen=True):
-    """A request was answered with a value.
+    """The answer to a request, with a value.
 
-    `value` of a read or a write: the property's value; of a request for several properties: their values by
-    name; of a run: its output, UNSET if there is none; of a query or a cancel: a `RunStatus`.
+    For a read or a write, `value` is the property's value. For a request for several properties it has their
+    values by name. For a run it is the output, UNSET if there is none. For a query or a cancel it is a
+    `RunStatus`.
     """
 
     pending: ConsumerRequest
@@ -31,16 +32,16 @@ class RequestAnswered(Struct, frozen=True):
 
 
 class RequestFailed(Struct, frozen=True):
-    """A request was refused or has failed, with an exception."""
+    """The refusal or failure of a request, with an exception."""
 
     pending: ConsumerRequest
     error: LmosActorsError
 
 
 class RunProgressed(Struct, frozen=True):
-    """A run has a new status, or new progress (UNSET if there is none), or asks a person.
+    """A new status or new progress of a run (UNSET if there is none), or its question to a person.
 
-    `waits` is the question as its thing sent it, None if no person is asked, or no longer.
+    `waits` is the question as the thing sent it, or None if the run asks no question now.
     """
 
     pending: PendingRun
@@ -50,27 +51,27 @@ class RunProgressed(Struct, frozen=True):
 
 
 class RunItem(Struct, frozen=True):
-    """A run has sent one item; the host calls `consumed` when it has taken it."""
+    """One item of a run. The host calls `consumed` after taking it."""
 
     pending: PendingRun
     output: Any
 
 
 class ForgottenFailed(Struct, frozen=True):
-    """A forgotten request was answered by an error."""
+    """An error that answers a forgotten request."""
 
     pending: ConsumerRequest
     error: LmosActorsError
 
 
 class FeedEstablished(Struct, frozen=True):
-    """The thing has confirmed an observation or subscription."""
+    """The thing's confirmation of an observation or subscription."""
 
     feed: Feed
 
 
 class PropertyRead(Struct, frozen=True):
-    """An observed property has this value; `at` is the time in the message, None if it has none."""
+    """A value of an observed property; `at` is the time in the message, None if it has none."""
 
     feed: Feed
     value: Any
@@ -78,9 +79,10 @@ class PropertyRead(Struct, frozen=True):
 
 
 class EventOccurred(Struct, frozen=True, repr_omit_defaults=True):
-    """An event that was subscribed to; `at` is the time in the message, None if it has none.
+    """An event of a subscription; `at` is the time in the message, None if it has none.
 
-    `traceparent` and `tracestate`: the W3C trace context of its emission, None if the message has none.
+    `traceparent` and `tracestate` are the W3C trace context in which it was emitted, None if the message has
+    none.
     """
 
     feed: Feed
@@ -92,7 +94,7 @@ class EventOccurred(Struct, frozen=True, repr_omit_defaults=True):
 
 
 class ValuesMissed(Struct, frozen=True):
-    """Values are missing here: `missed` of them, None if the number is unknown."""
+    """A gap in the values of a feed: `missed` of them are missing, None if the number is unknown."""
 
     feed: Feed
     reason: str
@@ -100,18 +102,18 @@ class ValuesMissed(Struct, frozen=True):
 
 
 class FeedEnded(Struct, frozen=True):
-    """The end of a feed: by an error, or, without one, because its stop was acknowledged."""
+    """The end of a feed: with an error, or without one if the peer has acknowledged its stop."""
 
     feed: Feed
     error: LmosActorsError | None = None
 
 
 class TellRoom(Struct, frozen=True):
-    """One-way messages that found no credit may find some now; see `ConsumerSession.may_tell`."""
+    """A hint that there may be credit for one-way messages again; see `ConsumerSession.may_tell`."""
 
 
 class StrayMessage(Struct, frozen=True):
-    """A frame that answers nothing: it is counted, and changes nothing. `why` is for a log."""
+    """A frame that answers no request. It is counted and has no other effect. `why` is for a log."""
 
     message: Base | Unreadable
     why: str

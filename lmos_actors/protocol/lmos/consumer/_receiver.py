@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Receiver:
-    """Dispatches the incoming frames of one connection."""
+    """A dispatcher for the incoming frames of one connection."""
 
     __slots__ = ("_closing", "_connection", "_feeds", "_requests", "_runs", "_streams", "unreadable")
 
@@ -127,7 +127,7 @@ class Receiver:
         return self._feeds.take_error(message)
 
     def _take_unreadable(self, unreadable: Unreadable) -> Outcomes:
-        """Fail the request that an unreadable frame answers, so that it does not stay open for ever."""
+        """Fail the request that an unreadable frame answers, so that it does not stay open forever."""
         self.unreadable += 1
         if unreadable.oversize:
             return self._close(TOO_BIG, unreadable.problem.detail)

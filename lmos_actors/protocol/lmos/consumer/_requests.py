@@ -1,4 +1,4 @@
-"""Requests that have one answer: which are open, which answer fits which, and how they end."""
+"""Requests that have one answer: which are open, which answer belongs to which, and how they end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ASIDES: Final = MAX_QUERIES + 1  # and one cancel
 
 
 class Requests:
-    """The requests of one connection, by `messageID`, from when they are asked until they end.
+    """The open requests of one connection, by `messageID`.
 
     `asked = answered + failed + forgotten + unanswered + len(self)`, counted in messages. The last `max_open`
     forgotten requests are remembered, so that their answers do not count as strays.
@@ -84,8 +84,8 @@ class Requests:
         """Send a request of the host; see `Encode` for `checked`.
 
         Raises:
-            LocalProtocolError: an open request has its id, or it cannot be written.
-            MailboxFull: too many are open, or too much waits to be sent.
+            LocalProtocolError: an open request has the same id, or the request cannot be encoded.
+            MailboxFull: too many are open, or too much is waiting to be sent.
         """
         request, connection, opened = pending.request, self._connection, self._open
         outbox, message_id = connection.outbox, request.message_id
@@ -104,7 +104,7 @@ class Requests:
         return pending
 
     def tell(self, message: OneWayMessage, checked: bool) -> None:
-        """Send a one-way message as `ask` does a request. Raises as `ask`, and MailboxFull without credit."""
+        """Send a one-way message. Raise what `ask` raises, and MailboxFull if there is no credit."""
         request, connection, tells = message.request, self._connection, self.tells
         thing, outbox = request.thing_id, connection.outbox
         if connection.closed or not thing or outbox.full:
@@ -116,14 +116,17 @@ class Requests:
         self.forgotten += 1
 
     def check_room(self, pending: ConsumerRequest, more: int = 1) -> None:
-        """Raise what `ask` would raise for lack of room, or for an id that is in use."""
+        """Raise what `ask` would raise for lack of room, or for an id that is already in use."""
         request, connection = pending.request, self._connection
         connection.admit(request.thing_id, len(self._open), connection.options.max_open, more)
         if request.message_id in self._open or request.message_id in self._controls:
             raise LocalProtocolError(f"the request {request.message_id!r} is still open")
 
     def ask_several(self, whole: SplitRequest, requests: list[Request]) -> SplitRequest:
-        """Send several requests as one of the host; none if there is no room or one cannot be written."""
+        """Send several requests as parts of one request of the host.
+
+        None is sent if there is no room for all, or if one cannot be encoded.
+        """
         self.check_room(whole, len(requests))
         frames = [self._connection.encode(request) for request in requests]
         for request, frame in zip(requests, frames, strict=True):
@@ -137,7 +140,7 @@ class Requests:
         return whole
 
     def ask_control(self, control: RunControl) -> None:
-        """Send a query or a cancel: up to `ASIDES` for each of `max_open` runs may be unanswered.
+        """Send a query or a cancel. At most `ASIDES` times `max_open` of them may be unanswered.
 
         Raises:
             MailboxFull: that many are unanswered; a peer may never answer those about ended runs.
@@ -152,21 +155,21 @@ class Requests:
     # -- finding
 
     def find(self, correlation: str | None) -> ConsumerRequest | None:
-        """Return the open request of this id."""
+        """Return the open request with this id, or None."""
         if correlation is None:
             return None
         return self._open.get(correlation) or self._controls.get(correlation)
 
     def find_control(self, message_id: str | None) -> RunControl | None:
-        """Return the open query or cancel of this id."""
+        """Return the open query or cancel with this id, or None."""
         return None if message_id is None else self._controls.get(message_id)
 
     def controls_of(self, pending: ConsumerRequest) -> list[RunControl]:
-        """Return the open queries about a request that is not a run, and so does not keep them itself."""
+        """Return the open queries about a request that is not a run and so has no list of them."""
         return [control for control in self._controls.values() if control.run is pending]
 
     def find_forgotten(self, correlation: str | None) -> ConsumerRequest | None:
-        """Return the one-way message of this id, or the forgotten request, if it is among the last ones."""
+        """Return the one-way message, or the still remembered forgotten request, with this id; else None."""
         if correlation is None:
             return None
         return self.tells.get(correlation) or self._forgotten.get(correlation)
@@ -174,7 +177,7 @@ class Requests:
     def guess(self, fits: Callable[[ConsumerRequest], bool]) -> ConsumerRequest | None:
         """Return the only open request that fits an answer without a correlation.
 
-        None if two fit, if more than 64 are open, and for peers that always send a correlation.
+        Return None if two fit, if more than 64 are open, and for peers that always send a correlation.
         """
         if self._connection.ours or self._connection.kotlin or len(self._open) > 64:
             return None
@@ -200,7 +203,7 @@ class Requests:
         return (RequestAnswered(whole, whole.values),)
 
     def fail(self, pending: ConsumerRequest, error: LmosActorsError) -> Outcomes:
-        """End a request with an error; a part of a split request ends the whole, and its other parts."""
+        """End a request with an error. A part of a split request also ends the whole and its other parts."""
         self._take_out(pending)
         self.failed += 1
         whole = pending.whole
@@ -218,7 +221,7 @@ class Requests:
             self._controls.pop(message_id, None)
 
     def forget(self, pending: ConsumerRequest) -> None:
-        """Stop waiting for a request; only an error for it is still reported, as `ForgottenFailed`."""
+        """Stop waiting for a request. Only an error for it is still reported, as `ForgottenFailed`."""
         pending.forgotten = True
         if isinstance(pending, SplitRequest):
             self._forget_parts(pending)
@@ -245,7 +248,7 @@ class Requests:
         return self._connection.outbox.drop(pending)
 
     def come_for_forgotten(self, pending: ConsumerRequest, error: LmosActorsError | None) -> Outcomes:
-        """Take the answer to a request that had ended here; report an error if the host forgot it."""
+        """Process the answer to a request that ended here; report an error if the host forgot the request."""
         room: Outcomes = ()
         if isinstance(pending, OneWayMessage):
             self.tells.end(pending)
@@ -261,12 +264,12 @@ class Requests:
         return (TellRoom(),) if self.tells.has_come() else ()
 
     def take_credit(self, message: TellCredit) -> Outcomes:
-        """Take back the credit of one-way messages that have begun."""
+        """Recover the credit of one-way messages that have begun."""
         self.tells.begun(message.begun)
         return self._room()
 
     def take_window(self, message: TellWindow) -> Outcomes:
-        """Apply another window of one-way messages, and confirm one that is lower."""
+        """Apply another window of one-way messages; confirm it to the thing if it is lower."""
         if self.tells.next_number is None:
             return self._connection.stray(message, "one-way messages have no numbers here")
         if self.tells.resize(Credit(items=message.messages, bytes=message.bytes)):
@@ -280,14 +283,14 @@ class Requests:
         return self._room()
 
     def take_unnamed(self, thing: str, action: str | None) -> ConsumerRequest | None:
-        """Return the one-way message that an unnamed answer is for; None if the peer always names it."""
+        """Return the one-way message for an answer without correlation; None if the peer always sends one."""
         return None if self._connection.ours else self.tells.oldest(thing, action)
 
     def close(self) -> list[ConsumerRequest]:
-        """End everything, as the connection is gone; return the host's open requests, oldest first.
+        """End all requests because the connection has ended; return the host's open ones, oldest first.
 
-        Forgotten ones are included if they were never sent, one-way messages if they are not known to have
-        begun.
+        Forgotten requests are included if they were never sent, and one-way messages if they are not known to
+        have begun.
         """
         unsent = [p for p in self._forgotten.values() if not p.sent and not p.done and p.whole is None]
         self.unanswered += len(self)
@@ -304,7 +307,7 @@ class Requests:
     # -- what comes in
 
     def take_reading(self, message: PropertyReading | PropertyReadings) -> Outcomes:
-        """Return the outcome of a reading as the answer to a request; a stray if it answers none."""
+        """Return the outcomes of a reading that answers a request, or a stray if it answers none."""
         correlation = message.correlation_id
         pending = self.find(correlation) or self._guess_of(message)
         if pending is None:
@@ -326,12 +329,12 @@ class Requests:
         )
 
     def take_error(self, pending: ConsumerRequest, message: Error) -> Outcomes:
-        """Take an error as the answer to an open request."""
+        """Process an error as the answer to an open request."""
         return self.fail(pending, error_of(message, pending.request))
 
 
 def value_in(request: Request, message: PropertyReading | PropertyReadings) -> Any:
-    """Return the value of a reading, in either form, for this request; UNSET if it does not answer it."""
+    """Return the value in a reading of either form for a request; UNSET if the reading does not answer it."""
     one = isinstance(message, PropertyReading)
     values = {message.name: message.value} if isinstance(message, PropertyReading) else message.data
     if isinstance(request, ReadProperty | WriteProperty):

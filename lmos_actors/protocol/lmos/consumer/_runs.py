@@ -63,7 +63,10 @@ class Runs:
     def ask_streaming(
         self, run: PendingRun, credit: Credit | None, kinds: Mapping[str, str], *, binary: bool
     ) -> PendingRun:
-        """Ask for a run, with streams if the peer knows them. Raise NotAllowed for inputs if it does not."""
+        """Request a run, with streams if the peer supports them.
+
+        Raise NotAllowed for input streams if the peer does not support streams.
+        """
         if "streams" not in self._connection.known:
             if kinds:
                 raise NotAllowed("this peer takes no input streams")
@@ -80,9 +83,9 @@ class Runs:
             raise
 
     def query(self, run: ConsumerRequest, asked: list[str] | None = None) -> RunControl:
-        """Ask the peer for the status of a run; if it cannot be asked, answer with the one known here.
+        """Ask the peer for the status of a run, or answer with the last known status if that is impossible.
 
-        With `asked` the query may be about another request, which has no status. Raises MailboxFull if too
+        With `asked` the query may be about another request, which has no status. Raise MailboxFull if too
         many queries of this run are open.
         """
         self._check(run)
@@ -124,7 +127,7 @@ class Runs:
         }
 
     def _can_ask(self, run: ConsumerRequest) -> bool:
-        """Return whether the peer can be asked: kotlin-wot closes the connection over an unknown type."""
+        """Return whether the peer accepts a query or cancel: kotlin-wot closes the connection over one."""
         return not self._connection.kotlin and not run.done
 
     def _send(self, control: RunControl) -> RunControl:
@@ -149,14 +152,14 @@ class Runs:
             self._requests.expect_late(run)
 
     def forget(self, run: PendingRun) -> None:
-        """Stop waiting for a run and taking its items."""
+        """Stop waiting for a run and processing its items."""
         self._streams.drop(run)
         run.controls.clear()
 
     # -- statuses
 
     def take_status(self, message: ActionStatus, text: str | bytes) -> Outcomes:
-        """Take a status of a run; `text` is its frame."""
+        """Process a status of a run; `text` is the frame that contained it."""
         if message.in_reply_to is not None:
             return self._take_reply(message)
         found = self._requests.find(message.correlation_id) or self._guess_of(message)
@@ -182,7 +185,7 @@ class Runs:
         return self._of_forgotten(message.in_reply_to, message) if over is None else over
 
     def _over(self, message: ActionStatus) -> Outcomes | None:
-        """End the run of this correlation; return None if there is none."""
+        """End the run with this correlation by a final status; return None if there is no such run."""
         run = self._requests.find(message.correlation_id)
         if isinstance(run, PendingRun):
             return self._ended(run, message)
@@ -212,7 +215,7 @@ class Runs:
         )
 
     def _moved(self, run: PendingRun, message: ActionStatus, text: str | bytes) -> Outcomes:
-        """Take a status of the run itself; a peer that knows no `inReplyTo` answers controls by it, too."""
+        """Process a status of the run itself. A peer without `inReplyTo` also answers controls with it."""
         final = is_final(message)
         controls = run.controls[: None if final else 1] if run.controls and not self._connection.ours else ()
         found = self._ended(run, message) if final else self._went_on(run, message, text)
@@ -267,18 +270,18 @@ class Runs:
     # -- errors
 
     def take_error(self, run: PendingRun, message: Error) -> Outcomes:
-        """Take an error about a run; from a peer that knows no `inReplyTo` it may be about a control."""
+        """Process an error about a run. From a peer without `inReplyTo` it may be about a query or cancel."""
         controls = [] if self._connection.ours else list(run.controls)
         if controls and message.type == UNSUPPORTED:
             return self.take_control_error(controls[0], message)
         return self.fail(run, error_of(message, run.request))
 
     def take_control_error(self, control: RunControl, message: Error) -> Outcomes:
-        """Take an error as the answer to a query or a cancel."""
+        """Process an error as the answer to a query or a cancel."""
         return self.fail_control(control, error_of(message, control.request))
 
     def fail(self, run: PendingRun, error: LmosActorsError) -> Outcomes:
-        """End a run with an error, and its controls as well if the peer answers them by the same error."""
+        """End a run with an error; end its controls, too, if the same error answers them."""
         self._streams.drop(run)
         found = self._requests.fail(run, error)
         for control in () if self._connection.ours else tuple(run.controls):
@@ -295,7 +298,7 @@ class Runs:
     def stream_outcomes(
         self, news: ItemArrived | StreamFinished | CreditArrived | StreamStopped | StreamViolation | None
     ) -> Outcomes:
-        """Return what the streams report as outcomes of this session."""
+        """Return a report of the streams as outcomes of this session."""
         if isinstance(news, StreamViolation):
             return self._broken(news)
         if isinstance(news, ItemArrived) and isinstance(news.run, PendingRun):
@@ -303,7 +306,7 @@ class Runs:
         return (news,) if isinstance(news, CreditArrived | StreamStopped) else ()
 
     def _broken(self, news: StreamViolation) -> Outcomes:
-        """Fail a run whose stream rules the peer has broken, and cancel it there."""
+        """Fail a run whose stream rules the peer has broken, and send the peer a cancel of it."""
         run = news.run
         if not isinstance(run, PendingRun) or run.done:
             return ()
@@ -315,7 +318,7 @@ class Runs:
 
 
 def controls_of(run: ConsumerRequest) -> list[RunControl]:
-    """Return the open queries and cancels of a run; requests of other kinds keep none."""
+    """Return the open queries and cancels of a run, and an empty list for requests of other kinds."""
     return run.controls if isinstance(run, PendingRun) else []
 
 
@@ -325,7 +328,7 @@ def is_final(message: ActionStatus) -> bool:
 
 
 def standing_in(message: ActionStatus) -> RunStatus:
-    """Return the status of a run, as the peer reports it."""
+    """Return the status of a run that a message reports."""
     status = canonical_status(message.status)
     cancelled = message.cancelled or status == "cancelled"
     return RunStatus(status, message.progress, message.output, cancelled, message.reason, message.waits)

@@ -1,15 +1,15 @@
 """The consumer's session: the client's end of one LMOS connection. No I/O and no clock.
 
-The session is a state machine. Its host calls a method for each request and gets an object, a
-`ConsumerRequest`, `PendingRun` or `Feed`; frames to be sent come out of `frames`, frames that came go into
-`receive`, and the outcomes of requests come out of `receive`, in order. The promise: every request ends
-exactly once: by an answer, by an error, by `forget`, or by `closed`, which returns all that are still open.
+The session is a state machine. Its host calls a method for each request and gets an object: a
+`ConsumerRequest`, `PendingRun` or `Feed`. The host takes frames to send from `frames`, and passes received
+frames to `receive`, which returns the outcomes of requests, in order. Every request ends exactly once: by an
+answer, by an error, by `forget`, or by `closed`, which returns all that are still open.
 
 The work is divided by what an answer has to be matched with: `_requests` (one answer), `_runs` (statuses
 until a final one, queries, cancels), `_feeds` (values until a stop), `_streams` (items under credit).
-`_receiver` decides by type which of them a frame is for; `_connection` holds what all of them need. Matching
-is more than a look at the correlation, as peers differ: kotlin-wot answers some requests without one, or
-under another one. A frame that fits nothing is counted as a stray and changes nothing.
+`_receiver` decides by type which of these modules handles a frame; `_connection` contains what all of them
+need. Matching needs more than the correlation, because peers differ: kotlin-wot answers some requests without
+one, or under another one. A frame that matches nothing is counted as a stray and has no other effect.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class ConsumerStatistics:
     """Counts of one session: `asked = answered + failed + forgotten + unanswered + open`, in messages.
 
     `unanswered` requests were open when the session was closed. `remembered` counts forgotten requests,
-    one-way messages and ended feeds that are still known; `waiting` frames are in the outbox; `strays`
-    answered nothing; `late` frames came for something that had ended here; `unreadable` frames were no
-    messages.
+    one-way messages and ended feeds that the session still remembers. `waiting` frames are in the outbox.
+    `strays` answered no request. `late` frames arrived after their request or feed had ended here.
+    `unreadable` frames were not messages.
     """
 
     asked: int
@@ -86,7 +86,7 @@ class ConsumerStatistics:
 
 @attrs.frozen
 class UnfinishedWork:
-    """The unfinished work at the end of a connection: requests, each with whether it was sent, and feeds."""
+    """The unfinished work at the end of a connection: feeds, and requests, each with whether it was sent."""
 
     pendings: tuple[tuple[ConsumerRequest, bool], ...]
     feeds: tuple[Feed, ...]
@@ -95,17 +95,17 @@ class UnfinishedWork:
 class ConsumerSession:
     """The client's side of one LMOS connection.
 
-    `selected` is whether the server selected the subprotocol `lmosprotocol`, from which `auto` takes its
-    habits; `new_id` returns UUIDv4 texts; `offers` are the extensions that the peer's description announces.
-    `wake` is called from within a method when a frame waits and none did before; it must not call the
+    `selected` is whether the server selected the subprotocol `lmosprotocol`; `auto` derives the habits from
+    it. `new_id` returns UUIDv4 texts. `offers` are the extensions that the peer's description announces.
+    `wake` is called from within a method when a frame is added to an empty outbox; it must not call the
     session.
 
-    The methods that ask put a message into the outbox and return an object, equal only to itself. Its outcome
-    comes from `receive`; if it ends at once, the returned object says so. `frames` returns the frames to
-    send. Nothing blocks, and nothing that a peer sends raises. Every method that asks raises
-    LocalProtocolError once the session is closed, for an empty thing, for a payload without a JSON form, and
-    for a message of more than `max_bytes`; and MailboxFull if the options allow no more open requests, or the
-    outbox is full.
+    The methods that send a request put a message into the outbox and return an object, equal only to itself.
+    `receive` returns its outcome; if it ends at once, the returned object shows this. `frames` returns the
+    frames to send. No method blocks, and no message of a peer makes a method raise. Every method that sends a
+    request raises LocalProtocolError once the session is closed, for an empty thing, for a payload without a
+    JSON form, and for a message of more than `max_bytes`. It raises MailboxFull if the options allow no more
+    open requests, or the outbox is full.
     """
 
     __slots__ = ("_connection", "_feeds", "_receiver", "_requests", "_runs", "_streams", "outbox")
@@ -137,13 +137,13 @@ class ConsumerSession:
     # -- properties
 
     def read(self, thing: str, name: str, **trace: Unpack[TraceMembers]) -> ConsumerRequest:
-        """Ask for the value of a property."""
+        """Request the value of a property."""
         new_id = self._connection.new_id()
         request = ReadProperty(thing_id=thing, message_id=new_id, correlation_id=new_id, name=name, **trace)
         return self._requests.ask(ConsumerRequest(request), True)
 
     def read_many(self, thing: str, names: Iterable[str], **trace: Unpack[TraceMembers]) -> ConsumerRequest:
-        """Ask for several properties, one message each; the answer is all values by name, or an error."""
+        """Request several properties, one message each; the answer has all values by name, or is an error."""
         new_id, known = self._connection.new_id, list(dict.fromkeys(names))
         request = ReadMultipleProperties(thing_id=thing, message_id=new_id(), properties=known)
         reads: list[Request] = []
@@ -153,17 +153,17 @@ class ConsumerSession:
         return self._requests.ask_several(SplitRequest(request), reads)
 
     def read_all(self, thing: str, **trace: Unpack[TraceMembers]) -> ConsumerRequest:
-        """Ask for the values of all properties.
+        """Request the values of all properties.
 
-        The message is kotlin-wot's and not in the specification: if the names are known, use `read_many`,
-        which every peer understands.
+        The message is kotlin-wot's and not in the specification. If the names are known, use `read_many`,
+        which every peer supports.
         """
         new_id = self._connection.new_id()
         request = ReadAllProperties(thing_id=thing, message_id=new_id, correlation_id=new_id, **trace)
         return self._requests.ask(ConsumerRequest(request))
 
     def write(self, thing: str, name: str, value: Any, **trace: Unpack[TraceMembers]) -> ConsumerRequest:
-        """Set a property; the answer is the value that the thing has taken."""
+        """Set a property; the answer is the value that the thing has stored."""
         new_id = self._connection.new_id()
         request = WriteProperty(
             thing_id=thing, message_id=new_id, correlation_id=new_id, name=name, data=value, **trace
@@ -173,7 +173,7 @@ class ConsumerSession:
     def write_many(
         self, thing: str, values: Mapping[str, Any], **trace: Unpack[TraceMembers]
     ) -> ConsumerRequest:
-        """Set several properties: in one message or, by kotlin-wot's habits, in one each."""
+        """Set several properties in one message, or in one each for a peer with kotlin-wot's habits."""
         new_id = self._connection.new_id()
         request = WriteMultipleProperties(
             thing_id=thing, message_id=new_id, correlation_id=new_id, data=dict(values), **trace
@@ -207,18 +207,20 @@ class ConsumerSession:
         key: str | None = None,
         **trace: Unpack[TraceMembers],
     ) -> PendingRun:
-        """Ask for a run of an action; `input` is absent by default, which is not null.
+        """Request a run of an action. By default `input` is absent, which differs from null.
 
-        By kotlin-wot's habits null is sent for it: its server refuses a request without the member.
+        For a peer with kotlin-wot's habits null is sent instead, because its server refuses a request without
+        the member.
 
         `remaining` (the seconds until the caller gives up) and `attempt` (from 1) are sent to peers that
         offer `deadlines` and `retries`; a retry repeats the `message_id`. `credit` asks peers that offer
-        `streams` for a stream of items as the answer, with bytes in binary frames if `binary`; others send as
-        many items as they like. `streams` opens input streams: it has their content types by parameter.
+        `streams` for a stream of items as the answer, with bytes in binary frames if `binary`; other peers
+        send any number of items. `streams` opens input streams, and has their content types by parameter.
 
-        `key` names the request: the thing keeps its answer, and gives it to later requests with the same key.
+        `key` names the request: the thing keeps its answer, and repeats it for later requests with the same
+        key.
 
-        Raises NotAllowed for input streams or a key that the peer does not offer.
+        Raise NotAllowed for input streams or a key if the peer does not offer them.
         """
         connection = self._connection
         if key is not None and "keys" not in connection.known:
@@ -243,9 +245,9 @@ class ConsumerSession:
     def tell(
         self, thing: str, action: str, input: Any = UNSET, *, host: Any = None, **trace: Unpack[TraceMembers]
     ) -> ConsumerRequest:
-        """Send a one-way message with this `host`; `ForgottenFailed` comes if it does not begin.
+        """Send a one-way message for this `host`. `receive` returns `ForgottenFailed` if it does not begin.
 
-        Raises MailboxFull without credit, see `may_tell`; `TellRoom` comes when there may be some.
+        Raise MailboxFull if there is no credit, see `may_tell`; `TellRoom` follows when there may be some.
         """
         new_id = self._connection.new_id()
         number = self._requests.tells.next_number
@@ -263,42 +265,42 @@ class ConsumerSession:
         return message
 
     def may_tell(self, thing: str) -> bool:
-        """Return whether a one-way message may be sent to a thing now; if not, `TellRoom` comes later.
+        """Return whether a one-way message may be sent to a thing now. If not, `TellRoom` follows later.
 
-        The connection has credit for 2 messages of 2 KiB in all that have not begun, until the thing raises
-        it, for up to 1,024 messages of 1 MiB. Each thing has half of that, at least the first 2 messages
-        and at most 256 messages of 256 KiB in all. Peers that do not offer `tells` give credit back by their
-        final answers.
+        At first the connection has credit for 2 messages of 2 KiB in all that have not begun. The thing may
+        raise it, up to 1,024 messages of 1 MiB. Each thing has half of that, at least the first 2 messages
+        and at most 256 messages of 256 KiB in all. The final answers of peers that do not offer `tells`
+        return credit.
         """
         return self._requests.tells.room(thing)
 
     @property
     def tell_credit(self) -> tuple[Credit, Credit]:
-        """The credit for one-way messages on the whole connection, and how much is spent."""
+        """The credit for one-way messages on the whole connection, and the spent part of it."""
         return self._requests.tells.window, self._requests.tells.spent
 
     def query(self, pending: ConsumerRequest, asked: list[str] | None = None) -> ConsumerRequest:
-        """Query the status of a run; the answer is a `RunStatus`. With `asked` it has what the run waits for.
+        """Query the status of a run; the answer is a `RunStatus`.
 
-        With `asked` the query may be about another request, such as a read. A peer that does not report what
-        it waits for answers by an error.
+        With `asked` the answer includes what the run waits for, and the query may be about another request,
+        such as a read. If the peer does not report what its runs wait for, the answer is an error.
 
-        A peer of kotlin-wot's habits knows no queries, and the status of an ended run is known here: in both
-        cases the query is done when this returns. Raises MailboxFull if 16 queries of this run are open.
+        A peer with kotlin-wot's habits supports no queries, and the status of an ended run is known here: in
+        both cases the query is done when this returns. Raise MailboxFull if 16 queries of this run are open.
         """
         return self._runs.query(pending, asked)
 
     def cancel(self, pending: PendingRun, reason: str | None = None) -> ConsumerRequest:
-        """Ask to end a run; the answer is a `RunStatus`. While a cancel is open, return it again.
+        """Ask to end a run; the answer is a `RunStatus`. While a cancel of the run is open, return that one.
 
-        A run that is still in the outbox is removed from it, and a run at a peer of kotlin-wot's habits is
-        given up here: both have failed with ActionCancelled when this returns; no `RequestFailed` follows.
-        Raises MailboxFull if 17 times `max_open` queries and cancels are unanswered.
+        A run that is still in the outbox is removed from it, and a run at a peer with kotlin-wot's habits is
+        abandoned. Both have failed with ActionCancelled when this returns; no `RequestFailed` follows. Raise
+        MailboxFull if 17 times `max_open` queries and cancels are unanswered.
         """
         return self._runs.cancel(pending, reason)
 
     def forget(self, pending: ConsumerRequest) -> None:
-        """Stop waiting for an answer: it is dropped, but an error comes as `ForgottenFailed`.
+        """Stop waiting for an answer: a result is dropped, but an error is reported as `ForgottenFailed`.
 
         The last `max_open` forgotten requests are remembered. To end a run, cancel it first.
         """
@@ -313,14 +315,14 @@ class ConsumerSession:
     # -- streams
 
     def room(self, stream: Outgoing) -> bool:
-        """Return whether an item may be sent on a stream now; if not, `CreditArrived` comes later."""
+        """Return whether an item may be sent on a stream now. If not, `CreditArrived` follows later."""
         return stream.room
 
     def send(self, stream: Outgoing, item: Any) -> bool:
-        """Send an item of an input stream; return False if the stream is over: its run reports why.
+        """Send an item of an input stream; return False if the stream is over. Then its run reports why.
 
-        Raises LocalProtocolError without room, for an item that is too long, and for an item other than bytes
-        on a stream of bytes. A stream that was given such an item cannot go on: break it off.
+        Raise LocalProtocolError if there is no room, if an item is too long, and if an item on a stream of
+        bytes is not bytes. A stream cannot continue after such an item: break it off.
         """
         self._connection.check_open()
         frame = self._streams.send(stream, item)
@@ -337,7 +339,7 @@ class ConsumerSession:
             self._connection.outbox.put_frame(frame)
 
     def consumed(self, pending: PendingRun) -> None:
-        """Renew the credit of a run's oldest item, which is used up: its thing may send more."""
+        """Count a run's oldest item as consumed and return its credit, so that the thing may send more."""
         frame = None if pending.answer is None else self._streams.consumed(pending.answer)
         if frame is not None:
             self._connection.outbox.put_frame(frame)
@@ -345,49 +347,50 @@ class ConsumerSession:
     # -- observations and subscriptions
 
     def observe(self, thing: str, name: str, **trace: Unpack[TraceMembers]) -> Feed:
-        """Listen to a property: to its value now, and to every later one.
+        """Observe a property: receive its present value, and every later one.
 
-        Raises LocalProtocolError if this connection listens to it already.
+        Raise LocalProtocolError if this connection already observes the property.
         """
         return self._feeds.observe(thing, name, trace)
 
     def subscribe(self, thing: str, event: str, **trace: Unpack[TraceMembers]) -> Feed:
-        """Listen to an event. If the thing does not confirm, the feed is `established` at once.
+        """Subscribe to an event. The feed is `established` at once if the thing sends no confirmations.
 
-        Raises LocalProtocolError if this connection listens to it already.
+        Raise LocalProtocolError if this connection is already subscribed to the event.
         """
         return self._feeds.subscribe(thing, event, trace)
 
     def subscribe_all(self, thing: str, **trace: Unpack[TraceMembers]) -> Feed:
-        """Listen to all events of a thing.
+        """Subscribe to all events of a thing.
 
-        Raises LocalProtocolError if this connection listens to them already, NotAllowed if the peer has
-        kotlin-wot's habits, which have no such subscription.
+        Raise LocalProtocolError if this connection is already subscribed to them, and NotAllowed if the peer
+        has kotlin-wot's habits, which have no such subscription.
         """
         return self._feeds.subscribe_all(thing, trace)
 
     def stop(self, feed: Feed) -> None:
-        """Stop listening. The feed has `ended` at once, or when the thing confirms: `FeedEnded` reports it.
+        """Stop a feed. It has `ended` at once, or when the thing confirms, which `FeedEnded` reports.
 
-        Until then it counts towards `max_listening`.
+        Until then the feed counts towards `max_listening`.
         """
         self._feeds.stop(feed)
 
     # -- what comes and goes
 
     def receive(self, text: str | bytes) -> Outcomes:
-        """Take a text frame; return its outcomes, none once the session is closed."""
+        """Process a text frame; return its outcomes, or none once the session is closed."""
         return () if self._connection.closed else self._receiver.take(text)
 
     def receive_binary(self, data: bytes) -> Outcomes:
-        """Take a binary frame: an item of bytes that a run sends. Any other closes the connection."""
+        """Process a binary frame: an item of bytes from a run. Any other frame closes the connection."""
         return () if self._connection.closed else self._receiver.take_binary(data)
 
     def frames(self, room: int = 65_536) -> list[Sendable]:
-        """Take frames to send, oldest first: about `room` bytes, one frame at least if any waits.
+        """Remove and return frames to send, oldest first: about `room` bytes, but at least one frame if any
+        waits.
 
-        `Binary` ones are binary frames, others the UTF-8 of text frames. A frame that is taken counts as
-        sent.
+        `Binary` objects are binary frames, other bytes are the UTF-8 of text frames. A frame that is removed
+        counts as sent.
         """
         return self._connection.outbox.take(room)
 
@@ -407,12 +410,12 @@ class ConsumerSession:
         return self._connection.codec.dialect.habits
 
     def closed(self, *, drained: bool = False) -> UnfinishedWork:
-        """End the session, as its connection has ended; return what is unfinished, oldest first.
+        """End the session because its connection has ended; return the unfinished work, oldest first.
 
-        A request that was sent may have run, an unsent one has not. `drained`: the close code was 1012, so
+        A request that was sent may have run; an unsent one has not. `drained`: the close code was 1012, so
         the peer had answered everything that it had begun, and nothing counts as sent. Forgotten requests are
-        included only if they were not sent, one-way messages only if they are not known to have begun; feeds
-        that were being stopped are left out.
+        included only if they were not sent, and one-way messages only if they are not known to have begun.
+        Feeds that were being stopped are left out.
         """
         self._connection.closed = True
         pendings = tuple((pending, pending.sent and not drained) for pending in self._requests.close())

@@ -1,4 +1,4 @@
-"""The streams of one connection on the side of the consumer: inputs go out, answers come in.
+"""The streams of one connection on the consumer's side: inputs are sent, answers are received.
 
 Extension: docs/reference/lmos-extensions.md.
 """
@@ -33,11 +33,11 @@ class ConsumerStreams(StreamTable):
     """The streams of a consumer: inputs by their odd numbers, answers by their run."""
 
     def __init__(self, **others: Any) -> None:
-        """Number our own streams by odd numbers; `others` are the arguments of `StreamTable`."""
+        """Use odd numbers for this side's streams; `others` are the arguments of `StreamTable`."""
         super().__init__(first=1, **others)
 
     def offer(self, run: Run, kinds: Mapping[str, str]) -> dict[str, Outgoing]:
-        """Open input streams, by parameter with their content types; they have no credit yet.
+        """Open input streams, given as content types by parameter. They have no credit yet.
 
         `offers(streams)` describes them in the invocation.
 
@@ -58,14 +58,14 @@ class ConsumerStreams(StreamTable):
         return stream
 
     def expect(self, run: Run, credit: Credit | None) -> Incoming:
-        """Expect the answer as a stream: under the credit in the invocation, or without any."""
+        """Open a stream for the answer, under the credit in the invocation, or without credit."""
         window = ReceiveWindow(credit, granted=True)
         stream = Incoming(run, None, None, JSON, window, binary=False)
         self._add(stream)
         return stream
 
     def take_open(self, message: StreamOpen) -> StreamViolation | None:
-        """Take the number under which the bytes of an answer will come."""
+        """Store the number of the stream that will carry the bytes of an answer."""
         run = self._named.get(message.correlation_id or "")
         number, known = message.stream, self._highest
         self._highest = max(known, min(number, MAX_STREAM))
@@ -80,7 +80,7 @@ class ConsumerStreams(StreamTable):
         return None
 
     def take_output(self, stream: Incoming, item: Any, size: int) -> ItemArrived | StreamViolation | None:
-        """Take an item of the answer that came as a status of `size` bytes (`wire_size`)."""
+        """Process an item of the answer that arrived as a status of `size` bytes (`wire_size`)."""
         return self._taken(stream, item, size, None, binary=False)
 
 

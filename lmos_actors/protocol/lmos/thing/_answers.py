@@ -1,8 +1,8 @@
 """Memory of final answers, so that a request sent twice is carried out once.
 
-There is one memory per peer, shared by its connections. Only requests that have an effect are in it. An
-answer that is remembered under a `messageID` is repeated only for a request of the same content: peers that
-give every message the same id are not confused by it.
+There is one memory per peer, shared by its connections. It contains only requests that have an effect. An
+answer that is remembered under a `messageID` is repeated only for a request with the same content, so a peer
+that gives every message the same id gets no wrong answers.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class AnswerHolder(Protocol):
 
     @property
     def held(self) -> int:
-        """Approximate bytes of the process's memory that the holder's answers take."""
+        """The approximate bytes of memory that the holder's answers take."""
         ...
 
     def shrink(self) -> None:
@@ -68,7 +68,7 @@ class AnswerHolder(Protocol):
 
 
 class AnswerBound:
-    """A bound on the bytes of kept answers over all connections; beyond it, those that hold most shrink."""
+    """A limit on the bytes of kept answers over all connections. Beyond it, the largest holders shrink."""
 
     __slots__ = ("_holders", "bytes", "most")
 
@@ -78,7 +78,7 @@ class AnswerBound:
         self._holders: dict[AnswerHolder, None] = {}
 
     def changed(self, holder: AnswerHolder, size: int) -> None:
-        """Count `size` bytes more for a holder, or fewer if it is negative."""
+        """Add `size` to the bytes of a holder; `size` may be negative."""
         self.bytes += size
         if size > 0:
             self._holders[holder] = None
@@ -88,7 +88,7 @@ class AnswerBound:
             self._holders.pop(holder, None)
 
     def _make_room(self) -> None:
-        """Free an eighth, so that not every answer has to make room."""
+        """Free an eighth of the limit, so that not every new answer has to make room."""
         enough = self.most - self.most // 8
         while self.bytes > enough and self._holders:
             for holder in sorted(self._holders, key=_held, reverse=True):
@@ -102,7 +102,7 @@ def _held(holder: AnswerHolder) -> int:
 
 
 class RememberedAnswer(msgspec.Struct, eq=False):
-    """A request and its final answer. `until` is set when the memory next learns the time."""
+    """A request and its final answer. `until` is set when `AnswerMemory.expire` is next called."""
 
     message: Any
     final: Any
@@ -116,9 +116,10 @@ class AnswerMemory:
     Connections that share a memory get each other's answers: share it only among the connections of one
     authenticated peer.
 
-    It keeps at most `max_answers`, of `max_bytes` in all (requests and answers as text), each for `seconds`
-    from the first request that comes after it; an answer of more than `max_bytes` is not remembered. The
-    sessions bound the requests that are being carried out. `bound` applies to several memories together.
+    The memory keeps at most `max_answers`, of `max_bytes` in all (requests and answers as text). Each is kept
+    for `seconds` from the first request that comes after it; an answer of more than `max_bytes` is not
+    remembered. The sessions limit the requests that are being carried out. `bound` applies to several
+    memories together.
     """
 
     __slots__ = (
@@ -148,7 +149,7 @@ class AnswerMemory:
 
     @property
     def held(self) -> int:
-        """About how many bytes of the process's memory the answers take."""
+        """The approximate bytes of memory that the answers take."""
         return self.bytes + len(self._answers) * OVERHEAD
 
     @property
@@ -157,13 +158,17 @@ class AnswerMemory:
         return len(self._running)
 
     def find(self, message: Base, now: float) -> IncomingRequest | RememberedAnswer | None:
-        """Return the answer to a request of this id and content, or the request until it is answered."""
+        """Return the answer to a request with this id and content, or the request itself while it is
+        unanswered.
+
+        Return None if neither is known.
+        """
         self.expire(now)
         known = self._running.get(message.message_id) or self._answers.get(message.message_id)
         return known if known is not None and same_content(known.message, message) else None
 
     def begin(self, request: IncomingRequest) -> None:
-        """Remember that a request is being carried out, and forget anything else with its id."""
+        """Record that a request is being carried out, and forget any other request or answer with its id."""
         key = request.message.message_id
         if key in self._answers:
             self._drop(key)
@@ -174,10 +179,10 @@ class AnswerMemory:
         request.remembered = True
 
     def settle(self, request: IncomingRequest, final: Base, size: int) -> None:
-        """Remember a request's final answer; until now it was being carried out. `size`: the bytes of both.
+        """Store the final answer of a request that was being carried out. `size`: the bytes of both.
 
-        A long `final` is compacted already, as the connection keeps it too. An error that says that the
-        request had not begun is not remembered: a repeat must be carried out.
+        A long `final` is already compacted, because the connection keeps it too. An error that reports that
+        the request had not begun is not remembered: a repeat must be carried out.
         """
         message = request.message
         key = message.message_id
@@ -199,13 +204,13 @@ class AnswerMemory:
             self.bound.changed(self, more)
 
     def forget(self, request: IncomingRequest) -> None:
-        """Forget a request that is being carried out: a repeat is a request of its own."""
+        """Forget a request that is being carried out, so that a repeat counts as a new request."""
         if request.remembered:
             request.remembered = False
             del self._running[request.message.message_id]
 
     def expire(self, now: float) -> None:
-        """Forget the answers whose time is over; `now` is in seconds, never less than before."""
+        """Forget the answers that have expired; `now` is in seconds, and never less than before."""
         if self._fresh:
             until = now + self.seconds
             for kept in self._fresh:
@@ -226,7 +231,7 @@ class AnswerMemory:
             self._drop(next(iter(self._answers)))
 
     def close(self) -> None:
-        """Forget everything and remember nothing more: the peer is gone."""
+        """Forget everything and remember no more answers, because the peer has left."""
         self.max_bytes = 0
         self._fresh.clear()
         for key in tuple(self._answers):
@@ -258,9 +263,9 @@ def same_content(one: Base, other: Base) -> bool:
 
 
 def compacted(message: Base, members: Mapping[type, str], *, order: Literal["sorted"] | None) -> Any:
-    """Return a message that is kept for a while, with its payload as JSON text.
+    """Return a message in the form in which it is kept, with a large payload as JSON text.
 
-    Python's objects take up to twenty times as much memory as their text, so bounds that count the text would
+    Python's objects take up to twenty times as much memory as their text, so limits that count the text would
     not hold.
     """
     member = members.get(type(message))
@@ -279,7 +284,7 @@ def compacted(message: Base, members: Mapping[type, str], *, order: Literal["sor
 
 
 def restored(message: Base) -> Any:
-    """Return a kept answer as it was before it was compacted."""
+    """Return a kept answer in the form that it had before it was compacted."""
     member = ANSWERED.get(type(message))
     payload = None if member is None else getattr(message, member)
     if member is None or not isinstance(payload, msgspec.Raw):
@@ -288,7 +293,7 @@ def restored(message: Base) -> Any:
 
 
 def _is_scalar(payload: object) -> bool:
-    """Return whether a value is a number, a constant, or a text that takes about as much as its UTF-8."""
+    """Return whether a value is a number, a constant, or a text about as large in memory as in UTF-8."""
     if isinstance(payload, str):  # one character outside of Latin-1 makes each take two or four bytes
         return len(payload) <= SHORT_TEXT or payload.isascii()
     return payload is None or payload is msgspec.UNSET or isinstance(payload, int | float | msgspec.Raw)
@@ -300,10 +305,10 @@ def _payload(message: Base) -> Any:
 
 
 def _same(one: object, other: object) -> bool:
-    """Return whether two payloads are the same JSON; the first may be text.
+    """Return whether two payloads are the same JSON; the first may already be JSON text.
 
-    To Python, 1, 1.0 and True are equal, so the text decides. It is made only for payloads that Python finds
-    equal, so that a short repeat of a long request costs little.
+    To Python, 1, 1.0 and True are equal, so the JSON text decides. The text is made only for payloads that
+    are equal in Python, so that a short repeat of a long request costs little.
     """
     if one is msgspec.UNSET or other is msgspec.UNSET:
         return one is other

@@ -1,13 +1,14 @@
 """The state of one connection at a thing: open requests, and the path of final answers.
 
-Every request ends exactly once, in `settle`: there it leaves the table of open requests, its answer goes out,
-and the memory of the peer keeps the answer if the request had an effect. All answers are encoded before
-anything else changes, so a value that JSON cannot hold raises with the request still open and answerable.
+Every request ends exactly once, in `settle`. There it is removed from the table of open requests and its
+answer is sent, and the memory of the peer keeps the answer if the request had an effect. All answers are
+encoded before anything else changes, so a value without a JSON form raises while the request is still open
+and answerable.
 
-A run may be wanted by several connections of one peer: by the one that asked for it first
-(`request.connection`), and by those over which the same request came again (`request.also`), after a
-reconnect for example. Its final answer goes to all that are still there. So `settle` is called on the first
-one, and reaches into the others.
+Several connections of one peer may wait for a run: the connection that asked for it first
+(`request.connection`), and the connections over which the same request came again (`request.also`), after a
+reconnect for example. The final answer goes to all that are still open. So `settle` is called on the first
+connection, and also changes the others.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _ABOUT_RUNS: Final = (QueryAction, CancelAction)
 
 
 class ThingConnection:
-    """One connection: dialect, codec, outbox, tables; opening requests and giving final answers."""
+    """One connection: its dialect, codec, outbox and tables. It opens requests and sends final answers."""
 
     def __init__(
         self,
@@ -106,7 +107,7 @@ class ThingConnection:
     # ---- requests that are opened
 
     def repeated(self, message: Base, known: IncomingRequest | RememberedAnswer) -> None:
-        """Answer a repeated request: from memory, or by joining the one that is being carried out."""
+        """Answer a repeated request from memory, or join it to the same request that is being carried out."""
         if isinstance(known, RememberedAnswer):
             self._send_again(known, message)
         elif known in self.open:
@@ -124,7 +125,7 @@ class ThingConnection:
             self.runs.keep(message, correlation_of(message), _compact_if_long(final, frame), len(frame))
 
     def has_room(self, message: Base) -> bool:
-        """Return whether one more request may be open; if not, refuse this one."""
+        """Return whether one more request may be open. If not, refuse the message."""
         held = self.open_bytes + self.listenings.bytes
         if len(self.open) < self.options.max_open and held < self.options.max_open_bytes:
             return True
@@ -134,7 +135,7 @@ class ThingConnection:
     def draft(
         self, message: Base, text: str | bytes = "", listening: Listening | None = None
     ) -> IncomingRequest:
-        """Return a request that is not open yet; `text` is its frame."""
+        """Return a new request that is not open yet; `text` is the frame that contained it."""
         size = len(text)
         # In 512 characters there are too few objects to be counted. Objects count twice: they are there as
         # they were read, and once more as the agent takes them.
@@ -144,7 +145,7 @@ class ThingConnection:
         return IncomingRequest(message, verb, correlation, size, weight, self, listening=listening)
 
     def admit(self, request: IncomingRequest, correlation: str) -> None:
-        """Open a request; its answer on this connection will have this `correlation`."""
+        """Open a request, whose answer on this connection will have this `correlation`."""
         self.open[request] = correlation
         self.open_bytes += request.size
         self.open_weight += request.weight
@@ -155,7 +156,7 @@ class ThingConnection:
 
     @property
     def tells(self) -> ReceivedTells:
-        """The one-way messages, made on first use: most connections have none."""
+        """The state of one-way messages, made on first use because most connections have none."""
         tells = self._tells
         if tells is None:
             tells = self._tells = ReceivedTells()
@@ -175,11 +176,11 @@ class ThingConnection:
 
     @property
     def owes_credit(self) -> bool:
-        """Whether there is credit of one-way messages that has not gone back yet."""
+        """Whether there is credit of one-way messages that has not been returned yet."""
         return self._tells is not None and self._tells.owes
 
     def tell_begun(self, request: IncomingRequest) -> None:
-        """Note that a one-way message has begun, or ended without an error, so that its credit goes back."""
+        """Record that a one-way message has begun, or ended without an error, and return its credit."""
         if request.open and not self.over:
             self.counts.answered += 1
             self.tells_weight -= request.weight
@@ -188,7 +189,7 @@ class ThingConnection:
         request.state = State.ANSWERED
 
     def tell_refused(self, request: IncomingRequest, error: LmosActorsError) -> None:
-        """Refuse a one-way message that does not begin: the error gives its credit back."""
+        """Refuse a one-way message that does not begin. The error also returns its credit."""
         if request.open and not self.over:
             self.counts.answered += 1
             self.tells_weight -= request.weight
@@ -205,7 +206,7 @@ class ThingConnection:
         self.outbox.put(message)
 
     def raise_window(self) -> None:
-        """Let the peer send more one-way messages ahead, if memory is granted for them."""
+        """Allow the peer to send more one-way messages ahead, if memory is granted for them."""
         wider = self.tells.wider()
         if wider is None:
             return
@@ -214,7 +215,7 @@ class ThingConnection:
             self._tell_window(wider)
 
     def lower_window(self) -> bool:
-        """Ask the peer for unused credit of one-way messages; return whether there is any."""
+        """Ask the peer to give up unused credit of one-way messages; return whether there is any."""
         narrower = None if self.over else self.tells.narrow()
         if narrower is None:
             return False
@@ -223,7 +224,7 @@ class ThingConnection:
         return True
 
     def confirm_window(self, window: Credit) -> None:
-        """Apply the peer's confirmation of a lower window: memory granted beyond it is free again."""
+        """Apply a lower window that the peer has confirmed, and release the memory granted beyond it."""
         if self.tells.confirm(window) and self.grants is not None:
             self.grants.grant(0 if window == FIRST else size_of(window))
 
@@ -236,7 +237,7 @@ class ThingConnection:
     # ---- answers
 
     def refuse(self, message: Base, error: LmosActorsError | Problem) -> None:
-        """Refuse a message without asking the host."""
+        """Refuse a message without involving the host."""
         about_run = isinstance(message, _ABOUT_RUNS)
         correlation = message.message_id if about_run and self.kotlin else correlation_of(message)
         in_reply_to = message.message_id if about_run else None
@@ -290,7 +291,7 @@ class ThingConnection:
         )
 
     def readdressed(self, final: Any, correlation: str, in_reply_to: str | None = None) -> Any:
-        """Return a final answer, made anew for another request."""
+        """Return a copy of a final answer, as the answer to another request."""
         final = restored(final)
         changed: dict[str, Any] = {"message_id": self.new_id(), "correlation_id": correlation}
         if isinstance(final, ActionStatus | Error):
@@ -298,7 +299,10 @@ class ThingConnection:
         return replace(final, **changed)
 
     def _final_for_peer(self, final: Any, correlation: str, in_reply_to: str | None = None) -> Any:
-        """Return a final answer, made anew for the peer's habits: kotlin-wot takes any status as success."""
+        """Return a copy of a final answer in the form of the peer's habits.
+
+        For kotlin-wot a failed status becomes an error, because its client takes any status as success.
+        """
         if not self.kotlin or not isinstance(final, ActionStatus) or final.status != "failed":
             return self.readdressed(final, correlation, in_reply_to)
         final = restored(final)
@@ -315,11 +319,12 @@ class ThingConnection:
         checked: bool = False,
         reply: tuple[ThingConnection, str] | None = None,
     ) -> bool:
-        """End a request that came here first, by its final answer; None is a silent success.
+        """End a request that was first received here with its final answer; None is a success without a
+        message.
 
-        `completed` lets its streams end normally; `checked`: see `Encode`; `reply` names a connection and its
-        cancel, which this answers as well. Return False if the answer is too long: then an error has gone out
-        in its place.
+        With `completed` the request's streams end normally. For `checked` see `Encode`. `reply` names a
+        connection and a cancel received on it, which this answers as well. Return False if the answer is too
+        long; then an error has been sent in its place.
         """
         # what cannot be made or encoded raises before all else
         answer, frame = self._answer(request, final, reply, checked)
@@ -360,7 +365,7 @@ class ThingConnection:
         reply: tuple[ThingConnection, str] | None,
         checked: bool,
     ) -> tuple[Message | None, bytes]:
-        """Return a final answer as it is sent and kept on this connection, and its text."""
+        """Return a final answer in the form that this connection keeps, and its text."""
         if final is None:
             return None, b""
         in_reply_to = reply[1] if reply is not None and reply[0] is self else None
@@ -400,7 +405,7 @@ class ThingConnection:
         self.outbox.drop(listening.slot)
 
     def close(self, keep: Callable[[IncomingRequest], bool]) -> tuple[IncomingRequest | Listening, ...]:
-        """End the connection; return the requests and listenings that no connection wants any more."""
+        """End the connection; return the requests and listenings that no other connection needs."""
         left: list[IncomingRequest] = []
         for request in self.open:
             request.also = tuple(connection for connection in request.also if connection is not self)
@@ -448,5 +453,5 @@ class ThingConnection:
 
 
 def _compact_if_long(final: Any, frame: bytes) -> Any:
-    """Return a final answer as it is kept: a long one as JSON text, one text for all tables that keep it."""
+    """Return a final answer as it is kept: a long one as JSON text, which all tables share."""
     return final if len(frame) <= BRIEF else compacted(final, ANSWERED, order=None)

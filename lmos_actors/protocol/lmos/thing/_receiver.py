@@ -64,7 +64,7 @@ _NEVER_ANSWERED: Final = (Error, Acknowledgement)
 
 
 class Receiver:
-    """Reads frames, and turns them into demands on the host and into answers that need no host."""
+    """A reader of frames, which turns them into demands on the host and answers that need no host."""
 
     def __init__(self, connection: ThingConnection) -> None:
         self._connection = connection
@@ -102,7 +102,7 @@ class Receiver:
         return (Close(code, reason),)
 
     def _take_tell(self, message: InvokeAction, number: int, text: str | bytes) -> Demands:
-        """Take a one-way message with a number."""
+        """Process a one-way message with a number."""
         connection = self._connection
         size, tells = wire_size(text), connection.tells
         wrong = tells.arrive(message.thing_id, number, size)
@@ -117,7 +117,7 @@ class Receiver:
         return (request,)
 
     def take_window(self, message: TellWindow, _text: object, _now: float) -> Demands:
-        """Take the confirmation of a lower window for one-way messages."""
+        """Process the confirmation of a lower window for one-way messages."""
         connection = self._connection
         if connection.kotlin or "tells" not in connection.options.offers:
             return self._unsupported(message)
@@ -126,7 +126,7 @@ class Receiver:
         return ()
 
     def take_ask(self, message: Any, text: str | bytes, now: float) -> Demands:
-        """Open a request for the host, unless it is a repeat, one too many, or a one-way message."""
+        """Open a request for the host, unless it is a repeat, exceeds a limit, or is a one-way message."""
         connection, streams = self._connection, False
         if type(message) is InvokeAction:
             number = message.tell
@@ -152,7 +152,7 @@ class Receiver:
         return (request,)
 
     def _open_streams(self, request: IncomingRequest) -> LmosActorsError | None:
-        """Open the streams of an invocation; return an error if that is refused."""
+        """Open the streams of an invocation; return an error if they are refused."""
         connection, message = self._connection, request.message
         offered = "streams" in connection.options.offers
         if message.streams and not offered:
@@ -167,7 +167,7 @@ class Receiver:
         return None
 
     def take_listen(self, message: Any, text: str | bytes, _now: float) -> Demands:
-        """Open a request for a listening, which replaces an older one."""
+        """Open a request for a listening, which replaces an older listening to the same source."""
         connection = self._connection
         if not connection.has_room(message):
             return ()
@@ -186,7 +186,7 @@ class Receiver:
         return (request,) if before is None else (ListeningEnded(before), request)
 
     def take_leave(self, message: Any, _text: object, _now: float) -> Demands:
-        """End a listening; the answer is a success, whether there was a listening or not."""
+        """End a listening. The answer is a success even if there was no such listening."""
         connection = self._connection
         answer = connection.acknowledge(message, correlation_of(message))
         left = connection.listenings.left(message)
@@ -198,7 +198,7 @@ class Receiver:
         return tuple(ListeningEnded(listening) for listening in left)
 
     def take_query(self, message: QueryAction, _text: object, _now: float) -> Demands:
-        """Answer a query, or ask the host what the run, or another request, waits for."""
+        """Answer a query, or return a demand to report what the run, or another request, waits for."""
         connection = self._connection
         if message.asked is not None and "waits" in connection.options.offers and not connection.kotlin:
             found = connection.runs.find(message, reversed(connection.open)) or connection.request_of(message)
@@ -214,7 +214,7 @@ class Receiver:
     def take_stream(
         self, message: StreamItem | StreamEnd | StreamCredit, text: str | bytes, _now: float
     ) -> Demands:
-        """Take an item, an end or credit of a stream."""
+        """Process an item, the end or credit of a stream."""
         connection = self._connection
         if "streams" not in connection.options.offers:
             return self._unsupported(message)
@@ -228,7 +228,7 @@ class Receiver:
         return () if news is None else self._news((news,))
 
     def _news(self, news: Iterable[Any]) -> Demands:
-        """Return what the streams report, as demands; a run whose streams the peer has misused ends."""
+        """Return the streams' reports as demands. End a run if the peer has broken its streams' rules."""
         demands: list[Demand] = []
         for one in news:
             if isinstance(one, StreamViolation):

@@ -1,7 +1,7 @@
-"""Requests and listenings of a peer, as a thing's session and its host share them.
+"""Requests and listenings of a peer, as objects that a thing's session and its host share.
 
-The host is the code that carries out requests. It answers by methods of the session (`answer`, `began`,
-`complete` and so on); the table `VERBS` lists for every request which of them it may use.
+The host is the code that carries out requests. It answers through methods of the session (`answer`, `began`,
+`complete` and so on). The table `VERBS` lists the allowed methods for every request.
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ LISTENED: Final[dict[type[Base], str]] = {
 
 
 class IncomingRequest(Struct, eq=False):  # made for every request: attrs would take five times as long
-    """A request for the host to answer by the methods that `VERBS` allows, and once by a final one.
+    """A request for the host to answer with the methods that `VERBS` allows, and once with a final one.
 
     `answer`, `accept`, `complete` and `fail` are final. The request is the key of everything about it, and
     equal only to itself. `message`: the message as it was read. `correlation`: the id that its answers carry.
-    `listening`: what an observe or subscribe will make. `streams`: the input streams of an invocation, by
-    parameter. A request with a number as `tell` is a one-way message: it is answered by `tell_begun` when it
-    begins, or by `fail` if it does not.
+    `listening`: the listening that an observe or subscribe will start. `streams`: the input streams of an
+    invocation, by parameter. A request with a number as `tell` is a one-way message: it is answered by
+    `tell_begun` when it begins, or by `fail` if it does not.
     """
 
     message: Any
@@ -150,7 +150,8 @@ class IncomingRequest(Struct, eq=False):  # made for every request: attrs would 
 class Listening:
     """An observation or subscription of the peer, from its request on; equal only to itself.
 
-    `active`: it has been accepted. `ended`, for good: the peer has left or replaced it, or the host ended it.
+    `active`: the host has accepted the listening. `ended`: the peer has ended or replaced it, or the host has
+    ended it; this is final.
     """
 
     message: Any
@@ -179,13 +180,13 @@ class Listening:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The kind and name of the listening: a thing has one of each on a connection."""
+        """The kind and name of the listening, unique per thing on a connection."""
         return self.kind, self.name
 
 
 @attrs.frozen(eq=False)
 class RequestWithdrawn:
-    """The peer has cancelled a run, and has been answered: the host ends it and answers nothing."""
+    """A demand to end a run that the peer has cancelled. The session has already answered the peer."""
 
     request: IncomingRequest
     reason: str | None
@@ -193,7 +194,7 @@ class RequestWithdrawn:
 
 @attrs.frozen(eq=False)
 class WaitsAsked:
-    """The peer asks what one of its requests waits for: the host answers with `tell_waits`."""
+    """A demand to report what a request of the peer waits for. The host answers with `tell_waits`."""
 
     request: IncomingRequest
     message: QueryAction
@@ -201,6 +202,6 @@ class WaitsAsked:
 
 @attrs.frozen(eq=False)
 class ListeningEnded:
-    """The peer has left or replaced a listening, to which nothing more is delivered."""
+    """A report that the peer has ended or replaced a listening. No more values are delivered to it."""
 
     listening: Listening

@@ -37,7 +37,7 @@ STATUS: Final = {State.WAITING: "pending", State.PENDING: "pending", State.RUNNI
 
 
 def send_pending(request: IncomingRequest) -> None:
-    """Report that a run waits: once, and not after it has begun."""
+    """Report that a run is waiting, once, unless it has already begun."""
     if request.state is not State.WAITING:
         return
     request.state = State.PENDING
@@ -45,7 +45,7 @@ def send_pending(request: IncomingRequest) -> None:
 
 
 def send_began(request: IncomingRequest) -> None:
-    """Note that a run has begun; report it only if `pending` was sent."""
+    """Record that a run has begun, and report this if `pending` was sent."""
     if request.state is State.PENDING:
         _send_status(request, STATUS[State.RUNNING])
     request.state = State.RUNNING
@@ -57,7 +57,7 @@ def _send_status(request: IncomingRequest, status: str) -> None:
 
 
 def _listening_connections(request: IncomingRequest) -> list[ThingConnection]:
-    """Return the connections that get messages about a run before its end."""
+    """Return the connections that get messages about a run before it ends."""
     connections: tuple[ThingConnection, ...] = (request.connection, *request.also)
     return [connection for connection in connections if request in connection.open and not connection.kotlin]
 
@@ -75,7 +75,7 @@ def send_progress(request: IncomingRequest, value: object) -> None:
 
 
 def send_question(request: IncomingRequest, question: dict[str, Any] | None) -> None:
-    """Send the question to a person that a run waits for; None if it no longer waits."""
+    """Send the question to a person that a run waits for, or None once it no longer waits."""
     request.question = question
     for connection in _listening_connections(request):
         if "questions" in connection.options.offers:
@@ -88,14 +88,14 @@ def _asked(request: IncomingRequest, connection: ThingConnection) -> dict[str, A
 
 
 def has_room(request: IncomingRequest) -> bool:
-    """Return whether an item may be sent now; always if no open stream takes it."""
+    """Return whether an item may be sent now. This is always true if there is no open stream for items."""
     return request.out is None or not request.out.open or request.out.room
 
 
 def put_item(request: IncomingRequest, output: object) -> bool:
-    """Send an item; return False if it was one too many for a peer that knows no streams.
+    """Send an item; return False if it was one too many for a peer without streams.
 
-    The answer of a run that has sent items is not remembered for a repeat: the items are not kept.
+    The answer of a run that has sent items is not remembered for a repeat, because the items are not kept.
     """
     connection: ThingConnection = request.connection
     if not has_room(request):
@@ -171,7 +171,7 @@ def answer_query(connection: ThingConnection, message: QueryAction) -> None:
 
 
 def tell_waits(connection: ThingConnection, asked: WaitsAsked, waits: dict[str, Any]) -> None:
-    """Answer a query with what the run waits for; with its status alone once it has ended."""
+    """Answer a query with what the run waits for, or with only its status once the run has ended."""
     run = asked.request
     if run in connection.open:
         status = connection.status(run, STATUS[run.state], waits=waits)

@@ -1,11 +1,11 @@
-"""The thing's session: the server's end of one LMOS connection. No I/O, no clock, no randomness of its own.
+"""The thing's session: the server's end of one LMOS connection. No I/O, no clock, no randomness.
 
 `receive` returns demands, in order: requests to carry out, runs and listenings to end, or a `Close`. The host
-meets them when it can, by the answering methods, and sends the frames that `frames` returns. Every request
-ends exactly once: by a final answer, by the peer's cancel, or with the connection (`closed`). Nothing is
-cancelled here: the session demands it, and the host does it.
+meets them when it can, with the answering methods, and sends the frames that `frames` returns. Every request
+ends exactly once: by a final answer, by the peer's cancel, or with the connection (`closed`). The session
+never cancels a run itself: it demands this, and the host does it.
 
-Every method takes constant time, except the search for a run that a peer does not name by its id: it takes
+Every method takes constant time, except the search for a run that a peer does not name by its id, which takes
 `max_open` steps at most.
 """
 
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 class ThingSession:
     """One connection of a consumer, on the side of the things.
 
-    Nothing that a peer sends raises. A call against the rules raises LocalProtocolError; a call that comes
-    too late (the peer has cancelled, or is gone) is ignored.
+    No message of a peer makes a method raise. A call that breaks the rules raises LocalProtocolError. A call
+    that comes too late (the peer has cancelled, or has disconnected) is ignored.
     """
 
     def __init__(
@@ -78,14 +78,15 @@ class ThingSession:
         thing: str | None = None,
         grants: CreditGrants | None = None,
     ) -> None:
-        """Begin the session. `offered` is whether the peer offered `lmosprotocol`; `new_id` returns a new
-        UUID as text, and never raises; `memory` is the peer's, shared by its connections; without one a
-        repeat is carried out again.
+        """Begin the session. `offered` is whether the peer offered `lmosprotocol`.
 
-        `wake` is called from within a method when a frame waits and none did before: maybe by an answer that
-        was given on another connection of the peer. It must not call the session. `thing` is the thing for
-        messages whose `thingID` is absent or empty; with None they are refused. `grants` decides how many
-        one-way messages the peer may send ahead; None for as many as are allowed.
+        `new_id` returns a new UUID as text, and never raises. `memory` is the peer's memory, shared by its
+        connections; without it a repeat is carried out again.
+
+        `wake` is called from within a method when a frame is added to an empty outbox, perhaps by an answer
+        that was given on another connection of the peer. It must not call the session. `thing` is the thing
+        for messages whose `thingID` is absent or empty; with None they are refused. `grants` decides how many
+        one-way messages the peer may send ahead; None allows the maximum.
         """
         options = SessionOptions() if options is None else options
         self._connection = ThingConnection(offered, new_id, options, memory, wake, thing, grants)
@@ -95,7 +96,7 @@ class ThingSession:
 
     @property
     def held(self) -> int:
-        """About how many bytes of memory the peer's requests, items, listenings and answers take now."""
+        """The approximate memory in bytes that the peer's requests, items, listenings and answers take."""
         connection, listenings = self._connection, self._connection.listenings
         listened = listenings.bytes + listenings.count * REQUEST
         asked = connection.open_weight + connection.tells_weight + connection.streams.held
@@ -109,22 +110,22 @@ class ThingSession:
     # ---- what comes in
 
     def receive(self, text: str | bytes, now: float) -> tuple[Demand, ...]:
-        """Take a text frame; return the demands, in order. `now` is in seconds, never less than before.
+        """Process a text frame; return the demands, in order. `now` is in seconds, never less than before.
 
         Frames after a `Close` or `closed` are ignored.
         """
         return self._receiver.take_text(text, now)
 
     def receive_binary(self, data: bytes) -> tuple[Demand, ...]:
-        """Take a binary frame; return the demands: a `Close` if it has another format."""
+        """Process a binary frame; return the demands: a `Close` if it has another format."""
         return self._receiver.take_binary(data)
 
     # ---- answers
 
     def answer(self, request: IncomingRequest, value: Any, at: datetime) -> None:
-        """Answer a read or write with the value, or for several properties with their values by name.
+        """Answer a read or write with the value, or, for several properties, with their values by name.
 
-        `at` is when they were read; without a time zone it raises LocalProtocolError.
+        `at` is when they were read. Raise LocalProtocolError if it has no time zone.
         """
         if not self._expect(request, "answer"):
             return
@@ -134,8 +135,8 @@ class ThingSession:
     def accept(self, request: IncomingRequest, value: Any = UNSET, at: datetime | None = None) -> Listening:
         """Accept an observe, with the current `value` and its time, or a subscribe.
 
-        Return the listening, for `reading` or `event`; it has `ended` if the peer has left it meanwhile, or
-        the value is longer than a message may be.
+        Return the listening, for `reading` or `event`. It has already `ended` if the peer has ended it
+        meanwhile, or if the value is longer than a message may be.
         """
         listening = request.listening
         is_wanted = self._expect(request, "accept")
@@ -155,37 +156,37 @@ class ThingSession:
         return listening
 
     def pending(self, request: IncomingRequest) -> None:
-        """Report that a run waits: for its turn, or because the action answers before its result is there."""
+        """Report that a run is waiting to begin, or that its action answers before the result is ready."""
         if self._expect(request, "pending"):
             send_pending(request)
 
     def began(self, request: IncomingRequest) -> None:
-        """Report that a run has begun; only peers that have heard `pending` get a message."""
+        """Report that a run has begun. Only peers that were sent `pending` get a message."""
         if self._expect(request, "began"):
             send_began(request)
 
     def progress(self, request: IncomingRequest, value: Any) -> None:
-        """Report the progress of a run; newer progress replaces older that still waits to be sent.
+        """Report the progress of a run. It replaces older progress that is still waiting to be sent.
 
-        Raises LocalProtocolError for a value without a JSON form, or longer than a message may be.
+        Raise LocalProtocolError for a value without a JSON form, or longer than a message may be.
         """
         if self._expect(request, "progress"):
             send_progress(request, value)
 
     def asks(self, request: IncomingRequest, question: dict[str, Any] | None) -> None:
-        """Report the question to a person that a run waits for, as plain data; None if it no longer waits."""
+        """Report a run's question to a person, as plain data, or None once the run no longer waits."""
         if self._expect(request, "asks"):
             send_question(request, question)
 
     def room(self, request: IncomingRequest) -> bool:
-        """Return whether an item may be sent now; if not, `CreditArrived` comes when there is room."""
+        """Return whether an item may be sent now. If not, `CreditArrived` follows when there is room."""
         return not request.open or has_room(request)
 
     def item(self, request: IncomingRequest, output: Any) -> bool:
-        """Send an item of the answer; bytes go in a binary frame if the peer takes those.
+        """Send an item of the answer; bytes go in a binary frame if the peer accepts binary frames.
 
-        Return False if no more are wanted: the run has ended, or has sent more than its peer can take. Raises
-        LocalProtocolError without `room`, and for an item that is longer than a message may be.
+        Return False if no more items are wanted: the run has ended, or has sent more than its peer can take.
+        Raise LocalProtocolError if there is no `room`, and for an item that is longer than a message may be.
         """
         return self._expect(request, "item") and put_item(request, output)
 
@@ -219,7 +220,7 @@ class ThingSession:
             )
 
     def _expect(self, request: IncomingRequest, answer: str) -> bool:
-        """Return whether an answer is still wanted. Raise LocalProtocolError if there must be none."""
+        """Return whether a request still needs this answer. Raise LocalProtocolError if it is forbidden."""
         self._check_ours(request)
         if answer not in request.verb.answers:
             raise LocalProtocolError(f"{answer!r} does not answer {request.verb.word!r}")
@@ -230,17 +231,17 @@ class ThingSession:
     # ---- one-way messages
 
     def tell_begun(self, request: IncomingRequest) -> None:
-        """Note that a one-way message has begun, so that its credit goes back. It has no other answer."""
+        """Record that a one-way message has begun, so that its credit is returned. It has no other answer."""
         self._check_ours(request)
         self._connection.tell_begun(request)
 
     @property
     def owes_credit(self) -> bool:
-        """Whether there is credit of one-way messages that has not gone back yet."""
+        """Whether there is credit of one-way messages that has not been returned yet."""
         return self._connection.owes_credit
 
     def give_credit(self) -> None:
-        """Return all credit of one-way messages that have begun; otherwise it returns by halves."""
+        """Return all credit of begun one-way messages at once, instead of in steps of half a window."""
         self._connection.give_credit()
 
     def _check_ours(self, request: IncomingRequest) -> None:
@@ -250,9 +251,9 @@ class ThingSession:
     # ---- listenings
 
     def reading(self, listening: Listening, value: Any, at: datetime) -> None:
-        """Deliver a new value of an observed property, in place of an older one that waits.
+        """Deliver a new value of an observed property, in place of an older value that is still waiting.
 
-        Raises LocalProtocolError for one that is longer than a message may be.
+        Raise LocalProtocolError for a value that is longer than a message may be.
         """
         if listening.kind != PROPERTY:
             raise LocalProtocolError("readings are for observations")
@@ -270,7 +271,7 @@ class ThingSession:
         connection.outbox.put_latest(listening.slot, message)
 
     def withdraw_reading(self, listening: Listening) -> None:
-        """Take back a reading that waits to be sent, since a newer one will come."""
+        """Drop a reading that is waiting to be sent, because a newer one will follow."""
         self._connection.outbox.drop(listening.slot)
 
     def event(
@@ -284,7 +285,7 @@ class ThingSession:
     ) -> None:
         """Deliver an event, with the trace in which it was emitted if there is one.
 
-        Raises LocalProtocolError for one that is longer than a message may be.
+        Raise LocalProtocolError for an event that is longer than a message may be.
         """
         if listening.kind == PROPERTY:
             raise LocalProtocolError("events are for subscriptions")
@@ -307,7 +308,7 @@ class ThingSession:
         connection.outbox.put_frame(within(frame, connection.options.max_bytes))
 
     def gap(self, listening: Listening, reason: str, missed: int | None = None) -> None:
-        """Report that values are missing here, to a peer that asked for gaps."""
+        """Report to a peer that asked for gaps that values are missing here."""
         connection = self._connection
         wanted = listening.message.gaps and "gaps" in connection.options.offers and not connection.kotlin
         if not self._delivers(listening) or not wanted:
@@ -323,7 +324,7 @@ class ThingSession:
         connection.outbox.put(message)
 
     def end(self, listening: Listening, error: LmosActorsError) -> None:
-        """End a listening from this side with an error."""
+        """End a listening with an error from this side."""
         if self._delivers(listening):
             self._connection.listenings.remove(listening)
             self._connection.outbox.put(
@@ -340,15 +341,15 @@ class ThingSession:
     # ---- input streams
 
     def ready(self, stream: Incoming) -> None:
-        """Send the first credit of an input stream: from now on items may come."""
+        """Send the first credit of an input stream. The peer may send items from now on."""
         self._put(self._connection.streams.ready(stream))
 
     def consumed(self, stream: Incoming) -> None:
-        """Return the credit of an input stream's oldest item to the peer, half a window at a time."""
+        """Count an input stream's oldest item as consumed. Its credit returns in steps of half a window."""
         self._put(self._connection.streams.consumed(stream))
 
     def stop(self, stream: Incoming, reason: str) -> None:
-        """Refuse more items of an input stream; the run goes on."""
+        """Refuse more items of an input stream. The run continues."""
         self._put(self._connection.streams.stop(stream, reason))
 
     def _put(self, frame: bytes | None) -> None:
@@ -358,15 +359,16 @@ class ThingSession:
     # ---- what goes out, and the end
 
     def frames(self, room: int = 65_536) -> list[Sendable]:
-        """Take frames to send, oldest first, until they have `room` bytes: one at least, if any waits.
+        """Remove and return frames to send, oldest first, until they have `room` bytes.
 
-        `Binary` goes out as a binary frame, other bytes as text.
+        At least one frame is returned if any is waiting. `Binary` objects are sent as binary frames, other
+        bytes as text.
         """
         return self._connection.outbox.take(room)
 
     @property
     def full(self) -> bool:
-        """Whether too much waits to be sent: the peer reads too slowly, close the connection."""
+        """Whether too much waits to be sent: the peer reads too slowly, so the connection should close."""
         return self.outbox.full
 
     @property
@@ -389,9 +391,9 @@ class ThingSession:
     ) -> tuple[IncomingRequest | Listening, ...]:
         """End the session with its connection. Return open requests, then listenings: the host must end them.
 
-        A request for which `keep` is true, or that the peer has sent again on another connection, is not
-        among them: it goes on, and its answer goes to the memory and to those other connections. Answers to
-        all others are ignored.
+        A request is not among them if `keep` is true for it, or if the peer has sent it again on another
+        connection. It continues, and its answer goes to the memory and to those other connections. Answers to
+        all other requests are ignored.
         """
         if self._connection.over:
             return ()

@@ -1,4 +1,4 @@
-"""The streams of one connection on the side of the things: inputs come in, answers go out.
+"""The streams of one connection on the thing's side: inputs are received, answers are sent.
 
 Extension: docs/reference/lmos-extensions.md.
 """
@@ -35,7 +35,7 @@ class ThingStreams(StreamTable):
         self._max_frame = max_frame
 
     def accept(self, run: Run, offers: Mapping[str, StreamOffer]) -> dict[str, Incoming] | AgentError:
-        """Open the input streams of an invocation, without credit yet (`ready`), or return the refusal."""
+        """Open the input streams of an invocation, or return the refusal. They get credit only in `ready`."""
         wrong = self._refusal(run, offers)
         self._highest = max([self._highest, *(o.stream for o in offers.values() if o.stream <= MAX_STREAM)])
         if wrong is not None:
@@ -69,9 +69,9 @@ class ThingStreams(StreamTable):
         return stream
 
     def output(self, stream: Outgoing, action: str, item: Any) -> tuple[bytes, ...]:
-        """Return the frames of an item of the answer, none if the stream is no longer open.
+        """Return the frames of an item of the answer, or none if the stream is no longer open.
 
-        Credit is not checked: the host waits for `room`, if it can wait.
+        This does not check the credit: the host waits for `room`, if it can wait.
         """
         if not stream.open:
             return ()
@@ -110,7 +110,7 @@ class ThingStreams(StreamTable):
         )
 
     def complete(self, run: Run) -> tuple[bytes, ...]:
-        """Return the frames that go before the last status of a run that succeeded; drop its streams."""
+        """Return the frames to send before the last status of a successful run, and drop its streams."""
         answer = self._runs.get(run, {}).get(None)
         ending = None
         if isinstance(answer, Outgoing) and answer.number is not None:
@@ -120,9 +120,9 @@ class ThingStreams(StreamTable):
 
 
 class ItemCollector:
-    """The items of an answer for a peer that knows no streams: they become one array.
+    """The items of an answer for a peer without streams, which are sent as one array.
 
-    It holds 1,024 items and `max_bytes` of their JSON at most.
+    It stores 1,024 items and `max_bytes` of their JSON at most.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -130,9 +130,9 @@ class ItemCollector:
         self._left = max_bytes - len("[]")
 
     def add(self, item: Any) -> bool:
-        """Add an item; return False, without adding it, if there would be too much.
+        """Add an item; return False, without adding it, if a limit would be exceeded.
 
-        Raises LocalProtocolError for an item without a JSON form.
+        Raise LocalProtocolError for an item without a JSON form.
         """
         try:
             size = len(msgspec.json.encode(item)) + len(",")

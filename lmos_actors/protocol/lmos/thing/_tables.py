@@ -33,11 +33,11 @@ class EndedRun(Struct, frozen=True, eq=False):
 
 
 class Runs:
-    """The runs of one connection: those going on, and the last `limit` that ended, by id, thing and action.
+    """The live runs of one connection, and the last `limit` that ended, by id, thing and action.
 
-    If a peer gives every message the same id, the runs of different actions are still told apart. The ended
-    ones have at most `max_bytes` in all: if there is little room they are kept without their outputs, and can
-    still be queried; if there is none, the oldest are forgotten.
+    Runs of different actions are distinguished even if a peer gives every message the same id. The ended runs
+    have at most `max_bytes` in all. If there is little room they are kept without their outputs, and can
+    still be queried. If there is none, the oldest are forgotten.
     """
 
     __slots__ = ("_bound", "_bytes", "_ended", "_limit", "_live", "_max_bytes")
@@ -54,7 +54,7 @@ class Runs:
         return len(self._ended)
 
     def begin(self, request: IncomingRequest) -> None:
-        """Note a run that goes on."""
+        """Add a run that has not ended."""
         run = request.message
         self._live[run.message_id, run.thing_id, run.action] = request
 
@@ -66,9 +66,9 @@ class Runs:
         size: int,
         request: IncomingRequest | None = None,
     ) -> None:
-        """Keep the final answer of a run, of `size` bytes; a long one is compacted already.
+        """Keep the final answer of a run, of `size` bytes; a long one is already compacted.
 
-        With a `request`, that run no longer counts as going on.
+        With a `request`, that run no longer counts as live.
         """
         key = run.message_id, run.thing_id, run.action
         if request is not None and self._live.get(key) is request:
@@ -102,7 +102,7 @@ class Runs:
 
     @property
     def held(self) -> int:
-        """About how many bytes of the process's memory the ended runs take."""
+        """The approximate bytes of memory that the ended runs take."""
         return self._bytes + len(self._ended) * OVERHEAD
 
     def shrink(self) -> None:
@@ -112,7 +112,7 @@ class Runs:
             self._forget(next(iter(self._ended)))
 
     def close(self) -> None:
-        """Drop all ended runs: the connection is gone."""
+        """Drop all runs, because the connection has ended."""
         self._limit = 0
         self._live.clear()
         for key in tuple(self._ended):
@@ -121,10 +121,11 @@ class Runs:
     def find(
         self, message: QueryAction | CancelAction, going: Iterable[IncomingRequest]
     ) -> IncomingRequest | EndedRun | None:
-        """Return the run of a message: by its correlation, else the newest unfinished, else the newest.
+        """Return the run of a message: the one its correlation names, else the newest unfinished, else the
+        newest.
 
-        A request that was refused has been no run: only its correlation finds it. `going` are the open
-        requests of the connection, newest first.
+        A refused request was not a run, so it is found only by its correlation. `going` are the open requests
+        of the connection, newest first.
         """
         wanted = message.correlation_id
         runs = (one for one in going if _is_of(one, message))
@@ -148,7 +149,7 @@ class Runs:
 
 
 def _was_refused(final: Base) -> bool:
-    """Return whether an answer says that nothing has run: the action is not there or not allowed."""
+    """Return whether an answer means that no run took place, for example because the action is unknown."""
     if not isinstance(final, Error) or final.type == FAILED:
         return False
     return final.started is False or final.status.startswith("4")
@@ -160,7 +161,7 @@ def _is_of(request: IncomingRequest, message: QueryAction | CancelAction) -> boo
 
 
 class ListeningTable:
-    """The observations and subscriptions of one connection: one per thing and property or event."""
+    """The observations and subscriptions of one connection, at most one per thing and property or event."""
 
     __slots__ = ("_things", "bytes", "count")
 
@@ -184,7 +185,7 @@ class ListeningTable:
         self.bytes += listening.size
 
     def remove(self, listening: Listening) -> None:
-        """End a listening; ignored if it has ended already."""
+        """End a listening. Do nothing if it has already ended."""
         if listening.ended:
             return
         listening.ended = True
@@ -205,7 +206,7 @@ class ListeningTable:
         return [one for one in of_thing.values() if one.kind in (EVENT, ALL_EVENTS)]
 
     def all(self) -> list[Listening]:
-        """Return all listenings, in no promised order."""
+        """Return all listenings, in any order."""
         return [one for of_thing in self._things.values() for one in of_thing.values()]
 
 
@@ -228,11 +229,11 @@ class ThingStatistics:
     """A snapshot of one session.
 
     `received == answered + refused + merged + abandoned + streamed + strays + unreadable + open`. `received`:
-    all frames that came. `answered`: requests with a final answer, silent successes included. `refused`: by
-    the session itself (limits, unknown runs, extensions that are not offered). `merged`: repeats of requests
-    that were being carried out here. `abandoned`: requests open when the connection ended. `streamed`: items,
-    ends and credit of streams. `strays`: messages that a consumer does not send. `unreadable`: texts that are
-    not messages. `open`: requests that wait for their answer.
+    all frames that arrived. `answered`: requests with a final answer, including successes without a message.
+    `refused`: requests that the session itself refused (limits, unknown runs, extensions that are not
+    offered). `merged`: repeats of requests that were being carried out here. `abandoned`: requests open when
+    the connection ended. `streamed`: items, ends and credit of streams. `strays`: messages that a consumer
+    does not send. `unreadable`: texts that are not messages. `open`: requests that wait for their answer.
 
     `listening`: observations and subscriptions. `remembered`: ended runs that can be queried. `streams`: open
     streams. `late`: messages for streams that are over. `waiting`: frames to be sent, of `waiting_bytes`.

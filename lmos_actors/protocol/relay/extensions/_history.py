@@ -8,12 +8,12 @@ A command of the type `command` with one of the payloads
 
 is answered with `command_result`, whose payload is `{"command", "messages", "more"}`: frames as they were
 passed on, oldest first, and whether there are more. An agent gets broadcasts, and messages that it has sent
-or received. A message with `"no_store": true` is not kept. The history is bounded by number, bytes and age.
+or received. A message with `"no_store": true` is not stored. The history is limited by number, bytes and age.
 
-Nobody is shown a message before it is kept. An answer waits for everything that is being written when the
-question comes, so an agent finds what it has said before. A message that could not be kept is not in the
-history, and its receipt says so. Without a store the hub keeps nothing that outlives it: its answers have the
-member `"kept": false`.
+No agent sees a message in the history before it is stored. An answer waits for all writes that are open when
+the question arrives, so an agent finds its own earlier messages. A message that could not be stored is not in
+the history, and its receipt reports this. Without a store the history does not outlive the hub, and the
+answers have the member `"kept": false`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FOUND: Final = 2_000
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A message that is kept."""
+    """A message in the history."""
 
     id: str
     sender: str
@@ -84,7 +84,7 @@ class History(HubExtension):
         self._index = TextIndex()
 
     def start(self, hub: HubControl, store: ExtensionStore, records: Records) -> None:
-        """Begin with the messages that were kept before."""
+        """Start with the messages that were stored before."""
         super().start(hub, store, records)
         for key, value in records:
             self._add(int(key), msgspec.json.decode(value, type=Kept))
@@ -93,7 +93,7 @@ class History(HubExtension):
     # ---- keeping
 
     def done(self, frame: HubFrame, fate: Fate) -> None:
-        """Keep a message that was passed on."""
+        """Store a message that was passed on."""
         if fate.outcome != "passed" or frame.value("no_store") is True:
             return
         kept = Kept(frame.id, frame.sender, tuple(frame.to), frame.ts, Raw(frame.data))
@@ -113,7 +113,7 @@ class History(HubExtension):
         self._index.add(number, _text_in(kept))
 
     def _bound(self) -> None:
-        """Forget the oldest messages while there are too many."""
+        """Forget the oldest messages until the history is within its limits."""
         options, gone = self.options, dict[str, None]()
         oldest = self.hub.now() - int(options.seconds * 1_000)
         while self._kept:
@@ -131,7 +131,7 @@ class History(HubExtension):
     # ---- asking
 
     def command(self, frame: HubFrame) -> bool:
-        """Answer a question about the history."""
+        """Answer a query of the history."""
         payload = frame.value("payload")
         if frame.type != "command" or not isinstance(payload, dict):
             return False
@@ -189,7 +189,7 @@ class History(HubExtension):
         return found[::-1], more
 
     def best(self, query: str, agent: str, limit: int) -> list[tuple[Kept, float]]:
-        """Return the messages that fit a query best, and their scores; for `semantic`."""
+        """Return the messages that best match a query, and their scores; `semantic` calls this."""
         scored = self._index.search(query, every=False, limit=FOUND)
         found = ((self._kept[number], score) for number, score in scored)
         return list(islice((each for each in found if each[0].is_for(agent)), limit))
@@ -200,7 +200,7 @@ class History(HubExtension):
 
 
 def _fitting(messages: Iterator[Kept], limit: int) -> tuple[list[Kept], bool]:
-    """Return the first messages that one answer has room for, and whether there are more."""
+    """Return the first messages that fit into one answer, and whether there are more."""
     found: list[Kept] = []
     size = 0
     for each in messages:
@@ -212,7 +212,7 @@ def _fitting(messages: Iterator[Kept], limit: int) -> tuple[list[Kept], bool]:
 
 
 def _text_in(kept: Kept) -> str:
-    """Return the text of a message, "" for a payload that cannot be read, such as a huge number."""
+    """Return the text of a message, or "" for an unreadable payload, such as a huge number."""
     members: Members = msgspec.json.decode(kept.frame, type=dict[str, Raw])
     try:
         return text_of(value_of(members, "payload"))

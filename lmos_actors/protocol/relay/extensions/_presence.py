@@ -1,4 +1,4 @@
-"""Presence: the followers of an agent hear when it comes and goes."""
+"""Presence: the followers of an agent are notified when it connects and disconnects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to people: agents of this package tell each other over the hub that they wait for a person."""
+"""Questions to people: agents of this package report over the hub that they wait for a person."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WAITING: Final = "waiting"
 
 
 class Questions(HubExtension):
-    """The extension `questions`: it only announces that a `waiting` message is not an answer.
+    """The extension `questions`, which only announces that a `waiting` message is not an answer.
 
     While an answer waits for a person, the asking agent gets messages of the type `waiting` with the `ref` of
     that answer: `{"id", "key", "expires"}` every 10 s, and null once it no longer waits. They are not sent on

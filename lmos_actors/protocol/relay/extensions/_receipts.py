@@ -1,13 +1,13 @@
-"""Receipts: the sender of a message learns its id, and how many agents got it.
+"""Receipts: the sender of a message gets its id, and the number of agents that received it.
 
-A relay gives messages their ids and does not tell them to the sender, so an answer's `ref` says nothing to
-the agent that asked. A member `receipt`, a text that the sender chooses, is answered with a message of the
-type `receipt` whose `ref` is the id. Errors about a frame repeat the member.
+A relay gives messages their ids and does not report them to the sender, so the sender cannot match an
+answer's `ref` to its message. The sender can set a member `receipt`, a text of its choice. The hub answers
+with a message of the type `receipt` whose `ref` is the id. Errors about a frame repeat the member.
 
-The receipt comes once the hub has kept everything that it keeps of the frame; if it could not, an error
-`unavailable` comes. Delivery does not wait for that, so an answer might come before the receipt. If there is
-something to wait for, a message of the type `passed` with the same content comes at once, before any answer:
-it says that the message was passed on, not that anything of it is kept.
+The receipt is sent once the hub has stored all that it stores of the frame; if that fails, an error
+`unavailable` is sent instead. Delivery does not wait for that, so an answer might arrive before the receipt.
+If something is still to be stored, a message of the type `passed` with the same content is sent at once,
+before any answer. It means that the message was passed on, not that anything of it is stored.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class Receipts(HubExtension):
     echoed = ("receipt",)
 
     def command(self, frame: HubFrame) -> bool:
-        """Check the member; the command itself belongs to another extension."""
+        """Check the `receipt` member of a command; another extension carries out the command itself."""
         self.check(frame)
         return False
 
     def check(self, frame: HubFrame) -> None:
-        """Refuse a receipt that is not a text, or too long."""
+        """Refuse a `receipt` member that is not a text, or is too long."""
         found = frame.value("receipt")
         if found is not None and (not isinstance(found, str) or len(found) > LONGEST):
             raise HubRefusal("invalid_message", f"`receipt` is a text of {LONGEST} characters at most")
 
     def acknowledge(self, frame: HubFrame, fate: Fate) -> None:
-        """Answer a message that asks for a receipt."""
+        """Answer a message that requests a receipt."""
         found = frame.value("receipt")
         if found is None:
             return

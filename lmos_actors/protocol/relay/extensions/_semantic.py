@@ -2,11 +2,12 @@
 
 - A message of the type `query` to the relay, its payload a text or `{"query": TEXT, "limit": N}`, is answered
   with `query_result`: `{"agents": [{"agent", "score"}], "messages": [{"score", "message"}]}`, best first.
-  Agents are found by their newest `discovery` message, messages in the history if the hub keeps one and the
-  asking agent may read them. Scores are BM25: larger is better; they compare only within one answer.
-- `{"command": "semantic_subscribe", "keywords": [WORDS]}`, as a `command`, asks for keywords: a broadcast
-  with a member `keywords` goes only to agents that have asked for one of its words. An agent's keywords are
-  kept until it leaves, and replace its former ones.
+  Agents are found by their newest `discovery` message. Messages are found in the history, if the hub has one
+  and the asking agent may read them. Scores are BM25: larger is better, and scores of different answers
+  cannot be compared.
+- `{"command": "semantic_subscribe", "keywords": [WORDS]}`, as a `command`, subscribes to keywords: a
+  broadcast with a member `keywords` goes only to agents that are subscribed to one of its words. An agent's
+  keywords replace its former ones, and are kept until it leaves.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Semantic(HubExtension):
         self._keywords: dict[str, frozenset[str]] = {}
 
     def start(self, hub: HubControl, store: ExtensionStore, records: Records) -> None:
-        """Begin with the discovery messages that were kept before."""
+        """Start with the discovery messages that were stored before."""
         super().start(hub, store, records)
         for key, value in records:
             self._written(int(key), msgspec.json.decode(value, type=_Discovery))
@@ -65,7 +66,7 @@ class Semantic(HubExtension):
     # ---- discovery messages
 
     def done(self, frame: HubFrame, fate: Fate) -> None:
-        """Keep the description of itself that an agent has sent to everybody."""
+        """Store the text of a `discovery` message that an agent has sent to everybody."""
         if frame.type != "discovery" or fate.outcome != "passed" or not frame.is_broadcast:
             return
         found = _Discovery(frame.sender, f"{frame.sender} {text_of(frame.value('payload'))}")
@@ -74,7 +75,7 @@ class Semantic(HubExtension):
         self.store.write({_key(number): msgspec.json.encode(found)}, partial(self._written, number, found))
 
     def _written(self, number: int, found: _Discovery) -> None:
-        """Index a description, which is kept by now, in place of the agent's older one."""
+        """Index a stored description, in place of the agent's older one."""
         self._next = max(self._next, number + 1)
         self._remove(found.agent)
         self._known[found.agent] = number
@@ -150,13 +151,13 @@ class Semantic(HubExtension):
         self.hub.answer(frame.sender, "command_result", answer, frame.ref or None)
 
     def hears(self, frame: HubFrame, agent: str) -> bool:
-        """Return whether an agent has asked for a keyword of a broadcast; True if the broadcast has none."""
+        """Return whether an agent subscribes to a keyword of a broadcast; True if the broadcast has none."""
         words = _keywords_in(frame.value("keywords")) if "keywords" in frame.members else None
         return not words or not words.isdisjoint(self._keywords.get(agent, ()))
 
 
 def _keywords_in(value: Any) -> frozenset[str] | None:
-    """Return the keywords, None for anything but an array of texts of 1 to `LONGEST` characters."""
+    """Return the keywords, or None for anything but an array of texts of 1 to `LONGEST` characters."""
     if not isinstance(value, list):
         return None
     found: list[Any] = value  # pyright: ignore[reportUnknownVariableType]

@@ -1,4 +1,4 @@
-"""A full-text index in memory, ranked by BM25: SQLite's FTS5, which comes with Python."""
+"""A full-text index in memory, ranked by BM25. It uses SQLite's FTS5, which comes with Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORD: Final = re.compile(r"\w+")
 
 
 class TextIndex:
-    """Texts by number. The constructor raises ConfigError where this Python's SQLite has no FTS5."""
+    """An index of texts by number. The constructor raises ConfigError if this Python's SQLite has no FTS5."""
 
     def __init__(self) -> None:
         # no other thread uses it; simulations run it in the thread that made it, too
@@ -39,7 +39,7 @@ class TextIndex:
         self._database.execute("INSERT INTO texts(rowid, words) VALUES (?, ?)", (number, words))
 
     def remove(self, number: int) -> None:
-        """Remove a text, if it is there."""
+        """Remove a text, which need not exist."""
         self._database.execute("DELETE FROM texts WHERE rowid = ?", (number,))
 
     def search(self, query: str, *, every: bool, limit: int) -> list[tuple[int, float]]:

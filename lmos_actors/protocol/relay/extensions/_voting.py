@@ -1,9 +1,10 @@
 """Votes on a relay: `proposal`, `vote`, `vote_result`.
 
-- A broadcast of the type `proposal` opens a vote. Its own members: `deadline` (Unix time in milliseconds; by
-  default, and at the latest, seven days from now), and `quorum`, which may only raise the hub's quorum.
+- A broadcast of the type `proposal` opens a vote. It may have the members `deadline` (Unix time in
+  milliseconds; by default, and at the latest, seven days from now), and `quorum`, which may only raise the
+  hub's quorum.
 - `vote` with `{"approve": true | false}` goes to `relay` or to the proposer; its `ref` is the id of the
-  proposal. An agent's newer vote replaces its older one. A vote that is about no proposal, or comes too late,
+  proposal. An agent's newer vote replaces its older one. A vote without a valid proposal, or after the end,
   is refused.
 - `vote_result` with `{"status", "votes": {"approve", "reject"}, "quorum"}`, by `ref`, goes to everybody,
   once.
@@ -11,11 +12,12 @@
 The quorum is the total weight of the agents that were active in the seven days before the vote begins. A
 proposal has passed as soon as approvals are more than half of it and more than rejections; it is rejected as
 soon as rejections are more than half of it. At its deadline it is rejected if more than half of the quorum
-has voted, else it has expired.
+has voted; otherwise it has expired.
 
-Votes, deadlines and results are kept. An end is kept before it is announced, and the announcement has the
-same id after a restart: nobody hears one result as two. After a restart nothing ends by its deadline for
-`GRACE` milliseconds, so that agents can come back to hear it; votes after the deadline are late all the same.
+Votes, deadlines and results are stored. The end of a vote is stored before it is announced, and the
+announcement has the same id after a restart, so no agent takes one result for two. After a restart no vote
+ends by its deadline for `GRACE` milliseconds, so that agents can reconnect to receive the result. Votes after
+the deadline are late even so.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ class Vote(msgspec.Struct):
 
 
 class Voting(HubExtension):
-    """The extension `voting`. `weights` has the weights of agents whose vote does not weigh 1."""
+    """The extension `voting`. `weights` has the weights of agents whose vote does not count as 1."""
 
     name = "voting"
 
@@ -90,7 +92,7 @@ class Voting(HubExtension):
         self._checked = ("", 0, 0)  # the proposal that was checked last: its id, deadline and quorum
 
     def start(self, hub: HubControl, store: ExtensionStore, records: Records) -> None:
-        """Begin with the votes that were kept before."""
+        """Start with the votes that were stored before."""
         super().start(hub, store, records)
         for key, value in records:
             kind, _, id = key.partition(" ")
@@ -136,14 +138,14 @@ class Voting(HubExtension):
     # ---- proposals
 
     def check(self, frame: HubFrame) -> None:
-        """Refuse an invalid proposal or vote before others see it."""
+        """Refuse an invalid proposal or vote before it is passed on."""
         if frame.type == "proposal" and frame.is_broadcast:
             self._checked = frame.id, *self._terms(frame)
         elif frame.type == "vote" and self._is_of_proposer(frame):
             self._vote_in(frame)
 
     def done(self, frame: HubFrame, fate: Fate) -> None:
-        """Open a vote, or count one that was sent to the proposer."""
+        """Open the vote on a proposal, or count a vote that was sent to the proposer."""
         self._saw(frame.sender)
         if fate.outcome != "passed":
             return
@@ -179,19 +181,19 @@ class Voting(HubExtension):
     # ---- votes
 
     def command(self, frame: HubFrame) -> bool:
-        """Take a vote that is sent to the relay."""
+        """Count a vote that was sent to the relay; return False for any other command."""
         if frame.type != "vote":
             return False
         self._count(frame)
         return True
 
     def _is_of_proposer(self, frame: HubFrame) -> bool:
-        """Return whether a message goes to the proposer of the vote that it is about."""
+        """Return whether a message goes to the proposer of the vote that the message names."""
         found = self._open.get(frame.ref) or self._ended.get(frame.ref)
         return found is not None and found.proposer in frame.to
 
     def _vote_in(self, frame: HubFrame) -> tuple[Vote, bool]:
-        """Return the vote that a frame is about, and whether the frame approves. Raise HubRefusal."""
+        """Return the vote that a frame names, and whether the frame approves. Raise HubRefusal."""
         payload = frame.value("payload")
         approve = cast("dict[str, Any]", payload).get("approve") if isinstance(payload, dict) else None
         if not isinstance(approve, bool):
@@ -253,7 +255,7 @@ class Voting(HubExtension):
         self.store.write({_key(id): msgspec.json.encode(vote)})
 
     def due_at(self) -> int | None:
-        """Return when the next vote ends by its deadline, or an end must be tried again."""
+        """Return the time at which the next deadline passes, or a failed end must be tried again."""
         if not self._due_is_known:
             self._due = min((self._due_of(id, vote) for id, vote in self._open.items()), default=None)
             self._due_is_known = True

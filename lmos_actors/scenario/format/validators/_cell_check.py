@@ -1,7 +1,7 @@
 """Validation of one cell of a file by all validators.
 
-Every validator runs for which the file has a part, so that a mistake in one part does not hide mistakes in
-others. Validators of rare parts are imported only for files that have these.
+Each validator runs if the file has the part that it checks, so that a mistake in one part does not hide
+mistakes in others. Validators of rare parts are imported only for files that have such parts.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
     """Check the values for agents, the story and the checks of a cell; mistakes go to `names`.
 
-    `folder` is the file's folder. If the file is not `whole`, as some parts are invalid, unused agents are
-    not reported: those parts may use them.
+    `folder` is the file's folder. If the file is not `whole`, because some parts are invalid, unused agents
+    are not reported, as those parts may use them.
     """
     validator, store = ValueValidator(names), StoreValidator(names)
     network = NetworkValidator(names)
@@ -86,8 +86,8 @@ def check_cell(names: CellNames, folder: Path, *, whole: bool) -> None:
 def _check_unused(names: CellNames) -> None:
     """Refuse agents that nothing in the file names and that do nothing by themselves.
 
-    If an agent of the file looks for others, by class, topic or group, it may find these: then there is only
-    a warning, and none at all if the network has a directory.
+    An agent of the file that searches for others, by class, topic or group, may find an unnamed agent. Then
+    there is only a warning, and none at all if the network has a directory.
     """
     entries = mapped(names.cell.data.get("agents"))
     args = {name: mapped(mapped(entries.get(name)).get("args")) for name in names.classes}

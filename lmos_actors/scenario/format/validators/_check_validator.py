@@ -72,9 +72,9 @@ _ARGUMENTS: Final = {
 
 
 class CheckValidator:
-    """Validates the checks, series and stop condition of one cell; mistakes go to `names`.
+    """The validator of the checks, series and stop condition of one cell; mistakes go to `names`.
 
-    `ids` has the steps by their ids, `run_counts` the maximum number of runs of each.
+    `ids` has the steps by their ids; `run_counts` has the maximum number of runs of each step.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class CheckValidator:
             self.names.report(path, f"that is more than {_MOST_SAMPLES} samples", "shape")
 
     def _define(self) -> None:
-        """Define the names of series and checks, even of those with mistakes."""
+        """Define the names of series and checks, including those with mistakes."""
         for name in mapped(mapped(self.names.cell.data.get("measure")).get("series")):
             self.names.define(name, "series", ("measure", "series", name), key=True)
             self.series.append(name)
@@ -155,9 +155,9 @@ class CheckValidator:
     def _formula(
         self, text: str, path: DataPath, of: str | None, *, condition: bool = True, alone: bool = False
     ) -> tuple[str, ...] | None:
-        """Parse a formula; return its names, None if it is wrong.
+        """Parse a formula and return the names in it; report a wrong formula and return None.
 
-        `alone`: it may not use series and checks.
+        If `alone` is true, the formula may not use series and checks.
         """
         from ...formulas import FormulaProblem, compile_formula, known_names
 
@@ -180,7 +180,7 @@ class CheckValidator:
             return None
 
     def _classes(self, of: str | None) -> list[Any] | None:
-        """Return the classes of the agents that a formula is about; None if not all are known."""
+        """Return the classes of the agents that a formula is about; None if some classes are not known."""
         is_about_all = of is None or of == ALL_AGENTS
         wanted = self.names.names if is_about_all else [str(of)]
         found = [self.names.class_of(name) for name in wanted]
@@ -240,7 +240,7 @@ class CheckValidator:
         check_bounds(self.names, check, path)
 
     def step(self, name: str, path: DataPath, kind: str) -> None:
-        """Check that an id belongs to a step of a kind."""
+        """Check that an id belongs to a step of the given kind."""
         kinds, called = _STEPS[kind]
         is_known = self.names.is_known(name, self.ids, path, "step")
         if is_known and self.ids[name] is not None and not isinstance(self.ids[name], kinds):
@@ -392,7 +392,7 @@ class CheckValidator:
             self._samples(name, (*path, "metric"), key=False)
 
     def _metrics(self) -> list[str]:
-        """Return the names of all numbers that `compare` can use."""
+        """Return the names of all numbers that a `compare` check can use."""
         found = [f"{name}.time" for name in self.instants]
         found += [f"{name}.{word}" for name in self.series for word in ("last", "min", "max", "mean")]
         steps = [name for name, step in self.ids.items() if isinstance(step, _ANSWERED)]

@@ -1,4 +1,4 @@
-"""Validation of conditions on values: in themselves, and against the schema of the value."""
+"""Validation of conditions on values: of the conditions alone, and against the schema of the value."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ _ABOVE: Final = ("ge", "gt")
 
 
 def contradiction(bounds: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the key of a bound that contradicts another, and why; None if there is none.
+    """Return the key of a bound that contradicts another, and the reason; None if there is no such bound.
 
-    `bounds` has those given among `ge`, `gt`, `le`, `lt`, and `eq` or `equals`; numbers or times.
+    `bounds` has the bounds that are given, among `ge`, `gt`, `le`, `lt`, and `eq` or `equals`. They are
+    numbers or times.
     """
     for low in _ABOVE:
         for high in _BELOW:
@@ -69,19 +70,19 @@ def _fulfils(value: Any, sign: str, bound: Any) -> bool:
 
 
 def given(what: Any, *keys: str) -> dict[str, Any]:
-    """Return the given keys of a struct, with their values."""
+    """Return the keys that are set in a struct, out of the given ones, with their values."""
     return {key: value for key in keys if (value := getattr(what, key)) not in (UNSET, None)}
 
 
 def check_bounds(names: CellNames, what: Any, path: DataPath) -> None:
-    """Check that a number has bounds, and that they do not contradict each other."""
+    """Check that a number has at least one bound, and that its bounds do not contradict each other."""
     bounds = given(what, *BOUNDS)
     needs_one(names, bounds, BOUNDS, path)
     names.report_at(path, contradiction(bounds), key=True)
 
 
 def needs_one(names: CellNames, given: Collection[str], keys: Collection[str], path: DataPath) -> None:
-    """Refuse a check in which none of the keys is given, as at least one is needed."""
+    """Refuse a check in which none of the keys is given."""
     if not given:
         names.report(path, f"nothing is checked: one of {', '.join(keys)}", "shape")
 
@@ -96,7 +97,7 @@ def check_keys(
     *,
     key: bool = False,
 ) -> None:
-    """Check the keys given beside a word such as `kind: crash`: which ones it needs, and which apply."""
+    """Check the keys given with a word such as `kind: crash`: none is missing, and each applies to it."""
     keys = list(given)
     for each in sorted(needed - set(keys)):
         names.report(path, f'"{word}" needs "{each}"', "shape", key=key)
@@ -106,32 +107,32 @@ def check_keys(
 
 
 def check_delay(names: CellNames, delay: Delay | UnsetType, path: DataPath) -> None:
-    """Check a time, or the distribution from which it is drawn."""
+    """Check a delay, which is a time or the distribution from which a time is drawn."""
     if delay is not UNSET:
         names.report_at(path, problem_at(delay, time=True))
 
 
 def check_in_time(names: CellNames, instant: Duration, path: DataPath, *, before_end: bool = False) -> None:
-    """Check that an instant is not after the end of a simulation; with `before_end`, also not at the end."""
+    """Check that an instant is not after the end of a simulation; with `before_end`, nor at the end."""
     stop = names.made.get(("stop",))
     if stop is not None and (instant > stop.at or (before_end and instant == stop.at)):
         names.report(path, f"the simulation is over before that, at {stop.at}", "shape")
 
 
 def check_exception(names: CellNames, name: object, path: DataPath) -> None:
-    """Check the name of an exception that is raised with a message."""
+    """Check that a name belongs to a built-in exception that can be made from a message."""
     if isinstance(name, str) and exception_class(name) is None:
         names.is_known(name, exception_names(), path, "built-in exception", more=" made from a message")
 
 
 class ConditionValidator:
-    """Validates conditions; mistakes go to `names`."""
+    """The validator of conditions; mistakes go to `names`."""
 
     def __init__(self, names: CellNames) -> None:
         self.names = names
 
     def match(self, match: Mapping[str, Any], schema: Schema, path: DataPath) -> None:
-        """Check JSON paths into data of a schema, and the conditions on the values there."""
+        """Check JSON paths into data with a schema, and the conditions on the values at these paths."""
         for where, condition in match.items():
             here = (*path, where)
             found, problem = along(where, schema)
@@ -164,7 +165,10 @@ class ConditionValidator:
                 self.names.report((*path, "regex"), message, "shape", key=True)
 
     def expected(self, what: Any, schema: Schema, path: DataPath, *, root: Schema) -> None:
-        """Check what is expected of a value; `match` is about the whole answer, whose schema is `root`."""
+        """Check the expectations on a value against its schema.
+
+        `match` applies to the whole answer, whose schema is `root`.
+        """
         bounds = given(what, "ge", "le")
         if what.equals is not UNSET:
             bounds["equals"] = what.equals

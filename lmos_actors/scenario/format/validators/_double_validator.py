@@ -43,7 +43,7 @@ _WHEN: Final = ("action", "from", "after", "contains", "equals", "match")
 
 
 class DoubleValidator:
-    """Validates mocks and replays; mistakes go to `names`."""
+    """The validator of mocks and replays; mistakes go to `names`."""
 
     def __init__(self, names: CellNames, validator: ValueValidator) -> None:
         self.names = names
@@ -73,7 +73,10 @@ class DoubleValidator:
                 self.names.refuse(entry, path, 'needs "use"', "args", "state")
 
     def _is_no_model(self, name: str, path: DataPath) -> bool:
-        """Return whether the class of an agent that speaks `model` is no language model; if so, report it."""
+        """Report an agent that speaks `model` but whose class is not a language model.
+
+        Return whether it was reported.
+        """
         cls: Any = self.names.classes.get(name)
         if cls is None or is_model(cls):
             return False
@@ -101,7 +104,7 @@ class DoubleValidator:
             self.names.report(here, f'"{to}" is {cls.__name__}, which is no ChatAgent')
 
     def _speaks(self, entry: Mock, path: DataPath) -> None:
-        """Refuse keys of a mock that do not go with the protocol that it speaks."""
+        """Refuse keys of a mock that do not apply to its protocol."""
         if entry.speaks in ("omnia", "model") and entry.use is not None:
             what = "chat agent" if entry.speaks == "omnia" else "language model"
             why = f'a mock that speaks {entry.speaks} stands for any {what}: leave out "use"'
@@ -172,7 +175,7 @@ class DoubleValidator:
             self.conditions.equal(when.equals, schema, (*path, "equals"))
 
     def _asked(self, name: str, action: str | None, path: DataPath) -> Mapping[str, Any]:
-        """Return the schema of the requests that a rule matches."""
+        """Return the schema of the requests to which a rule applies."""
         if self._speech_of(name) == "omnia":
             return input_schema(self.names.contract(name).table["chat"])
         if self._speech_of(name) == "model":
@@ -182,7 +185,7 @@ class DoubleValidator:
         return ANYTHING
 
     def _not_of_model(self, rule: Rule, path: DataPath) -> None:
-        """Refuse keys of a rule that only a language model has."""
+        """Refuse keys in a rule that apply only to a mock of a language model."""
         self.names.refuse(rule.when, (*path, "when"), 'is for a mock with "speaks: model"', "after")
         for index, part in enumerate(() if rule.reply is UNSET else rule.reply):
             if isinstance(part, Called | Reasoned):
@@ -194,7 +197,7 @@ class DoubleValidator:
         return entry.speaks if isinstance(entry, Mock) else "lmos"
 
     def _stranger_rule(self, rule: Rule, path: DataPath) -> None:
-        """Check the parts of a rule that only a mock on the hub has."""
+        """Check the parts of a rule that are special for a mock on the hub."""
         for index, part in enumerate(() if rule.reply is UNSET else rule.reply):
             if isinstance(part, Progressed):
                 self.names.report(
@@ -211,7 +214,10 @@ class DoubleValidator:
             self.conditions.equal(rule.output, VOTE, (*path, "output"))
 
     def _chat_rule(self, rule: Rule, path: DataPath) -> None:
-        """Check the parts of a rule that only a mock with Omnia's protocol has: the one action, and texts."""
+        """Check the parts of a rule that are special for a mock with Omnia's protocol.
+
+        Such a mock has one action, and all parts of its answers are texts.
+        """
         action = rule.when.action
         if action not in (None, _MESSAGE):
             near = did_you_mean(str(action), [_MESSAGE])

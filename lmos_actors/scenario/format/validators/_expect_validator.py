@@ -1,4 +1,4 @@
-"""Validation of `expect` steps: their subject, their keys, and whether the expectation can be met."""
+"""Validation of `expect` steps: their subject, their keys, and whether each expectation can be met."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _STATUS: Final[Schema] = {"type": "string", "enum": list(STATUSES)}
 
 
 def answer_of(names: CellNames, step: Any) -> tuple[str, Schema]:
-    """Return the key that holds the answer of a step, and its schema: for a stream, that of one item."""
+    """Return the key that holds the answer of a step, and the schema of the answer.
+
+    For a stream, it is the schema of one item.
+    """
     if isinstance(step, Query):
         return "status", _STATUS
     if isinstance(step, Say):
@@ -48,7 +51,7 @@ def answer_of(names: CellNames, step: Any) -> tuple[str, Schema]:
 
 
 def root_of(names: CellNames, step: Any) -> Schema:
-    """Return the schema of the whole answer of a step, at which `save` and `match` begin."""
+    """Return the schema of the whole answer of a step; the paths of `save` and `match` begin there."""
     if isinstance(step, Say):
         return answer_to(step)
     key, schema = answer_of(names, step)
@@ -58,7 +61,7 @@ def root_of(names: CellNames, step: Any) -> Schema:
 
 
 class ExpectValidator:
-    """Validates `expect` steps; mistakes go to `names`."""
+    """The validator of `expect` steps; mistakes go to `names`."""
 
     def __init__(self, names: CellNames) -> None:
         self.names = names
@@ -96,7 +99,7 @@ class ExpectValidator:
         return found
 
     def _schemas(self, step: Expect, asked: Any, scope: StepScope) -> tuple[Schema, Schema]:
-        """Return the schemas of the judged value, and of the answer at which `match` begins."""
+        """Return two schemas: of the judged value, and of the data at which the paths of `match` begin."""
         if step.that == "value":
             schema = scope.schema_of(step.of)
             return schema, schema

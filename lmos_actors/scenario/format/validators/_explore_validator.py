@@ -57,7 +57,7 @@ _MOST_RATE: Final = 1000.0
 
 
 class ExploreValidator:
-    """Validates `explore`; mistakes go to `names`.
+    """The validator of `explore`; mistakes go to `names`.
 
     A fault that may be drawn is checked like a fault in the file.
     """
@@ -94,7 +94,7 @@ class ExploreValidator:
                 check_in_time(self.names, instant, (*_HERE, key))
 
     def _arguments(self, explore: Explore) -> None:
-        """Check that the arguments to draw belong to steps and entries."""
+        """Check that the arguments to draw belong to steps and entries with an action."""
         here: DataPath = (*_HERE, "arguments")
         if not explore.faults and not explore.arguments:
             self.names.report(_HERE, 'nothing may be drawn: "faults" or "arguments"', "shape")
@@ -122,7 +122,7 @@ class ExploreValidator:
                     self._choices(choices, params[name].shape, place)
 
     def _choices(self, choices: Any, shape: Any, path: DataPath) -> None:
-        """Check that the values to draw for an argument have its type."""
+        """Check that the values to draw for an argument have the argument's type."""
         if isinstance(choices, NumberRange):
             choices = dict(zip(("min", "max"), choices.ends, strict=True))
         for key, value in choices.items() if is_mapping(choices) else enumerate(choices):
@@ -131,7 +131,7 @@ class ExploreValidator:
     # ---- targets
 
     def _whom(self, path: DataPath) -> list[tuple[str, DataPath]]:
-        """Check the names of an `of`, and return the valid ones with their places."""
+        """Check the names in the `of` at a path, and return the valid ones with their paths."""
         raw: Any = self.names.cell.data
         for part in path:
             raw = raw[part]
@@ -176,7 +176,7 @@ class ExploreValidator:
                 self.faults.fault(_sample(drawn, name), place)
 
     def _likely(self, kind: str, path: DataPath) -> list[tuple[str, DataPath]]:
-        """Return a likely target for a kind of fault, and where to report it, as the file names no target."""
+        """Return a likely target for a kind of fault without a named target, and where to report it."""
         names = [name for name in self.names.names if name not in self.names.remotes]
         if kind == "provider":
             names = [name for name in names if is_model(self.names.class_of(name) or object)] or names
@@ -227,9 +227,9 @@ def kind_of_drawn(drawn: DrawnFault) -> str:
 
 
 def _sample(drawn: DrawnFault, name: Any) -> Any:
-    """Return an example of a drawn fault, on an agent with this name; a network fault has no target.
+    """Return an example of a fault that may be drawn, with `name` as its target.
 
-    A restart strikes the nodes named, or the whole node if no name is given.
+    A network fault has no target. A restart strikes the nodes named, or the whole node if no name is given.
     """
     kind = kind_of_drawn(drawn)
     nobody: Any = UNSET
@@ -257,7 +257,7 @@ def _sample(drawn: DrawnFault, name: Any) -> Any:
 
 
 def _skewed(drawn: DrawnClockSkew, name: str) -> ClockSkew:
-    """Return a clock fault with the largest error that may be drawn; that may be no error at all."""
+    """Return a clock fault with the largest error that may be drawn; that error may be zero."""
     skew, rate = drawn.skew, drawn.rate
     if skew is UNSET and rate is UNSET:
         skew = Offset(1.0)

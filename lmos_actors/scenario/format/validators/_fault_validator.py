@@ -38,7 +38,7 @@ _KEYS = (
 
 
 class FaultValidator:
-    """Validates faults; mistakes go to `names`."""
+    """The validator of faults; mistakes go to `names`."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class FaultValidator:
                 )
 
     def _of_processes(self, fault: Any, kind: str, path: DataPath) -> None:
-        """Check a fault that processes can have, or a fault of processes."""
+        """Check a fault in `world: process`, or a fault that is meant for processes."""
         if self.processes.is_process:
             self.processes.fault(fault, kind, path)
             self._lasting(fault, path)
@@ -128,7 +128,7 @@ class FaultValidator:
             self.names.report(place, message, "shape")
 
     def _of_service(self, fault: Any, kind: str, path: DataPath) -> None:
-        """Refuse a fault that means nothing for the hub or the directory."""
+        """Refuse a fault that has no effect on the hub or the directory."""
         is_hub = self.names.is_hub(fault.target)
         if not is_hub and not self.names.is_directory(fault.target):
             return
@@ -169,7 +169,7 @@ class FaultValidator:
             self.names.report((*path, "duration"), "a fault of no duration does nothing", "shape")
 
     def _provider(self, fault: Provider | FaultAt, path: DataPath) -> None:
-        """Report a provider fault of agents that are not language models, and a delay without an effect."""
+        """Report a provider fault of an agent that is not a language model, or a delay without an effect."""
         name, where = _whom(fault, path)
         cls = self.names.class_of(name)
         if cls is not None and not is_model(cls):
@@ -181,7 +181,7 @@ class FaultValidator:
         check_delay(self.names, fault.delay, (*path, "delay"))
 
     def _slowed(self, fault: Slow | FaultAt, path: DataPath) -> None:
-        """Report a slowdown of agents without a service time, where it would have no effect."""
+        """Report a slowdown of an agent without a service time, as it would have no effect."""
         name, place = _whom(fault, path)
         name = self.names.base_of(name)
         entry = self.names.entry(name)
@@ -190,7 +190,10 @@ class FaultValidator:
 
 
 def _whom(fault: Any, path: DataPath) -> tuple[str, DataPath]:
-    """Return the name of the agents that a fault strikes, "" without one, and the place of that name."""
+    """Return the name of the agents that a fault strikes, and the path of that name in the file.
+
+    The name is "" if the fault gives none.
+    """
     if fault.target is not None:
         return fault.target, (*path, "target")
     return "" if fault.pick is None else fault.pick.of, (*path, "pick", "of")

@@ -1,4 +1,4 @@
-"""Validation of the faults of links between nodes, and of their ends."""
+"""Validation of the faults of links between nodes, and of the steps that heal them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_HANG: Final = 'a connection is reset, or half open, in an instant: "duration"
 
 
 class LinkFaultValidator:
-    """Validates faults of links, and `heal`; mistakes go to `names`."""
+    """The validator of faults of links, and of `heal`; mistakes go to `names`."""
 
     def __init__(self, names: CellNames, network: NetworkValidator) -> None:
         self.names = names
@@ -62,7 +62,7 @@ class LinkFaultValidator:
             self.names.report((*path, "duration"), OF_HANG, "shape", key=True)
 
     def _swizzle(self, fault: Any, path: DataPath) -> None:
-        """Check that there are links to cut, and time to cut all of them before the first is healed."""
+        """Check that a swizzle has links to cut, and enough time to cut and then heal all of them."""
         named = list(texts_at(fault.of, (*path, "of")))
         if not all(self.nodes.end(name, here) for name, here in named):
             return
@@ -81,7 +81,7 @@ class LinkFaultValidator:
             self.names.report((*path, "duration"), why, "shape")
 
     def count_nodes(self, names: Iterable[str]) -> int:
-        """Return the number of different nodes that names of nodes, agents and populations stand for."""
+        """Return the number of different nodes to which names of nodes, agents and populations refer."""
         counts: dict[str, int] = {}
         for name in names:
             node = self.nodes.node_of(name)
@@ -95,7 +95,7 @@ class LinkFaultValidator:
     # ---- `kind: restart` of nodes of the network
 
     def restart(self, fault: Any, path: DataPath) -> None:
-        """Check the nodes that a restart or a kill names, if it does not strike the whole node."""
+        """Check the nodes named by a restart or a kill; without names, it strikes the whole node."""
         given = [key for key in ("of", "pick") if getattr(fault, key, None) not in (UNSET, None)]
         if len(given) == 2:
             self.names.report(path, 'a restart has "of", or "pick", or is of the whole node', "shape")
@@ -126,7 +126,7 @@ class LinkFaultValidator:
     # ---- `do: heal`
 
     def heal(self, step: Any, path: DataPath) -> None:
-        """Check the fault that a step or an entry of a timeline ends."""
+        """Check the fault that a `heal` step or timeline entry ends."""
         data = self.names.cell.data
         known: dict[str, dict[str, Any]] = {}
         for raw in all_steps(data.get("steps"), data.get("timeline")):
@@ -149,7 +149,7 @@ class LinkFaultValidator:
         self.names.report((*path, "of"), why)
 
     def _after(self, step: Any, path: DataPath) -> None:
-        """Check that a timeline entry heals a fault that has begun by then and is not healed yet."""
+        """Check that a timeline entry heals a fault that has begun by then and has not been healed before."""
         for index, raw in enumerate(self.names.cell.data.get("timeline", ())):
             entry: Any = self.names.made.get(("timeline", index))
             at = getattr(entry, "at", None)
@@ -245,7 +245,10 @@ class _Sides:
 
 
 def is_one_of_two(names: CellNames, pick: Pick, path: DataPath) -> bool:
-    """Check that a pick tells how many agents to pick, in one way only."""
+    """Check that a pick gives the number of agents in one way: `count` or `share`.
+
+    Return whether it does.
+    """
     is_clear = (pick.count is UNSET) != (pick.share is UNSET)
     if not is_clear:
         names.report(path, 'a pick has exactly one of "count" and "share"', "shape")
@@ -253,7 +256,10 @@ def is_one_of_two(names: CellNames, pick: Pick, path: DataPath) -> bool:
 
 
 def check_pick(names: CellNames, pick: Pick, size: int, taken: int, path: DataPath) -> int:
-    """Check that enough agents are left for a pick, besides those picked before; return the number picked."""
+    """Check that enough agents are left for a pick; return the number picked.
+
+    `taken` is the number of agents picked before.
+    """
     share = 0.0 if pick.share is UNSET else pick.share
     count = round(share * size) if pick.count is UNSET else pick.count
     here = (*path, "share" if pick.count is UNSET else "count")

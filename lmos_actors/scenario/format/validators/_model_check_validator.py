@@ -32,7 +32,10 @@ _PARTS: Final = ("schema", "words", "any_of", "without", "match")
 
 
 class ModelCheckValidator:
-    """Validates these checks; mistakes go to `names`. `ids` has the steps; `step` checks the id of one."""
+    """The validator of the checks of agents that think; mistakes go to `names`.
+
+    `ids` has the steps by their ids; `step` checks the id of a step.
+    """
 
     def __init__(
         self, names: CellNames, ids: Mapping[str, Any], step: Callable[[str, DataPath, str], None]

@@ -1,4 +1,4 @@
-"""Validation of language models: of mocks, and of live models on virtual time."""
+"""Validation of language models: of mocks, and of live models in simulated worlds."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _ANSWERED: Final = re.compile(r"\$\.(?:tools|errors)\.([\w-]+)")
 
 
 class ModelValidator:
-    """Validates the language models of a file; mistakes go to `names`."""
+    """The validator of the language models of a file; mistakes go to `names`."""
 
     seen: Mapping[str, Any] = _SEEN
     """The schema of the part of a request that rules see."""
@@ -78,7 +78,7 @@ class ModelValidator:
         self.conditions = conditions
 
     def live(self) -> None:
-        """Refuse models that ask a provider in a world without a network."""
+        """Refuse models that query a provider if the world is simulated and so has no network access."""
         world = self.names.cell.data.get("world", "memory")
         if world in WORLDS and is_real(world):
             return
@@ -94,7 +94,7 @@ class ModelValidator:
                 self.names.report(path, f"{who} is {cls.__name__}, a live model: {_WAY_OUT.format(world)}")
 
     def mock(self, name: str, entry: Mock, path: DataPath) -> None:
-        """Check the class of a mock, and that its rules only wait for tools that it calls."""
+        """Check the class of a mock, and that its rules wait only for tools that its rules call."""
         cls: Any = self.names.classes.get(name)
         if cls is not None and not is_model(cls):
             why = f'what takes the place of "{name}" is a {cls.__name__}, a language model is none'
@@ -117,7 +117,7 @@ class ModelValidator:
             self.names.report(path, why, key=key)
 
     def rule(self, rule: Rule, path: DataPath) -> None:
-        """Check the special parts of a model's rule: its only action, failures, and parts of answers."""
+        """Check the parts of a rule that are special to a model: action, failures, and parts of answers."""
         action = rule.when.action
         if action not in (None, GENERATE):
             near = did_you_mean(str(action), [GENERATE])
@@ -151,6 +151,6 @@ class ModelValidator:
 
 
 def _called(entry: Mock) -> list[str]:
-    """Return the tools that the rules of a mock call."""
+    """Return the names of the tools that the rules of a mock call."""
     parts = [part for rule in entry.rules if rule.reply is not UNSET for part in rule.reply]
     return list(dict.fromkeys(part.call.tool for part in parts if isinstance(part, Called)))

@@ -36,7 +36,7 @@ LONGEST_TTL: Final = 366 * DAY
 
 
 class NetworkValidator:
-    """Validates `network` and `nodes`; mistakes go to `names`."""
+    """The validator of `network` and `nodes`; mistakes go to `names`."""
 
     def __init__(self, names: CellNames) -> None:
         self.names = names
@@ -82,7 +82,7 @@ class NetworkValidator:
         self._queues(network)
 
     def _check_connected(self, data: dict[str, Any]) -> None:
-        """Refuse datagrams if agents have their own connections."""
+        """Refuse datagrams if agents open connections themselves: those on a hub, and bridges to Omnia."""
         here: DataPath = (*_HERE, "delivery")
         if HUB in data:
             why = 'the agents on a hub have connections to it: "relay" needs "delivery: stream"'
@@ -94,7 +94,7 @@ class NetworkValidator:
                 )
 
     def _directory(self, ttl: float, *, is_wire: bool) -> None:
-        """Check the directory: the time to live of registrations, and their number."""
+        """Check the directory: the time to live of registrations, and the number of registrations."""
         here: DataPath = (*_HERE, "directory")
         if not SHORTEST_TTL <= ttl <= LONGEST_TTL:
             why = f"registrations live from {SHORTEST_TTL:g} s to {LONGEST_TTL / DAY:g} days"
@@ -112,7 +112,7 @@ class NetworkValidator:
             self.names.report(here, f"{why}: {MOST_CONNECTIONS:,} are the most", "shape", key=True)
 
     def _connections(self) -> None:
-        """Refuse a topology that links more pairs of nodes than there may be connections."""
+        """Refuse a topology that links more pairs of nodes than there can be connections."""
         topology = self.names.made.get(("topology",))
         if not isinstance(topology, Topology):
             return
@@ -157,7 +157,10 @@ class NetworkValidator:
             self._queue(rules, path)
 
     def _bandwidth(self, bandwidth: float, path: DataPath) -> None:
-        """Refuse a bandwidth so low that the run or a connection ends before the smallest message arrives."""
+        """Refuse a bandwidth that is too low for the smallest message to arrive in time.
+
+        Otherwise the run, or a connection without traffic, would end first.
+        """
         if not bandwidth:
             self.names.report(path, "a line without bandwidth carries nothing", "shape")
             return
@@ -170,7 +173,7 @@ class NetworkValidator:
             self.names.report(path, f"{why} after {SILENCE:g} s in which nothing comes", "shape")
 
     def _end(self) -> float | None:
-        """Return the duration of the run in seconds; None if it is wrong or missing."""
+        """Return the maximum duration of the run in seconds; None if it is wrong or missing."""
         stop: Any = self.names.made.get(("stop",))
         if stop is not None:
             return float(stop.at)
@@ -188,7 +191,7 @@ class NetworkValidator:
             self.names.refuse(rules, path, why, "queue")
 
     def _queues(self, network: Network) -> None:
-        """Refuse queues without a bandwidth, which may be set by the default or by earlier links."""
+        """Refuse a queue without a bandwidth. The default or earlier links may set the bandwidth."""
         if not self.is_datagram:
             return  # every queue is refused elsewhere
         several = (network.default, *network.links)

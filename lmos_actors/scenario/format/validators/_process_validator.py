@@ -1,7 +1,7 @@
 """Validation of the parts that a file may have in `world: process`, and of the faults of processes.
 
-In this world, steps consume agents from outside. A part that looks into agents, or turns single ones off, is
-refused: nothing could judge such a part, and an unjudged part must not pass.
+In this world, steps consume agents from outside. A part that reads the state of agents, or turns single ones
+off, is refused: nothing could judge such a part, and an unjudged part must not pass.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIMULATED: Final = ("clock_skew", "full_disk", "slow_disk")
 
 
 class ProcessValidator:
-    """Validates a cell in `world: process`; mistakes go to `names`."""
+    """The validator of a cell in `world: process`; mistakes go to `names`."""
 
     def __init__(self, names: CellNames) -> None:
         self.names = names
@@ -112,6 +112,6 @@ class ProcessValidator:
                 self.names.is_known(name, [*self.names.groups, *agents], here, "group or agent")
 
     def elsewhere(self, kind: str, path: DataPath) -> None:
-        """Refuse a fault that only real processes have."""
+        """Refuse a fault that only real processes can have."""
         why = f'"kind: {kind}" is of real processes: world: process; "kind: pause" holds simulated agents'
         self._report((*path, "kind"), why)

@@ -63,14 +63,14 @@ def answer_to(step: Saying) -> Schema:
 
 
 class SayValidator:
-    """Validates the messages of `user` on the hub; mistakes go to `names`."""
+    """The validator of the messages of `user` on the hub; mistakes go to `names`."""
 
     def __init__(self, names: CellNames) -> None:
         self.names = names
         self.conditions = ConditionValidator(names)
 
     def check(self, step: Saying, path: DataPath) -> None:
-        """Check a step or an entry."""
+        """Check a step or timeline entry that sends a message on the hub."""
         check_error(self.names, step.error, path)
         if not self.names.hub.needs((*path, "do"), '"do: say"'):
             return
@@ -132,7 +132,7 @@ class SayValidator:
             self.names.report((*path, "deadline"), "a proposal is open for a time", "shape")
 
     def _command(self, step: Saying, path: DataPath) -> None:
-        """Check a command to the hub itself."""
+        """Check a command that is sent to the hub itself."""
         here, kind = (*path, "type"), step.type
         if kind is None:
             self.names.report(

@@ -20,15 +20,15 @@ _SAVED: Final = re.compile(r"\$\(saved\.([\w-]+)\)")
 
 
 class BrokenStep:
-    """Placeholder for a step with mistakes: references to it are not reported again."""
+    """Placeholder for a step with mistakes, so that references to the step are not reported as well."""
 
 
 @attrs.define
 class StepScope:
-    """The scope of a step. Steps of a parallel branch are not part of it.
+    """The scope of a step. It leaves out the steps of other parallel branches.
 
-    `saved` has the schemas of saved values, `run_counts` the maximum number of runs of each step so far,
-    `subscribed` the agents subscribed to, by subscriber and event.
+    `saved` has the schemas of saved values. `run_counts` has the maximum number of runs of each step so far.
+    `subscribed` has the agents subscribed to, by subscriber and event.
     """
 
     ids: dict[str, Any] = attrs.Factory(dict[str, Any])
@@ -46,7 +46,10 @@ class StepScope:
         self.subscribed.update(other.subscribed)
 
     def step(self, names: CellNames, name: str, path: DataPath, kinds: Any, called: str) -> Any:
-        """Check that an id belongs to an earlier step of some kinds; return the step if it does."""
+        """Return the earlier step with an id; report an id that is unknown, or of a step of another kind.
+
+        Return None if the step is not of one of `kinds`.
+        """
         found = self.ids.get(name)
         if name not in self.ids:
             steps = all_steps(names.cell.data.get("steps"))
@@ -58,6 +61,9 @@ class StepScope:
         return found if isinstance(found, kinds) else None
 
     def schema_of(self, value: Any) -> Schema:
-        """Return the schema of a value that is exactly `$(saved.NAME)`."""
+        """Return the schema of the saved value that a text `$(saved.NAME)` refers to.
+
+        For any other value, return the schema that allows anything.
+        """
         found = _SAVED.fullmatch(value) if isinstance(value, str) else None
         return ANYTHING if found is None else self.saved.get(found[1], ANYTHING)

@@ -19,7 +19,7 @@ _HERE: DataPath = ("store",)
 
 
 class StoreValidator:
-    """Validates `store`, and knows whether any agent keeps state; mistakes go to `names`."""
+    """The validator of `store`, and of parts that need a store; mistakes go to `names`."""
 
     def __init__(self, names: CellNames) -> None:
         self.names = names
@@ -41,14 +41,17 @@ class StoreValidator:
         return "store" in self.names.cell.data and (made is None or made.latency not in (0, UNSET))
 
     def check_world(self, what: str, path: DataPath, *, key: bool = False) -> None:
-        """Refuse a part (`what`) that needs a simulated node in a world where node and disk are real."""
+        """Refuse a part (`what`) that needs a simulated node if the world has real nodes and disks."""
         world = self.names.cell.data.get("world", "memory")
         if world in WORLDS and is_real(world):
             message = f"{what} is for simulated nodes and disks: world: memory or wire, not {world}"
             self.names.report(path, message, "shape", key=key)
 
     def check_durable(self, what: str, path: DataPath, *, key: bool = False) -> None:
-        """Refuse a part (`what`) about stored state if no agent stores any, as far as classes are known."""
+        """Refuse a part (`what`) about stored state if no agent stores any.
+
+        If some classes are not known, nothing is refused.
+        """
         names = self.names
         known = names.fitted and all(name in names.classes for name in names.places)
         if known and not names.has_durable_agents and not names.keeps_turns:

@@ -40,7 +40,10 @@ _RUNNING: Final = ((Invoke, Stream), "an invoke or stream step")
 
 
 class StoryValidator:
-    """Validates the steps of one cell; mistakes go to `names`. `scope` is the scope after the last step."""
+    """The validator of the steps of one cell; mistakes go to `names`.
+
+    `scope` is the scope after the last step.
+    """
 
     def __init__(self, names: CellNames, validator: ValueValidator, faults: FaultValidator) -> None:
         self.names = names

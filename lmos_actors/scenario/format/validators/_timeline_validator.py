@@ -54,12 +54,12 @@ def check_error(names: CellNames, error: ExpectedError | None, path: DataPath) -
 
 
 def allows(step: Any, error: type[Exception]) -> bool:
-    """Return whether a step expects this error."""
+    """Return whether a step expects the given error."""
     return step.error is not None and step.error.is_ in [above.__name__ for above in error.__mro__]
 
 
 class TimelineValidator:
-    """Validates a timeline; mistakes go to `names`. `ids` has the entries by their ids.
+    """The validator of a timeline; mistakes go to `names`. `ids` has the entries by their ids.
 
     `say` checks an entry that sends a message on the hub.
     """
@@ -110,7 +110,7 @@ class TimelineValidator:
 
 
 def check_asking(validator: ValueValidator, step: Asking | TimedAsking, path: DataPath) -> None:
-    """Check the agent that a step or an entry turns to, and the request to that agent."""
+    """Check the agent that a step or an entry addresses, and the request to that agent."""
     names, verb = validator.names, _VERBS.get(type(step))
     check_error(names, step.error, path)
     if not names.agent(step.target, (*path, "target"), far=True, asked=True):
@@ -127,7 +127,10 @@ def check_asking(validator: ValueValidator, step: Asking | TimedAsking, path: Da
 
 
 def _check_member(validator: ValueValidator, step: Any, kind: str, word: str, path: DataPath) -> bool:
-    """Check the name of an affordance, unless the step expects that it does not exist."""
+    """Check the name of an affordance, unless the step expects that it does not exist.
+
+    Return whether the affordance exists.
+    """
     contract = validator.names.contract(step.target)
     if contract is None:
         return False

@@ -1,7 +1,7 @@
 """Topologies of populations: the neighbours of every agent by number, in order.
 
-networkx makes the random networks, from a number derived from the run's seed; the others are simple enough to
-be written out. All are undirected: neighbours have refs to each other.
+networkx makes the random networks, from a number derived from the run's seed. The others are simple enough to
+be written out here. All are undirected: neighbours have refs to each other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Neighbours: TypeAlias = "list[tuple[int, ...]]"
 
 
 def topology_problem(topology: Topology, count: int) -> tuple[str, str] | None:
-    """Return a key that is wrong for a population of `count` agents, and why; None if all keys are right.
+    """Return a key that is wrong for a population of `count` agents, and the reason; None if all are right.
 
     The keys must already fit the kind; edges are validated one by one elsewhere.
     """
@@ -39,7 +39,7 @@ def topology_problem(topology: Topology, count: int) -> tuple[str, str] | None:
 
 
 def neighbours_of(topology: Topology, count: int, seed: int) -> Neighbours:
-    """Return the neighbours of each of `count` agents, in ascending order."""
+    """Return the neighbours of each of `count` agents; the numbers of neighbours are in ascending order."""
     return _KINDS[topology.kind](topology, count, seed)
 
 
@@ -95,7 +95,10 @@ def _distinct(me: int, others: Iterable[int]) -> tuple[int, ...]:
 
 
 def _small_world(topology: Topology, count: int, seed: int) -> Neighbours:
-    """Rewire a ring of near neighbours, and join separate parts again, so that rumours reach everyone."""
+    """Make a small world: a ring with some links rewired, and separate parts joined again.
+
+    So rumours reach every agent.
+    """
     networkx = _networkx()
     graph = networkx.watts_strogatz_graph(count, topology.degree, topology.rewire, seed=seed)
     first = [min(component) for component in networkx.connected_components(graph)]

@@ -22,7 +22,7 @@ _FEWEST = 2
 
 
 class TopologyValidator:
-    """Validates the topology of a simulation; mistakes go to `names`."""
+    """The validator of the topology of a simulation; mistakes go to `names`."""
 
     def __init__(self, names: CellNames, validator: ValueValidator) -> None:
         self.names = names
@@ -62,7 +62,7 @@ class TopologyValidator:
                 self.names.report((*path, index), f"no agent {number}, the last is {count - 1}")
 
     def _field(self, topology: Topology, population: Population, path: DataPath) -> None:
-        """Check the field for the neighbours: it must take refs to agents of the population's class."""
+        """Check the field for the neighbours; its type must be a tuple of refs to the population's class."""
         self.validator.given[topology.of] = topology.field
         if topology.field in population.args:
             message = f'"{topology.field}" is given in args too'

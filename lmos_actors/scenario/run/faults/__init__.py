@@ -1,4 +1,4 @@
-"""Faults of a run in any world: those in force, and their records in the log."""
+"""Faults of a run in any world: the faults in force, and their records in the log."""
 
 from lmos_actors._late import late
 

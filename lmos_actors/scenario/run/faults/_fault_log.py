@@ -1,4 +1,4 @@
-"""The form that faults have in the log of a run, and among the cuts of its network."""
+"""The form of faults in the log of a run, and among the cuts of its network."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LoggedFault(Protocol):
 
 
 def ends_of_cut(targets: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Return the ends of a cut as its sides; none if the whole network is cut."""
+    """Return the ends of a cut as its sides; an empty tuple if the whole network is cut."""
     return () if targets == (NETWORK,) else tuple((target,) for target in targets)
 
 

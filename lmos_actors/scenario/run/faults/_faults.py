@@ -1,6 +1,6 @@
-"""The faults of one run: the world that a fault strikes carries it out; this module tracks those in force.
+"""The faults of one run. The world that a fault strikes carries it out; this module tracks those in force.
 
-Random choices come from streams named after the fault, so that adding a fault does not change another.
+Random choices come from streams named after the fault, so that an added fault does not change another.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FaultFailed(Exception):
 
 @attrs.define(eq=False)
 class StruckFault:
-    """A fault that has struck. It is in force until `left`, the places that have not recovered, is empty."""
+    """A fault that has struck. It is in force while `left` has places that have not recovered."""
 
     id: str
     kind: str
@@ -62,12 +62,15 @@ class FaultWorld(Protocol):
     """A target for faults of some kinds: agents, a machine, nodes, links or processes."""
 
     async def strike(self, fault: AnyFault | ProcessFault, id: str, *, wait: bool) -> bool:
-        """Inject a fault if it belongs to this world, and return whether it does; see `Faults.inject`."""
+        """Inject a fault if this world handles its kind, and return whether it does; see `Faults.inject`."""
         ...
 
 
 class Faults:
-    """Injects faults, ends them, and keeps those in force. `watch` gets a record of each start and end."""
+    """The injector of the faults of a run; it also ends faults, and keeps those in force.
+
+    `watch` gets a record of each start and end.
+    """
 
     def __init__(self, watch: Instrument, entropy: Entropy) -> None:
         self.worlds: list[FaultWorld] = []
@@ -83,8 +86,8 @@ class Faults:
     async def inject(self, fault: AnyFault | ProcessFault, id: str, *, wait: bool = True) -> None:
         """Inject a fault and wait for its immediate effects, such as restarts by supervisors.
 
-        `id` is its name, or its place in the file. `wait=False` does not wait for restarts. Raises
-        FaultFailed before any change.
+        `id` is the name of the fault, or its place in the file. `wait=False` does not wait for restarts.
+        Raises FaultFailed before any change.
         """
         for world in self.worlds:
             if await world.strike(fault, id, wait=wait):
@@ -98,7 +101,7 @@ class Faults:
         return self._streams[name]
 
     def begin(self, id: str, kind: str, left: dict[str, Slot | None]) -> StruckFault:
-        """Add a fault that strikes now."""
+        """Add a fault that begins now, at the places in `left`, and return it."""
         struck = StruckFault(id, kind, tuple(left), trio.current_time(), left)
         self._struck.append(struck)
         self._in_force[struck] = None
@@ -109,7 +112,7 @@ class Faults:
         self._watch.record("fault", place, {"fault": struck.kind, "id": struck.id, **fields})
 
     def heal(self, struck: StruckFault, places: Sequence[str]) -> None:
-        """End a fault at some of its places, and the fault itself with the last of them."""
+        """End a fault at some of its places; once no place is left, the whole fault ends."""
         for place in places:
             struck.left.pop(place, None)
             if place in struck.agents:
@@ -122,7 +125,7 @@ class Faults:
             self._watch.record("healed", place, fields)
 
     def lift(self, id: str) -> None:
-        """End a fault that lasts until a `heal`. Raises FaultFailed if none is in force."""
+        """End the fault with an id that lasts until a `heal`. Raises FaultFailed if it is not in force."""
         lasting = (each.lift for each in self._in_force if each.id == id and each.lift is not None)
         lift = next(lasting, None)
         if lift is None:
@@ -130,13 +133,16 @@ class Faults:
         lift()
 
     def node_came_up(self, node: str | None = None) -> None:
-        """Note that all agents of the killed node, or of one node of the network, have started again."""
+        """Note that all agents of a killed node have restarted.
+
+        `node` is a node of the network; None means that the whole node was killed.
+        """
         for struck in self.present():
             if struck.kind == "restart":
                 self.heal(struck, [each for each in struck.left if node in (None, each)])
 
     def present(self) -> tuple[StruckFault, ...]:
-        """Return the faults in force, the oldest first."""
+        """Return the faults in force, oldest first."""
         return tuple(self._in_force)
 
     @property
@@ -146,7 +152,7 @@ class Faults:
         return bool(self._in_force)
 
     def cuts(self) -> tuple[Cut, ...]:
-        """Return the cuts of the network that are in force, the oldest first."""
+        """Return the cuts of the network that are in force, oldest first."""
         return tuple(
             Cut(
                 struck.begin,
@@ -160,13 +166,16 @@ class Faults:
         )
 
     def healed(self, id: str) -> float | None:
-        """Return when the last fault of an id ended; None if one is in force, or none has struck."""
+        """Return the instant when the last fault with an id ended.
+
+        Return None if a fault with that id is in force, or none has struck yet.
+        """
         self.before_look()
         ends = [struck.end for struck in self._struck if struck.id == id]
         return max((end for end in ends if end is not None), default=None) if None not in ends else None
 
     def results(self) -> tuple[FaultResult, ...]:
-        """Return all faults in the order in which they struck; `end` is None for those still in force."""
+        """Return all faults in the order in which they struck; `end` is None for faults still in force."""
         self.before_look()
         return tuple(
             FaultResult(
@@ -187,4 +196,4 @@ class Faults:
 
 
 def _do_nothing() -> None:
-    """Do nothing before the faults in force are read, until a world of faults sets another function."""
+    """Do nothing. This is the default of `before_look`, until a world of faults sets another function."""

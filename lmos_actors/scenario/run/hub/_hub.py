@@ -1,8 +1,9 @@
 """The hub of one run, if the file has one: the agents on it, and `user`, who sends and gets messages there.
 
-The node of the run is the hub. Its agents are bridges and mocks of the file, with identities that are made
+The node of the run is the hub. The agents on it are bridges and mocks of the file. Their identities are made
 before the first of them starts; the identities outlive the node if its store does. `user` is not an agent but
-a session on the hub, as its requests elsewhere come from no agent: its messages are in the trace of its step.
+a session on the hub, just as its requests elsewhere come from no agent. Its messages are in the trace of its
+step.
 """
 
 from __future__ import annotations
@@ -69,13 +70,13 @@ def _has_user(cell: Cell) -> bool:
 
 @attrs.define(eq=False)
 class _Saying:
-    """A message that the hub has not taken or answered yet."""
+    """A message that the hub has not yet taken or answered."""
 
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     error: AgentError | None = None
 
     def fail(self, error: AgentError) -> None:
-        """End the message in an error."""
+        """End the wait for the hub with an error."""
         self.error = error
         self.scope.cancel(str(error))
 
@@ -83,7 +84,7 @@ class _Saying:
 class HubLines:
     """A `Network` for the connections of one agent to the hub, over the lines between their nodes.
 
-    Connections before the start of the run are there at once, whatever the lines are.
+    Before the start of the run, connections are made at once, whatever the state of the lines.
     """
 
     def __init__(self, lines: LineNetwork, *, has_begun: bool) -> None:
@@ -94,7 +95,7 @@ class HubLines:
             lines.stands()
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
-        """Connect. Raises ConnectFailed."""
+        """Connect to the hub. Raises ConnectFailed."""
         if self._was_connected:
             self._was_connected = False
             self._lines.has_ended()
@@ -109,22 +110,22 @@ class HubLines:
         return await self._lines.listen(endpoint)
 
     def begin(self) -> None:
-        """Let connections and messages take time from now on."""
+        """Make connections and messages take time from now on."""
         self._was_connected = True
         self._has_begun = True
         self._lines.stands()
 
     def end(self) -> None:
-        """Ignore what happens to connections from now on, as the run is over."""
+        """Ignore all changes of connections from now on, as the run is over."""
         self._was_connected = self._has_begun = False
 
 
 class RunHub:
-    """The hub of one run, over all lives of its node.
+    """The hub of one run; it outlives each node of the run.
 
     `fail` records a failure of the run, `noticed` takes the numbers of sent messages, and `notify` wakes
-    steps that wait for messages. `lines` returns the lines of an agent to the hub by its name, None if it
-    needs none.
+    steps that wait for messages. `lines` returns the lines from the agent with a name to the hub, or None if
+    it needs none.
     """
 
     def __init__(
@@ -157,7 +158,10 @@ class RunHub:
 
     @asynccontextmanager
     async def open(self, node: Node) -> AsyncGenerator[None]:
-        """Register identities, and connect `user` to the hub while a node is open. Raises StartFailed."""
+        """Register identities, and keep `user` connected to the hub while the block keeps `node` open.
+
+        Raises StartFailed.
+        """
         connections: Any = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
         self._server, self._node, self._url = node.service(RelayServer), node, relay_url(node.urls[0])
         self._lines.clear()
@@ -197,13 +201,13 @@ class RunHub:
         return HubToken(self._tokens[name])
 
     def line(self, name: str) -> HubLine:
-        """Return the line of an agent of the file to the hub."""
+        """Return the connection data with which an agent of the file reaches the hub."""
         made = HubLine(name, self._url, self._token(name), network=self._network_of(name), is_own=True)
         self._lines.append(made)
         return made
 
     def _network_of(self, name: str) -> HubLines | None:
-        """Return the network over which an agent reaches the hub, None for the node's own."""
+        """Return the network over which an agent reaches the hub; None for the network of the node."""
         lines = self._lines_of(name)
         if lines is None:
             return None
@@ -212,7 +216,7 @@ class RunHub:
         return made
 
     def begin(self) -> None:
-        """Begin the run: from now on messages take time on the links of the file."""
+        """Begin the run: from now on, messages take time on the links of the file."""
         for line in self._lines:
             line.has_begun = line.is_own
         if not self._has_begun:
@@ -221,18 +225,18 @@ class RunHub:
                 each.begin()
 
     async def wait_ready(self) -> None:
-        """Wait until the agents behind bridges are reachable, and their events are subscribed to."""
+        """Wait until the agents behind bridges can be reached, and the bridges receive their events."""
         for line in self._lines:
             if line.bridge is not None:
                 await line.bridge.wait_ready()
 
     def is_connected(self, name: str) -> bool:
-        """Return whether an agent is on the hub now."""
+        """Return whether an agent is connected to the hub now."""
         hub = None if self._server is None else self._server.place.hub
         return hub is not None and hub.hub.has(name)
 
     async def wait_connected(self, name: str, deadline: float) -> bool:
-        """Wait until an agent is on the hub; return whether it is."""
+        """Wait until the deadline for an agent to connect to the hub; return whether it is connected."""
         while not self.is_connected(name):
             if trio.current_time() >= deadline:
                 return False
@@ -254,7 +258,10 @@ class RunHub:
             self._fail(None, "user on the hub", "to stay there", error.why)
 
     def _refused(self, fault: RelayFault) -> None:
-        """Handle a refusal that names no message: it ends the oldest message that waits for the hub."""
+        """Handle a refusal that names no message: it fails the oldest message that still waits for the hub.
+
+        If none waits, the refusal fails the run.
+        """
         if self._open:
             oldest = next(iter(self._open))
             oldest.fail(ActionFailed({"code": fault.code, "message": fault.message}))
@@ -302,7 +309,7 @@ class RunHub:
         return {"id": receipt.id, "delivered": receipt.delivered, "unknown": list(receipt.unknown)}
 
     def _terms(self, step: Saying, node: Node) -> dict[str, Any]:
-        """Return the members of a proposal."""
+        """Return the members that a proposal adds to its message: quorum and deadline."""
         found: dict[str, Any] = {} if step.quorum is None else {"quorum": step.quorum}
         if step.deadline is not None:
             now = node.root.rt.entropy.now().timestamp()
@@ -310,7 +317,7 @@ class RunHub:
         return found
 
     def _answered(self, answer: RelayMessage) -> dict[str, Any]:
-        """Return an answer, which also counts as heard. Raises ActionFailed if it is an error."""
+        """Record an answer as received by `user`; return the message. Raises ActionFailed for an error."""
         message = _message(answer)
         self._hear(message)
         payload: Any = message["payload"]
@@ -321,7 +328,7 @@ class RunHub:
 
 
 def _message(message: RelayMessage) -> dict[str, Any]:
-    """Return a message as steps see it."""
+    """Return a message in the form in which steps judge it."""
     return {
         "id": message.id,
         "sender": message.sender,
@@ -333,7 +340,7 @@ def _message(message: RelayMessage) -> dict[str, Any]:
 
 
 def _word(answer: RelayAnswer) -> dict[str, Any]:
-    """Return an answer of the hub as steps see it."""
+    """Return an answer of the hub in the form in which steps judge it."""
     return {
         "id": "",
         "sender": HUB,

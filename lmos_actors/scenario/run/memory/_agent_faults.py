@@ -1,6 +1,7 @@
-"""Faults of agents: crashes, pauses, slowdowns and wrong clocks, and failures of the providers of models.
+"""Faults of agents: crashes, pauses, slowdowns, wrong clocks, and failures of the providers of models.
 
-A pause and a slowdown end after their duration. A crash lasts until its agent runs again or is gone for good.
+A pause and a slowdown end after their duration. A crash lasts until its agent runs again, or until it is
+certain that it never will.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class RefLookup(Protocol):
 
 
 class AgentFaults:
-    """The faults of agents and of model providers. `record` takes every record of the run."""
+    """The faults of agents and of model providers. `record` must get every record of the run."""
 
     def __init__(self, faults: Faults, find: RefLookup) -> None:
         self._faults = faults
@@ -134,7 +135,7 @@ class AgentFaults:
             slot.die(ExitReason("error", error=error))
 
     def record(self, kind: str, agent: str, fields: dict[str, Any]) -> None:
-        """Look at a record of the run: crashed agents may have ended or started again."""
+        """Update the crashes from a record of the run: a crashed agent may have ended or started again."""
         if kind == "started":
             if self._providers is not None:
                 self._providers.started(agent)
@@ -146,7 +147,7 @@ class AgentFaults:
                 ended.set()
 
     def _end_unrecoverable(self) -> None:
-        """End the crashes of agents that will never run again."""
+        """End the crashes of those agents that will never run again."""
         for path, several in tuple(self._down.items()):
             for struck in tuple(several):
                 slot = struck.left.get(path)
@@ -160,7 +161,7 @@ class AgentFaults:
 
     @property
     def providers(self) -> ProviderFaults:
-        """The faults of model providers, made on first use because few files have them."""
+        """The faults of model providers; made on first use, because few files have such faults."""
         if self._providers is None:
             from ._provider_faults import ProviderFaults
 
@@ -168,7 +169,7 @@ class AgentFaults:
         return self._providers
 
     def _fail_providers(self, fault: Provider, struck: StruckFault, slots: Sequence[Slot]) -> None:
-        """Let model providers fail; that continues if the node is killed meanwhile."""
+        """Let model providers fail until the fault ends, even if the node is killed before that."""
         from ._provider_faults import ProviderFault
 
         until = trio.current_time() + fault.duration
@@ -220,7 +221,7 @@ class AgentFaults:
         self._change_pace(ref)
 
     def _change_pace(self, ref: Ref[Any]) -> None:
-        """Set the service time, multiplied by the factors of all faults."""
+        """Set the agent's service time to its normal value, multiplied by the factors of all faults."""
         slot = slot_of(ref)
         own, factors = self._paces[slot]
         if factors:
@@ -255,7 +256,7 @@ class AgentFaults:
 
 
 def _state(ref: Ref[Any]) -> str:
-    """Return the state of an agent; if it is down, the state known to its supervisor."""
+    """Return the state of an agent; if it is down, the state recorded by its supervisor."""
     try:
         slot = slot_of(ref)
     except NotFound:

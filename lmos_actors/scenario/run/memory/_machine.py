@@ -1,14 +1,15 @@
-"""The machine on which the node of a run lives: its disk, and the end of the node as by `kill -9`.
+"""The machine of a run's node: its disk, and an end of the node as if by `kill -9`.
 
-`Machine.kill` ends the node at one instant: its store is like a dead process's, its connections are cut, its
-agents are gone, and nothing that it does while it unwinds becomes a record of the run. `RunEnvironment` opens
-the next node, with the same disk, when it is time. Callers outside the node see what callers of a dead
-process see: `OutcomeUnknown` for open requests, then `AgentUnavailable` until the next node is there.
+`Machine.kill` ends the node at one instant. Its store is in the state that a dead process leaves, its
+connections are cut, its agents are gone, and nothing that it does while it unwinds becomes a record of the
+run. `RunEnvironment` opens the next node, with the same disk, when it is time. Callers outside the node see
+what callers of a dead process see: `OutcomeUnknown` for open requests, then `AgentUnavailable` until the next
+node is there.
 
-`Machine.kill_node` does the same to one node of a simulated network, which is a part of the real one: it is
-cut off, its agents are killed without counting for their supervisors, its unsynced writes to the store are
-handled as `writes` says, and nothing that it does while it unwinds becomes a record. Its agents start again
-when it is time and they have unwound.
+`Machine.kill_node` does the same to one node of a simulated network, which is a part of the real one. It is
+cut off, its agents are killed without counting for their supervisors, and its unsynced writes to the store
+are handled according to `writes`. Nothing that it does while it unwinds becomes a record. Its agents start
+again when it is time and they have unwound.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ LOOK_AGAIN = 0.01
 
 
 class NetworkNodes(Protocol):
-    """The nodes of a simulated network, which can end and begin again."""
+    """The nodes of a simulated network, which can end and restart."""
 
     ends_nodes: bool
     """Whether faults end nodes of the network."""
@@ -56,11 +57,14 @@ class NetworkNodes(Protocol):
         ...
 
     def parts_of(self, node: str, root: Supervisor, /) -> Parts:
-        """Return the parts on a node: whole children of supervisors, by supervisor, in start order."""
+        """Return the parts on a node, as pairs of a supervisor and its children there, in start order.
+
+        A part is a whole child of a supervisor.
+        """
         ...
 
     def end_node(self, node: str, /) -> None:
-        """Cut a node off: nothing reaches it or comes from it."""
+        """Cut a node off, so that no message reaches it or comes from it."""
         ...
 
     def begin_node(self, node: str, /) -> None:
@@ -113,7 +117,7 @@ class Machine:
     # ---- the node
 
     def power_on(self, node: Node) -> None:
-        """Set the node that has been opened; its agents may not have started yet."""
+        """Store the node that has just been opened; its agents may not have started yet."""
         self._node = node
         self.has_node = True
 
@@ -151,7 +155,7 @@ class Machine:
             await self._up.wait()
 
     def call_at(self, when: float, fn: Callable[[], object]) -> None:
-        """Call a function at an instant, even if the node ends before that."""
+        """Call a function at an instant, even if the node ends before then."""
         clock: Any = trio.lowlevel.current_clock()
         clock.call_at(when, fn)
 
@@ -159,7 +163,7 @@ class Machine:
 
     @asynccontextmanager
     async def starting_nodes(self, network: NetworkNodes) -> AsyncGenerator[None]:
-        """Let nodes of the network begin again while the node is open."""
+        """Allow nodes of the network to restart during this block, in which the node is open."""
         self._nodes = network
         self._watch.is_silent = self._is_of_dead if network.ends_nodes else None
         async with trio.open_nursery() as nursery:
@@ -171,11 +175,11 @@ class Machine:
                 nursery.cancel_scope.cancel("the node ends")
 
     def is_node_down(self, name: str) -> bool:
-        """Return whether a network node was killed and not all of its agents have begun again."""
+        """Return whether a network node was killed and some of its agents have not restarted yet."""
         return name in self._away
 
     def is_unwinding(self, path: str) -> bool:
-        """Return whether an agent is on a network node that was killed and has not begun again."""
+        """Return whether an agent is on a network node that was killed and has not restarted yet."""
         return bool(self._unwinding) and self._is_of_killed(path)
 
     @property
@@ -184,7 +188,7 @@ class Machine:
         return bool(self._unwinding)
 
     def agents_on(self, name: str) -> tuple[str, ...]:
-        """Return the paths of the parts on a network node: agents, and supervisors wholly on that node."""
+        """Return the paths of the parts on a network node: agents, and supervisors that are wholly on it."""
         assert self._node is not None
         assert self._nodes is not None
         found: list[str] = []
@@ -194,12 +198,12 @@ class Machine:
         return tuple(found)
 
     async def wait_node_up(self, name: str) -> None:
-        """Wait until a network node is back, or the whole node is killed."""
+        """Wait until a network node has restarted, or the whole node is killed."""
         while name in self._away:
             await first_of(self._away[name].wait, self._killed.wait)
 
     def kill_node(self, name: str, writes: WritesAtCrash, down: float) -> None:
-        """End a node of the network now, and let it begin again after `down` seconds."""
+        """End a node of the network now, and let it restart after `down` seconds."""
         assert self._node is not None
         assert self._nodes is not None
         assert self._boots is not None
@@ -243,7 +247,7 @@ class Machine:
             self.at_return(name, slots)
 
     def _is_of_dead(self, kind: Kind, agent: str, fields: dict[str, object]) -> bool:
-        """Return whether a record comes from a killed node that unwinds."""
+        """Return whether a record comes from a killed network node that is still unwinding."""
         if not self._unwinding or kind in ("network", "fault", "healed"):
             return False
         is_of_killed, sender = self._is_of_killed, str(fields.get("from") or USER)
@@ -263,7 +267,7 @@ class Machine:
         self._change_disk()
 
     def clear_disk(self) -> None:
-        """Make room on the disk again, unless another fault fills it, too."""
+        """Undo one `fill_disk`; the disk stays full while another fault fills it."""
         self._full -= 1
         self._change_disk()
 
@@ -283,7 +287,7 @@ class Machine:
         self.disk.factor = math.prod(sorted(self._factors))
 
     def look_again_in(self) -> float | None:
-        """Return the seconds until the next check whether all durable agents run; None if they do."""
+        """Return the seconds until the next check of whether all durable agents run; None if they do."""
         node = self._node
         if node is None or self.is_down:
             return LOOK_AGAIN
@@ -294,7 +298,7 @@ class Machine:
 
 
 def _do_nothing(*_: object) -> None:
-    """Do nothing when nodes are killed or begin again, until the run sets another function."""
+    """Do nothing. This is the default of `at_death` and `at_return`, until the run sets other functions."""
 
 
 def _agents(part: Slot | Supervisor) -> Iterable[Slot]:
@@ -306,7 +310,7 @@ def _agents(part: Slot | Supervisor) -> Iterable[Slot]:
 
 
 async def first_of(*waits: Callable[[], Awaitable[object]]) -> None:
-    """Wait until one of several waits is over."""
+    """Wait until one of several waits is over, and cancel the others."""
     async with trio.open_nursery() as nursery:
 
         async def wait(for_: Callable[[], Awaitable[object]]) -> None:

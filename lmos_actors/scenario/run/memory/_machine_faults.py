@@ -1,7 +1,7 @@
-"""Faults of the machine on which the node of a run lives: the node is killed, the disk is full or slow.
+"""Faults of the machine of a run's node: the node is killed, or its disk is full or slow.
 
-A restart of the node lasts until its agents have been started again, a full disk until the agents that it
-stopped run again.
+A restart of the node lasts until its agents have been started again. A full disk lasts until the agents that
+it stopped run again.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class MachineFaults:
         self._heal_once_all_run(struck)
 
     def _heal_once_all_run(self, struck: StruckFault) -> None:
-        """End a full disk once the agents that it stopped run again."""
+        """End a full disk once the agents that it stopped are running again; else check again later."""
         seconds = self._machine.look_again_in()
         if seconds is None:
             self._faults.heal(struck, struck.targets)

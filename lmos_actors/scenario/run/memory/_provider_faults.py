@@ -1,9 +1,9 @@
 """Faults of providers in one run: the answers of a model while its provider fails.
 
-A fault stands between a model and its callers, whatever the model is: a client of a provider, a mock, a
-replay, or a class of the project. Requests that fail at once do not reach the model: a mock does not count a
-rule as used, nor a replay a recorded answer, so that the same request finds it when the provider is back. An
-answer that is cut has begun, and its rule or recording may be used once more.
+A fault acts between a model and its callers, whatever the model is: a client of a provider, a mock, a replay,
+or a class of the project. Requests that fail at once do not reach the model. So a mock does not count a rule
+as used, nor a replay a recorded answer, and the same request finds it once the provider works again. An
+answer that is cut has begun; its rule or recording may be used once more.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class ProviderFaults:
     # ---- models
 
     def guard(self, names: list[str]) -> None:
-        """Put a guard between the models of these names and their callers."""
+        """Put a guard between the named models and their callers."""
         for name in names:
             for ref in self._find(name):
                 self._guarded[ref.path] = name
                 self._stand_before(ref)
 
     def started(self, path: str) -> None:
-        """Put the guard before a model that has started again."""
+        """Put the guard before a model again after it has restarted; ignore all other agents."""
         for ref in self._find(self._guarded[path]) if path in self._guarded else ():
             if ref.path == path:
                 self._stand_before(ref)
@@ -99,19 +99,19 @@ class ProviderFaults:
         self._in_force[path].remove(fault)
 
     def refusal(self, path: str) -> Exception | None:
-        """Return the failure of a request that begins now, None if the model gets the request."""
+        """Return the failure of a request that begins now; None if the request may go to the model."""
         for each in self._in_force.get(path, ()):
             if each.fault.status in (429, 500, "malformed"):
                 return _failure(each)
         return None
 
     def cut(self, path: str) -> Exception | None:
-        """Return the failure that cuts an answer off, None if the answer goes on."""
+        """Return the failure that cuts an answer off; None if the answer may go on."""
         cuts = (each for each in self._in_force.get(path, ()) if each.fault.status == "cut")
         return next(map(_failure, cuts), None)
 
     async def delay(self, path: str) -> None:
-        """Wait for the delay of the next piece of an answer."""
+        """Wait as long as the faults in force delay the next piece of an answer."""
         for each in tuple(self._in_force.get(path, ())):
             if each.fault.status == "slow":
                 delay = LATE if each.fault.delay is UNSET else each.fault.delay
@@ -119,7 +119,7 @@ class ProviderFaults:
 
 
 class _Guarded:
-    """The function of a model's action, guarded by the faults of its provider."""
+    """The function of a model's action, changed by the faults of the model's provider."""
 
     def __init__(self, faults: ProviderFaults, path: str, op: Operation) -> None:
         self._faults = faults
@@ -153,7 +153,7 @@ class _Guarded:
 
 
 def _begun(item: Any) -> Any:
-    """Return the first half of a piece of text; None for shorter texts and anything else."""
+    """Return the first half of a piece of text; None for a single character or any other item."""
     from lmos_actors.llm import TextDelta
 
     text = getattr(item, "text", "") if isinstance(item, TextDelta) else ""

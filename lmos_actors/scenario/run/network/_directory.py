@@ -4,10 +4,11 @@ The directory is the agent that a real node hosts, and is on a node like every a
 registrar and the finder of a real node, with the same constants. Their requests to the directory go over the
 links of their node, as messages to an agent, with the time limit of a request over HTTP.
 
-Odd but meant:
+Two things are unusual but intended:
 
-- **Agents that start before the run begins are registered at once**, whatever the links are, as a connection
-  is there when it is first used (`has_begun`). A run begins in a network that has existed for a while.
+- **Agents that start before the run begins are registered at once**, whatever the state of the links.
+  In the same way, a connection exists when it is first used (`has_begun`). A run begins in a network that
+  has existed for a while.
 - **A node is not an agent**, and yet sends requests. It is in `CURRENT` like an agent with a task
   (`NodePlace`), so that logs and diagrams name it as the sender.
 """
@@ -46,7 +47,7 @@ HOST: Final = "{}.world"
 
 
 class NodePlace:
-    """A node as the sender of its own requests, in place of an agent."""
+    """A node in the place of an agent, as the sender of the node's requests."""
 
     __slots__ = ("path",)
 
@@ -64,8 +65,8 @@ class NetworkDirectory:
     """The registrars and finders of the nodes of a simulated network, and the directory that they use.
 
     `ref` is the ref to the directory, an agent of `node` that keeps its registrations in `store`. `label`
-    returns the node of the agent at a path, `start_soon` starts a task of the real node, and `ttl` is the
-    time to live of registrations in seconds.
+    returns the node of the agent at a path. `start_soon` starts a task of the real node. `ttl` is the time to
+    live of registrations in seconds.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class NetworkDirectory:
     # ---- registering
 
     def register(self, nodes: Iterable[str]) -> None:
-        """Begin to register the agents of nodes, also those that start later."""
+        """Begin to register the agents of nodes, including agents that start later."""
         for node in nodes:
             served = ServedAgents(self._descriptions(node), partial(self._is_registered, node))
             registrar = Registrar(self._rt, LinkedDirectory(self, node), served, self._ttl, node)
@@ -119,12 +120,12 @@ class NetworkDirectory:
             await registrar.run()
 
     def close(self) -> None:
-        """End without removing registrations, as the network ends."""
+        """End all registrars without removing registrations, because the network ends."""
         for scope in self._scopes.values():
             scope.cancel("the network has ended")
 
     def end_node(self, node: str) -> None:
-        """End the registrar and the finder of a node that ends now; its registrations expire."""
+        """End the registrar and the finder of a node that ends now; its registrations expire later."""
         self._registrars.pop(node, None)
         self._finders.pop(node, None)
         scope = self._scopes.pop(node, None)
@@ -132,7 +133,10 @@ class NetworkDirectory:
             scope.cancel("its node has ended")
 
     def begin_node(self, node: str) -> None:
-        """Begin to register the agents of a node that has begun again; a directory on it loses its data."""
+        """Begin to register the agents of a node that has restarted.
+
+        If the directory is on that node, it loses its data.
+        """
         if node == self.place:
             self._store.wipe()
         self.register((node,))
@@ -153,13 +157,13 @@ class NetworkDirectory:
         return Descriptions(Exposure(self._root, (http_of(base),)), (base,))
 
     def _start(self, node: str, async_fn: Callable[..., Awaitable[object]], /, *args: Any, name: str) -> None:
-        """Start a task of a node."""
+        """Start a task that acts as a node of the network."""
         self._start_soon(_of_node, node, async_fn, args, name=name)
 
     # ---- finding
 
     def beyond(self, sought: AgentQuery) -> ReplicaLink | None:
-        """See `RemoteLookup`; serves agents only, each from its own node."""
+        """See `RemoteLookup`. It serves only lookups by agents, and does each from the agent's node."""
         return None if sought.node is None else self._finder(sought.node).beyond(sought)
 
     def _spread(self, sought: AgentQuery, by: Spread, key: str | None) -> Any:
@@ -186,7 +190,7 @@ class NetworkDirectory:
         return found
 
     def _link_to(self, node: str, _cls: Any, description: Description, source_url: str) -> RemoteLink:
-        """Return the link from a node to the agent of a description, which may be gone by now."""
+        """Return the link from a node to a described agent, which may no longer exist."""
         path = path_named(next(iter(names_of(description, source_url)), ""))
         link = self._tree.at(path) or self._known.get(path)
         if link is None:
@@ -195,7 +199,7 @@ class NetworkDirectory:
 
 
 class LinkedDirectory:
-    """The directory of a simulated network as one node sees it: near on its own node, else over links."""
+    """The view that one node has of the directory: near on the directory's node, over links elsewhere."""
 
     def __init__(self, shared: NetworkDirectory, node: str) -> None:
         self._shared = shared
@@ -205,7 +209,7 @@ class LinkedDirectory:
 
     @property
     def url(self) -> str:
-        """The URL of the directory, for messages."""
+        """The URL of the directory, used in messages."""
         return self._shared.url
 
     def _there(self) -> OwnDirectory:
@@ -247,7 +251,7 @@ async def _of_node(node: str, async_fn: Callable[..., Awaitable[object]], args: 
 
 
 def _base(node: str) -> str:
-    """Return the address of a node in descriptions."""
+    """Return the address of a node that is used in descriptions."""
     return f"ws://{HOST.format(node.replace('/', '.'))}"
 
 

@@ -26,15 +26,15 @@ class LinkNetwork(Protocol):
     """The interface of a run's network for faults of its links."""
 
     def strike(self, fault: OfNetwork, key: str, /) -> tuple[tuple[str, ...], ...]:
-        """Put a fault into force under its own key; return the affected nodes of each side."""
+        """Put a fault into force under the given key; return the affected nodes of each side."""
         ...
 
     def heal(self, key: str, /) -> None:
-        """End the oldest fault with this key."""
+        """End the oldest fault with the given key."""
         ...
 
     def nodes(self, of: str | tuple[str, ...], /) -> list[str]:
-        """Return the nodes that names stand for, each once."""
+        """Return the nodes to which the names refer, without duplicates."""
         ...
 
 
@@ -62,7 +62,7 @@ class LinkFaults:
         return True
 
     def _strike(self, fault: OfNetwork, id: str, *, kind: str = "", key: str = "") -> None:
-        """Inject a fault of links now. `kind` and `key` are given for a fault that is part of another."""
+        """Inject a fault of links now. If it is part of another fault, `kind` and `key` are given."""
         kind, key = kind or kind_of_fault(fault), key or id
         nodes = self._network.strike(fault, key)
         struck = self._faults.begin(id, kind, {NETWORK: None})

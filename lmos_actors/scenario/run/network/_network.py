@@ -1,8 +1,8 @@
 """The network of one run: the nodes of its agents, the behaviour of links, and the faults of both.
 
-In `world: memory` the messages of agents go through a `SimulatedNetwork`, in `wire` over the connections of a
-`WireNetwork`, one for each pair of nodes that talk. Steps, and messages that no agent sends, belong to the
-node `user`, whose links are perfect unless the file names them.
+In `world: memory` the messages of agents go through a `SimulatedNetwork`. In `wire` they go over the
+connections of a `WireNetwork`, one for each pair of nodes that exchange messages. Steps, and messages that no
+agent sends, belong to the node `user`, whose links are perfect unless the file names them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RunNetwork:
     def open(self, node: Node, network: MemoryNetwork | None) -> None:
         """Carry the messages between the agents of a node from now on.
 
-        `network` is the network on which the node listens in `world: wire`, else None.
+        `network` is the network on which the node listens in `world: wire`; in other worlds it is None.
         """
         if self._network is not None:
             self._before += self._network.counts
@@ -84,7 +84,7 @@ class RunNetwork:
         self._watch()
 
     def watch(self, on_sent: OnSent) -> None:
-        """Call a function for each further message on a line, also after the node has been replaced."""
+        """Call a function for each further message on a line, even after the node has been replaced."""
         self._on_sent = on_sent
         self._watch()
 
@@ -94,7 +94,7 @@ class RunNetwork:
 
     @asynccontextmanager
     async def registering(self, node: Node) -> AsyncGenerator[None]:
-        """Start the network's directory, if it has one, on a node, and make all agents use it."""
+        """Start the directory of the network on a node, if the file has one, and make all agents use it."""
         if self._directory is None:
             yield
             return
@@ -124,7 +124,7 @@ class RunNetwork:
             self._discovery.close()
 
     async def wait_registered(self) -> None:
-        """Wait until the started agents are registered, if the run begins now and there is a directory."""
+        """If there is a directory, wait at the start of the run until the started agents are registered."""
         if self._discovery is not None and not self._discovery.has_begun:
             await wait_until_idle()
             self._discovery.has_begun = True
@@ -136,21 +136,24 @@ class RunNetwork:
     # ---- nodes that end and begin again
 
     def end_node(self, node: str) -> None:
-        """Cut a node off, as the end of its process does: nothing reaches it or comes from it."""
+        """Cut a node off, as if its process had ended: no message reaches it or comes from it."""
         assert self._network is not None
         self._network.end_node(node)
         if self._discovery is not None:
             self._discovery.end_node(node)
 
     def begin_node(self, node: str) -> None:
-        """Make a node reachable again, as its agents start now."""
+        """Make a node reachable again, because its agents start now."""
         assert self._network is not None
         self._network.begin_node(node)
         if self._discovery is not None:
             self._discovery.begin_node(node)
 
     def parts_of(self, node: str, root: Supervisor) -> list[tuple[Supervisor, tuple[Slot | Supervisor, ...]]]:
-        """Return the parts on a node: whole children of supervisors, by supervisor, in start order."""
+        """Return the parts on a node, as pairs of a supervisor and its children there, in start order.
+
+        A part is a whole child of a supervisor.
+        """
         found: list[tuple[Supervisor, tuple[Slot | Supervisor, ...]]] = []
         top: list[Slot | Supervisor] = []
         for child in root.children:
@@ -163,19 +166,20 @@ class RunNetwork:
         return [(root, tuple(top)), *found] if top else found
 
     def _place_of(self, child: Slot | Supervisor) -> str:
-        """Return the node of an agent, or of the agents below a supervisor, which are all on one node."""
+        """Return the node of an agent, or of the agents below a supervisor, which all share one node."""
         first = child if isinstance(child, Slot) else next(agents_of(child), child)
         return self.names.of_path(first.path)
 
     def ref(self, ref: Ref[Any]) -> Ref[Any]:
-        """Return a ref to the same agent, whose requests cross the network."""
+        """Return a ref to the same agent whose requests cross the network."""
         assert self._network is not None
         return self._network.ref(ref)
 
     def lines_between(self, node: Node, name: str, to: str) -> LineNetwork | None:
-        """Return the lines from the node of an agent, or `user`, to another agent's node; None within a node.
+        """Return the lines from the node of an agent, or from `user`, to the node of another agent.
 
-        Connections over them lead to the real `node`, through its network.
+        Return None if both are on the same node, or the sender is `user` and steps do not cross the network.
+        Connections over the lines lead to the real `node`, through its network.
         """
         assert self._network is not None
         (source,), (target,) = self.names.named(name), self.names.named(to)
@@ -185,7 +189,7 @@ class RunNetwork:
         return self._network.lines(connections.network, source, target)
 
     def count(self, what: str) -> int:
-        """Return how often the network has done something; see `SimulatedNetwork.counts`."""
+        """Return how often an event has happened in the network; see `SimulatedNetwork.counts`."""
         return self._before[what] + (0 if self._network is None else self._network.counts[what])
 
     # ---- faults
@@ -201,11 +205,11 @@ class RunNetwork:
         return about
 
     def nodes(self, of: str | Sequence[str]) -> list[str]:
-        """Return the nodes that names stand for, each once."""
+        """Return the nodes to which the names refer, without duplicates."""
         return self._rules.nodes(of)
 
     def heal(self, id: str) -> None:
-        """End the oldest fault of an id that is in force, if it has not ended by itself."""
+        """End the oldest fault in force with the given id; do nothing if there is none."""
         numbers = self._in_force.get(id)
         if numbers and self._network is not None:
             self._network.heal(numbers.pop(0))

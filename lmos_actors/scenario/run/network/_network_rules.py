@@ -1,6 +1,6 @@
-"""The links of a file, as rules and faults of lines between nodes; without messages and time.
+"""The links of a file, as rules and faults of lines between nodes, without any messages or time.
 
-The rules are the same in every world with a network: simulated, or real between processes.
+The rules are the same in every world with a network, whether it is simulated or real between processes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NetworkRules:
         self._declared = [(self._selected(each), each) for each in network.links]
 
     def nodes(self, of: str | Sequence[str]) -> list[str]:
-        """Return the nodes that names stand for, each once."""
+        """Return the nodes to which the names refer, without duplicates."""
         names = (of,) if isinstance(of, str) else of
         return list(dict.fromkeys(node for name in names for node in self.names.named(name)))
 
@@ -59,7 +59,7 @@ class NetworkRules:
         return lambda source, target: (first(source) and second(target)) or (second(source) and first(target))
 
     def between(self, source: str, target: str) -> LinkRules:
-        """Return the rules of a line: the default ones, changed by the file's links for it, in order."""
+        """Return the rules of a line: the defaults, changed in order by the file's links for this line."""
         rules = PERFECT if USER in (source, target) else self._default
         for selects, declared in self._declared:
             if selects(source, target):
@@ -67,7 +67,7 @@ class NetworkRules:
         return rules
 
     def fault(self, fault: OfNetwork, id: str) -> tuple[LinkFault, tuple[tuple[str, ...], ...]]:
-        """Return a fault as a fault of lines, and the affected nodes of each side."""
+        """Convert a fault of the file to a fault of lines; also return the affected nodes of each side."""
         if isinstance(fault, Partition):
             sides = self._sides(fault.sides, self._entropy.stream(f"fault {id}"))
             about = tuple(map(tuple, sides))
@@ -80,7 +80,7 @@ class NetworkRules:
         return LinkFault(selects=where, cuts=True), about
 
     def where(self, between: Any) -> Callable[[str, str], bool]:
-        """Return a test for the lines that a fault strikes."""
+        """Return a function that tests whether a fault strikes a line."""
         if between is not UNSET:
             return self._both_ways(between)
         return _everywhere if self.names_user else _among_nodes
@@ -118,7 +118,7 @@ def _among_nodes(source: str, target: str) -> bool:
 
 
 def _names_user(scenario: Scenario | Simulation) -> bool:
-    """Return whether a file names links of the user anywhere."""
+    """Return whether the links or faults of a file name `user` anywhere."""
     assert scenario.network is not None
     ends: list[object] = []
     for links in scenario.network.links:
@@ -134,7 +134,7 @@ def _names_user(scenario: Scenario | Simulation) -> bool:
 
 
 def _rules(declared: Rules, below: LinkRules) -> LinkRules:
-    """Return the rules `below`, replaced where a file declares others."""
+    """Return the rules `below`, overridden by the rules that `declared` sets."""
     given: dict[str, Any] = {}
     for name in ("latency", "jitter"):
         value = getattr(declared, name)

@@ -1,4 +1,4 @@
-"""Restarts of nodes of a simulated network: each ends like a killed process, and begins again."""
+"""Restarts of nodes of a simulated network: each node ends like a killed process, and starts again."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NodeFaults:
         return True
 
     def _chosen(self, fault: Restart, id: str) -> Sequence[str]:
-        """Return the nodes that a fault ends. Raises FaultFailed if one of them is down already."""
+        """Return the nodes that a fault ends. Raises FaultFailed if one of them is down or too few are up."""
         machine, network = self._machine, self._network
         if fault.pick is None:
             assert fault.of is not UNSET

@@ -1,8 +1,8 @@
 """The nodes of the network of a file, by their names.
 
-A node is one of `nodes:`, or has the name of an agent that is in none of them. Agents started by an agent are
-on its node; the members of a pool are on the node of the pool, and a bridge to a relay is on the node of its
-agent.
+A node is an entry in `nodes:`, or has the name of an agent that no entry contains. Agents started by an agent
+are on the node of that agent. The members of a pool are on the node of the pool, and a bridge to a relay is
+on the node of its agent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NodeNames:
-    """The nodes of one file: the nodes in `nodes:`, and each agent that is on none of them."""
+    """The nodes of one file: the nodes in `nodes:`, and one for each agent that is on none of those."""
 
     def __init__(self, cell: Cell) -> None:
         scenario = cell.scenario
@@ -68,7 +68,7 @@ class NodeNames:
         return tuple([slot for slot in members if self.of_path(slot.path) == node])
 
     def named(self, name: str) -> list[str]:
-        """Return the nodes that a name stands for: that node, an agent's node, or a population's nodes."""
+        """Return the nodes to which a name refers: one node, an agent's node, or all of a population."""
         if name in self._nodes or name == USER:
             return [name]
         count = self._populations.get(name)
@@ -77,7 +77,7 @@ class NodeNames:
         return [self.of_path(self._paths.get(name, name))]
 
     def selects(self, name: str) -> Callable[[str], bool]:
-        """Return a test for the nodes that a name stands for; the test does not search a population."""
+        """Return a function that tests whether a name refers to a node; it does not search a population."""
         if name in self._populations and name not in self._node_of:
             prefix = f"{name}/"
             return lambda node: node.startswith(prefix)

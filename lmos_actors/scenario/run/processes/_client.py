@@ -1,4 +1,4 @@
-"""The consumer of agents in processes: steps reach them at the addresses known to the launcher."""
+"""The consumer of agents in processes: steps reach them at the addresses that the launcher has."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _CHOSEN: Final[ContextVar[tuple[str, str] | None]] = ContextVar("process", defau
 class ProcessClient:
     """The client of the processes of one run. `sent` is called with the number of each message it sends.
 
-    `urls_of` returns the URLs of the ready processes that have the agent at a path; `next_url` returns one of
-    them, in turn, or raises AgentUnavailable. A request goes to the process that its task has chosen.
+    `urls_of` returns the URLs of the ready processes that have the agent at a path. `next_url` returns one of
+    these, in turn, or raises AgentUnavailable. A request goes to the process that its task has chosen.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class ProcessClient:
         ]
 
     async def reach(self, path: str, *, is_chosen: bool) -> None:
-        """Choose a process of the agent at a path, unless `is_chosen`; wait up to `CONNECT` to connect to it.
+        """Choose a process of the agent at a path, unless `is_chosen`, and connect to it.
 
-        Raises AgentUnavailable if no process is ready.
+        Waits up to `CONNECT` for the connection. Raises AgentUnavailable if no process is ready.
         """
         if not is_chosen:
             self.choose(path)
@@ -100,5 +100,5 @@ class ProcessClient:
 
 
 def _id(url: str, path: str) -> str:
-    """Return the id of the agent at a path."""
+    """Return the id of the agent at a path, in the process with the given URL."""
     return f"{http_of(url)}/agents/{path.replace('/', '.')}"

@@ -1,4 +1,4 @@
-"""Faults of processes: signals kill, stop and continue them, or they drain and start again."""
+"""Faults of processes: signals kill, stop or continue them, or they drain and are started again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ProcessFaults:
         self._paths = paths
 
     async def strike(self, fault: AnyFault | ProcessFault, id: str, *, wait: bool) -> bool:
-        """See `FaultWorld`; `wait` waits until the processes that it has ended are ready again."""
+        """See `FaultWorld`. With `wait`, wait until the processes that the fault ended are ready again."""
         if not isinstance(fault, Kill | StopProcess | Continue | Restart):
             return False
         targets = self._targets_of(fault)

@@ -1,11 +1,11 @@
 """The network of processes: the links of the file, applied to real connections.
 
-Each group has a gateway, through which its processes reach all others (`lmos_actors.deployment.faults`), and
-so has `user`, if the file names it. They share the lines of one `Links`, as in a simulated network, with the
-same rules, faults and random streams; each pair of groups has its own line.
+Each group has a gateway, through which its processes reach all others (`lmos_actors.deployment.faults`). So
+has `user`, if the file names it. The gateways share the lines of one `Links`, as in a simulated network, with
+the same rules, faults and random streams; each pair of groups has a separate line.
 
 Other targets are reached without a line: processes of the same group, the group with the directory (unless
-the file has that in its network), and everything that is not a process of the run.
+the file has the directory in its network), and everything that is not a process of the run.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ProcessNetwork:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Listen with all gateways."""
+        """Open all gateways, which listen during the block."""
         async with AsyncExitStack() as stack:
             for source in self._sources:
                 proxy = FaultProxy(
@@ -96,13 +96,13 @@ class ProcessNetwork:
         return self._rules.between(source, target) if self._crosses(source, target) else PERFECT
 
     def nodes(self, of: str | tuple[str, ...]) -> list[str]:
-        """Return the nodes that names stand for, each once."""
+        """Return the nodes to which the names refer, without duplicates."""
         return self._rules.nodes(of)
 
     # ---- faults
 
     def strike(self, fault: OfNetwork, key: str) -> tuple[tuple[str, ...], ...]:
-        """Put a fault into force under its own key; return the affected nodes of each side."""
+        """Put a fault into force under the given key; return the affected nodes of each side."""
         if isinstance(fault, Disconnect) and fault.how in INSTANT:
             where = self._rules.where(fault.between)
             for proxy in self._gateways.values():
@@ -118,7 +118,7 @@ class ProcessNetwork:
         return lambda source, target: self._crosses(source, target) and selects(source, target)
 
     def heal(self, key: str) -> None:
-        """End the oldest fault with this key."""
+        """End the oldest fault with the given key."""
         self._links.heal(self._in_force[key].pop(0))
         self._look_at_lines()
 

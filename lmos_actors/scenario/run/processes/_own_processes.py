@@ -1,7 +1,8 @@
 """Processes with agents of a file (`from: process`), started before the first agent and ended with the run.
 
-A process prints where its agents are, as `serve` does: a line of JSON for each. So it may be a program in any
-language, and need not be `serve`. Its other output goes to standard error, like the output of agents.
+A process prints the addresses of its agents in the same way as `serve`: a line of JSON for each. So it may be
+a program in any language, and need not be `serve`. Its other output goes to standard error, like the output
+of agents.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ MOST_LINES: Final = 1_000
 
 @attrs.define(eq=False)
 class _Served:
-    """The output of a process."""
+    """A started process, with the addresses of its agents and the way it ended."""
 
     process: LocalProcess
     input: trio.abc.AsyncResource
@@ -63,7 +64,7 @@ class _Served:
     has_begun: bool = False
 
     async def killed(self) -> None:
-        """Kill the process and all that it has started, unless it has ended, and release its resources."""
+        """Kill the process and all that it has started, if it has not ended; release its resources."""
         self.process.kill()
         await self.process.wait()
         await self.input.aclose()
@@ -72,7 +73,7 @@ class _Served:
 
 
 class OwnProcesses:
-    """The processes of one run. They run in `folder`; `ended` is called if one ends by itself."""
+    """The processes of one run. They run in `folder`; `ended` is called if a process ends by itself."""
 
     def __init__(self, folder: Path, ended: Callable[[str, str], object]) -> None:
         self._folder = folder
@@ -83,7 +84,7 @@ class OwnProcesses:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Allow starts in this block, then end all processes: in order, or at once if the run is cut off."""
+        """Allow starts in this block, and end all processes after it: in order, or at once after an error."""
         try:
             async with trio.open_nursery(strict_exception_groups=True) as self._nursery:
                 try:
@@ -210,7 +211,7 @@ class OwnProcesses:
 
 
 async def _read_lines(pieces: AsyncGenerator[bytes], take: Callable[[str], None]) -> None:
-    """Call a function with each line, until the pieces end."""
+    """Call a function with each line of the output, until the output ends."""
     splitter = LineSplitter()
     async with aclosing(pieces) as found:
         async for piece in found:

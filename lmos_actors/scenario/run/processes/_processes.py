@@ -1,8 +1,8 @@
-"""The processes of one run: the groups of its deployment, started by the run's own launcher.
+"""The processes of one run: the groups of its deployment, started by a launcher of the run.
 
-A temporary folder has the copy of the file that they read, their stores, and their logs. They end with the
-run, however it ends: in order if the story has come to its end, else by SIGKILL. If this process is killed,
-they end by themselves, as their standard input ends.
+A temporary folder has the copy of the file that the processes read, their stores, and their logs. The
+processes end with the run in any case: in order if the story has come to its end, else by SIGKILL. If this
+process is killed, they end by themselves, as their standard input ends.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ SEEN: Final = 1.0
 class Processes:
     """The processes of one run.
 
-    `changed` is called whenever a process changes its state; `ended` with the name of a process that ended
-    unasked, and the reason.
+    `changed` is called whenever a process changes its state. `ended` is called with the name of a process
+    that ended unexpectedly, and the reason.
     """
 
     def __init__(
@@ -102,28 +102,31 @@ class Processes:
 
     @property
     def client(self) -> ProcessClient:
-        """The consumer of the processes' agents, once there is one."""
+        """The consumer of the processes' agents; available once `connect` has been called."""
         assert self._client is not None
         return self._client
 
     def connect(self, node: Node, access: RemoteAccess, sent: Callable[[int], None]) -> None:
-        """Consume the agents through a node; `sent` is called with the number of each message."""
+        """Make the client that reaches the agents through a node.
+
+        `sent` is called with the number of each message.
+        """
         self._client = ProcessClient(node, self.urls_of, self.next_url, access, sent)
 
     @property
     def launcher(self) -> Launcher:
-        """The launcher, while the processes are there."""
+        """The launcher; available while the processes exist."""
         assert self._launcher is not None
         return self._launcher
 
     @property
     def nursery(self) -> trio.Nursery:
-        """The nursery for tasks beside the steps, until the end of the processes."""
+        """The nursery for tasks in the background of the steps; it lasts until the processes end."""
         assert self._nursery is not None
         return self._nursery
 
     def call_at(self, when: float, fn: Callable[[], object]) -> None:
-        """Call a function at an instant, unless the processes end before."""
+        """Call a function at an instant, unless the processes end before then."""
 
         async def call() -> None:
             await trio.sleep_until(when)
@@ -173,7 +176,7 @@ class Processes:
         return Launcher(plan, self._place, logs, self._note, token=token)
 
     def _at_free_ports(self, plan: GroupPlan) -> GroupPlan:
-        """Return the plan of a group with free ports to listen at, as several runs may go on at once."""
+        """Return the plan of a group with any free ports to listen at, as several runs may go on at once."""
         group, words = self._file.deployment.groups[plan.name], list(plan.arguments)
         for url in texts_of(group.listen):
             words += ["--listen", attrs.evolve(endpoint_of(filled_for(url, 1)), port=0, target="").url]
@@ -183,7 +186,7 @@ class Processes:
 
     @asynccontextmanager
     async def _opened(self, launcher: Launcher) -> AsyncGenerator[Node]:
-        """Open the node of the launcher, which the run does not record."""
+        """Open the node of the launcher. It is not part of the run, so it makes no records."""
         environment = current_environment()
         set_environment(None)
         async with open_node(launcher_tree(launcher)) as node:
@@ -196,7 +199,7 @@ class Processes:
                 raise
 
     async def _wait_ready(self, launcher: Launcher) -> None:
-        """Wait until all processes are ready. Raises StartFailed if one of them ends before."""
+        """Wait until all processes are ready. Raises StartFailed if one of them ends before that."""
         await first_of(launcher.wait_ready, self._failed.wait)
         self._has_begun = not self._failed.is_set()
         if not self._has_begun:
@@ -230,13 +233,13 @@ class Processes:
     # ---- questions about them
 
     def group_at(self, path: str) -> str:
-        """Return the group of the agent at a path; the checked file has one."""
+        """Return the group of the agent at a path; in a checked file there always is one."""
         found = self._groups.path(path)
         assert found is not None
         return found
 
     def group_at_address(self, to: Endpoint) -> str | None:
-        """Return the group whose process listens, or has listened, at an address; None if unknown."""
+        """Return the group of the process that listens, or has listened, at an address; None if unknown."""
         for name, group in self.launcher.groups.items():
             for member in group.members.values():
                 for url in member.urls:
@@ -245,12 +248,15 @@ class Processes:
         return self._addresses.get((to.host, to.port))
 
     def urls_of(self, path: str) -> list[str]:
-        """Return the URLs at which the agent at a path is reached, one for each ready process."""
+        """Return the URLs that lead to the agent at a path, one for each ready process."""
         members = sorted(self.launcher.groups[self.group_at(path)].members.items())
         return [each.urls[0] for _, each in members if each.state == "ready" and each.urls]
 
     def next_url(self, path: str) -> str:
-        """Return one of the URLs of `urls_of`, in turn. Raises AgentUnavailable while no process is ready."""
+        """Return one of the URLs of `urls_of`, in rotation.
+
+        Raises AgentUnavailable while no process is ready.
+        """
         urls = self.urls_of(path)
         if not urls:
             raise AgentUnavailable(path, f"no process of {self.group_at(path)} is ready")
@@ -259,7 +265,7 @@ class Processes:
         return urls[turn % len(urls)]
 
     def state_of(self, path: str) -> str:
-        """Return the state of the processes of an agent, as `wait until` names it."""
+        """Return the state of the processes of an agent, as a word that `wait until` uses."""
         group = self.launcher.groups[self.group_at(path)]
         states = {member.state for member in group.members.values()}
         if states == {"ready"}:
@@ -269,8 +275,8 @@ class Processes:
     async def until_moved(self, path: str, take: Callable[[], Awaitable[None]]) -> bool:
         """Await `take`, which uses the agent at a path in one process; return whether that process ended.
 
-        Raises the error of `take` if its process goes on. The end of a connection shows before the end of its
-        process.
+        If the process did not end, an error of `take` is raised. The end of a connection is noticed before
+        the end of its process.
         """
         group = self.launcher.groups[self.group_at(path)]
         url, error, is_moved = self.client.choose(path), None, False
@@ -303,7 +309,10 @@ class Processes:
         return is_moved
 
     async def settle(self) -> None:
-        """Wait until the end of a process, which steps have noticed by a lost connection, is known here."""
+        """Wait until the launcher has noticed any end of a process that steps have noticed already.
+
+        Steps notice it by a lost connection.
+        """
         await trio.sleep(KNOWN)
 
     def draw(self) -> tuple[str, ...]:
@@ -322,7 +331,7 @@ class Processes:
     # ---- actions on them: on all of a group, or on one by its number, `weather/2`
 
     def _members(self, target: str) -> dict[str, Member]:
-        """Return the processes of a target by name."""
+        """Return the processes of a target, by their names."""
         group, _, number = target.partition("/")
         members = self.launcher.groups[group].members.items()
         return {f"{group}/{each}": member for each, member in members if number in ("", str(each))}
@@ -333,27 +342,30 @@ class Processes:
                 yield name, member.replica.process
 
     def generations(self, targets: list[str]) -> dict[str, int]:
-        """Return how often the processes of targets have begun, by name."""
+        """Return how often each process of the targets has been started, by the name of the process."""
         return {name: each.generation for target in targets for name, each in self._members(target).items()}
 
     def kill(self, target: str) -> None:
-        """End processes at once; the launcher starts others."""
+        """Kill processes; the launcher starts others in their place."""
         for name, process in self._running(target):
             self._may_end[name] = None
             process.kill()
 
     def pause(self, target: str) -> None:
-        """Stop processes by a signal, until `resume`."""
+        """Stop processes by a signal, until `resume` is called."""
         for _, process in self._running(target):
             process.pause()
 
     def resume(self, target: str) -> None:
-        """Let stopped processes go on."""
+        """Continue stopped processes."""
         for _, process in self._running(target):
             process.resume()
 
     async def wait_begun_after(self, before: dict[str, int]) -> None:
-        """Wait until each process is ready and has begun more often than `before` says, by name."""
+        """Wait until each process is ready and has been started more often than the count in `before`.
+
+        `before` has the counts by the names of the processes.
+        """
         for name, count in before.items():
             group, _, number = name.partition("/")
             found = self.launcher.groups[group]
@@ -364,7 +376,7 @@ class Processes:
         return members[number].state == "ready" and members[number].generation > before
 
     async def restart(self, target: str, down: float) -> None:
-        """Let processes drain, and start them again after `down` seconds. Wait until they are ready."""
+        """Drain and end processes, start them again after `down` seconds, and wait until they are ready."""
         group, _, number = target.partition("/")
         found = self.launcher.groups[group]
         await self.launcher.stop_all(found, [int(number)] if number else None)
@@ -375,7 +387,7 @@ class Processes:
 
 @contextmanager
 def _quiet_about_processes() -> Generator[None]:
-    """Keep crash reports of processes out of this process's log: results say how processes ended."""
+    """Keep crash reports of processes out of this process's log, as results report how processes ended."""
     log = logging.getLogger("lmos_actors")
 
     def is_other(record: logging.LogRecord) -> bool:
@@ -390,7 +402,7 @@ def _quiet_about_processes() -> Generator[None]:
 
 
 def _last_of(error: BaseException) -> tuple[str, str]:
-    """Return the last process that failed before a launcher gave up, and how it failed."""
+    """Return the name of the last process that failed before a launcher gave up, and the way it ended."""
     todo: list[BaseException] = [error]
     found = ("launcher", str(error))
     for each in todo:

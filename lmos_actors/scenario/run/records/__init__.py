@@ -1,4 +1,4 @@
-"""The takers of the records of a run: its log, its steps, its states, and its stop point."""
+"""The receivers of the records of a run: its log, its steps, its states, and its stop point."""
 
 from lmos_actors._late import late
 

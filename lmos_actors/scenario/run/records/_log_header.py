@@ -1,4 +1,4 @@
-"""The header of a message log: how to repeat its run, and digests of the files that were run."""
+"""The header of a message log: the data to repeat its run, and digests of the files that were run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def log_header(resolved: Resolved, cell: Cell, trial: int) -> dict[str, object]:
 def source_digests(resolved: Resolved, cell: Cell) -> dict[str, str]:
     """Return the SHA-256 of the project files that a cell needs, by relative path.
 
-    These files define its classes, are its deployment, or have values of its distributions.
+    These files define its classes, contain its deployment, or have values of its distributions. A file that
+    cannot be read has the digest "".
     """
     modules = dict.fromkeys(cls.__module__ for cls in cell.system.classes.values())
     if cell.system.used is not None:
@@ -61,6 +62,6 @@ def source_digests(resolved: Resolved, cell: Cell) -> dict[str, str]:
 
 @lru_cache(maxsize=1_000)
 def _hashed(file: str, changed: int, size: int) -> str:
-    """Return the SHA-256 of a file. Its time of change and its size are part of the cache key."""
+    """Return the SHA-256 of a file. `changed` and `size` only serve as parts of the cache key."""
     del changed, size
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()

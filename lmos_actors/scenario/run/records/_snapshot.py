@@ -1,6 +1,6 @@
 """The snapshot of a run at one instant: the tree, every agent's state and mailbox, the last messages.
 
-Plain data without secrets; long values are cut. Taking a snapshot does not change the run.
+A snapshot is plain data without secrets; long values are cut. Taking a snapshot does not change the run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONGEST: Final = 2_000
 
 @attrs.frozen(kw_only=True)
 class AgentSnapshot:
-    """The state of one agent. `state` has its fields, None while it is down."""
+    """The state of one agent. `state` has its fields; None while the agent is down."""
 
     path: str
     class_name: str

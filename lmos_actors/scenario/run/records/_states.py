@@ -1,12 +1,12 @@
 """Digests of the states that a run reaches, for `explore`: small numbers that show whether a state is new.
 
-A state is the value of one field of an agent, by its class; work in progress and waiting messages count as
-fields, too. So are the values of all agents of a class in that field together, in no order: two leaders show
-this way, whichever agents they are. Numbers and long texts are made coarse. The upper half of a digest names
-the field, so that a search can tell useful fields from mere counters. Secrets are left out.
+A state is the value of one field of an agent, by its class. Work in progress and waiting messages count as
+fields, too. So do the values of all agents of a class in that field together, in no order: this shows two
+leaders, whichever agents they are. Numbers and long texts are made coarse. The upper half of a digest
+identifies the field, so that a search can distinguish useful fields from mere counters. Secrets are left out.
 
-A sample looks at each agent with a record since the last sample. At the start of a run samples are as dense
-as the records, later they are thinner, so that a long run costs hardly more than a short one.
+A sample is taken of each agent with a record since the last sample. At the start of a run samples are as
+frequent as records, and later less frequent, so that a long run costs hardly more than a short one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DEEPEST: Final = 4
 
 @attrs.define(eq=False)
 class _Field:
-    """The values of one field of a class: all values seen, and the present value of each agent."""
+    """The values of one field of a class: those seen so far, and the present value of each agent."""
 
     group: int
     seen: set[int] = attrs.Factory(set[int])
@@ -52,7 +52,7 @@ class _Field:
     total: int = 0
 
     def note(self, path: str, value: int, states: dict[int, None]) -> None:
-        """Note the present value of an agent."""
+        """Note the present value of an agent, and add the states that are new to `states`."""
         before = self.present.get(path)
         if value == before:
             return
@@ -66,7 +66,7 @@ class _Field:
 
 
 class StateSampler:
-    """An instrument that takes the digests of one run's states. One per run."""
+    """An instrument that collects the digests of one run's states. One per run."""
 
     def __init__(self) -> None:
         self._directory: AgentDirectory | None = None
@@ -88,11 +88,11 @@ class StateSampler:
         return tuple(self._instants)
 
     def begin(self, directory: AgentDirectory) -> None:
-        """Look at the agents of a run from now on."""
+        """Begin to sample the agents of a run."""
         self._directory = directory
 
     def record(self, kind: str, agent: str, fields: dict[str, object]) -> None:
-        """Note which agent a record is about, and take a sample if it is time."""
+        """Note the agent of a record, and take a sample if one is due."""
         self._records += 1
         self._changed[agent] = None
         if self._records >= self._due:
@@ -124,7 +124,10 @@ class StateSampler:
 
 
 def _fields(slot: Slot) -> Iterator[tuple[str, object]]:
-    """Yield the visible values of an agent with their names; only our own names begin with a blank."""
+    """Yield the visible values of an agent with their names.
+
+    The names that are added here, such as ` status`, begin with a blank, unlike the names of fields.
+    """
     yield " status", (slot.status, min(slot.incarnation, 3))
     if slot.agent is None:
         return
@@ -183,9 +186,10 @@ def _coarse_parts(value: Any, depth: int) -> object:
 
 
 def _level(number: int) -> int:
-    """Return the fill of a mailbox: exact up to 16 messages, then in quarters of the order of magnitude.
+    """Return the number of messages in a mailbox, made coarse.
 
-    So a mailbox fills up in many steps, each of which counts as progress for a search.
+    It is exact up to 16 messages, and then in quarters of the order of magnitude. So a mailbox fills up in
+    many steps, each of which counts as progress for a search.
     """
     if number <= _SMALL:
         return number
@@ -194,5 +198,5 @@ def _level(number: int) -> int:
 
 
 def _size(number: int) -> int:
-    """Return a small number as it is, a larger one by its order of magnitude."""
+    """Return a number of items: up to 4 exactly, above that by order of magnitude."""
     return number if number <= 4 else 3 + number.bit_length()

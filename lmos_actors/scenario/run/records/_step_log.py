@@ -1,4 +1,4 @@
-"""The log of the steps of one run: when each began and ended, and whether it succeeded.
+"""The log of the steps of one run: when each step began and ended, and whether it succeeded.
 
 The log is bounded: it keeps the first rounds of a step inside a long `repeat`, and the first steps of a run.
 Steps beyond the bounds still count in `done`, so that "all steps done" stays exact.
@@ -54,7 +54,7 @@ class StepLog:
         self._begun: Counter[str] = Counter()
 
     def begin(self, place: str, what: str, now: float) -> StepEntry:
-        """Record the start of a step and return its entry, whose `finish` records the end."""
+        """Record the start of a step and return its entry; the entry's `finish` records the end."""
         line = StepEntry(place, what, now)
         self._begun[place] += 1
         if self._begun[place] <= KEPT and len(self._lines) < MOST:
@@ -66,17 +66,20 @@ class StepLog:
         return StepChanges(self._lines)
 
     def mark(self) -> int:
-        """Return a mark for `unfinished`: steps that began before it are left out."""
+        """Return a mark for `unfinished`, which leaves out the steps before the mark."""
         return len(self._lines)
 
     def unfinished(self, mark: int = 0) -> str:
-        """Return the steps that have begun and not ended, as text; "" if there are none."""
+        """Return a text on the steps that have begun and not ended; "" if there are none."""
         going = [f"{line.place} {line.what}" for line in self._lines[mark:] if line.ok is None]
         more = f" and {len(going) - SHOWN} more" if len(going) > SHOWN else ""
         return ", ".join(going[:SHOWN]) + more
 
     def results(self, asked_for: Iterable[tuple[str, str]]) -> tuple[StepResult, ...]:
-        """Return the results of the steps, then those of `asked_for` (place, text) that were not reached."""
+        """Return the results of the steps that have begun, then of the steps in `asked_for` that have not.
+
+        `asked_for` has the place and the text of each step of the file.
+        """
         results = [StepResult(**attrs.asdict(line)) for line in self._lines]
         missing = [
             StepResult(place=place, what=what, ok=None)
@@ -95,7 +98,10 @@ class StepChanges:
         self._open: dict[int, StepEntry] = {}
 
     def take(self, most: int) -> Iterator[tuple[int, StepEntry]]:
-        """Yield these steps with their numbers, at most `most` begun ones; the others follow next time."""
+        """Yield the steps that have begun or ended since the last call, with their numbers.
+
+        At most `most` steps that have begun are yielded; the next call yields the rest.
+        """
         for number, line in tuple(self._open.items()):
             if line.ok is not None:
                 del self._open[number]

@@ -36,7 +36,10 @@ _INSTANT: Final = 1e-6  # virtual time has whole microseconds
 
 @attrs.frozen
 class StopPoint:
-    """The point at which a run stops: the instant `at`, or a record with all members of `wanted`."""
+    """The point at which a run stops: the instant `at`, or the first record that matches `wanted`.
+
+    If `wanted` has the key `nth`, it is the record with that number among the matching ones.
+    """
 
     at: float | None = None
     wanted: Mapping[str, str] = attrs.Factory(dict[str, str])
@@ -45,8 +48,9 @@ class StopPoint:
 def read_break(text: str) -> StopPoint:
     """Parse a stop point such as `agent=weather action=getWeather`. Raises ConfigError.
 
-    Without `kind` the record is about an arriving message; with `from` or `verb`, about a sent message; with
-    `event`, about an event; with `n`, or `agent` alone, any record.
+    If `kind` is not given, it follows from the other keys. With `event` the record is about an event. With
+    `from` or `verb` it is about a sent message. With `n`, or `agent` alone, it is of any kind. Otherwise it
+    is about a delivered message.
     """
     wanted: dict[str, str] = {}
     for word in text.split():
@@ -82,7 +86,7 @@ def _kind(wanted: Mapping[str, str]) -> dict[str, str]:
 class StopInstrument:
     """An instrument that takes a snapshot at the stop point and ends the run there. One per run.
 
-    Records reach it after the log. `snapshot` is None if the run never reached the point.
+    It gets each record after the log. `snapshot` is None if the run never reached the point.
     """
 
     def __init__(self, point: StopPoint) -> None:
@@ -96,7 +100,7 @@ class StopInstrument:
         self._timer: Timer | None = None
 
     def watch(self, log: TraceLog) -> None:
-        """Set the log whose records are counted."""
+        """Store the log whose records are counted."""
         self._log = log
 
     def begin(self, node: Node, draw: Callable[[], Sequence[str]]) -> None:
@@ -108,12 +112,12 @@ class StopInstrument:
             self._timer = clock.call_at(self.point.at + _INSTANT, self._take_snapshot)
 
     def follow(self, node: Node) -> None:
-        """Use another node from now on, as the previous one was killed."""
+        """Use another node from now on, because the previous node was killed."""
         self._node = node
 
     @contextmanager
     def around(self) -> Generator[None]:
-        """Enclose the run: the stop point cancels the block, and the end of the block cancels the timer."""
+        """Run the block so that the stop point cancels it; at its end, cancel the timer of the stop point."""
         with self._scope:
             try:
                 yield
@@ -122,7 +126,7 @@ class StopInstrument:
                     self._timer.cancel()
 
     def record(self, kind: str, agent: str, fields: dict[str, object]) -> None:
-        """Compare a record, which is in the log already, with the stop point."""
+        """Compare a record with the stop point; the record must already be in the log."""
         if self.point.at is not None or self.snapshot is not None or self._node is None:
             return
         wanted = self.point.wanted

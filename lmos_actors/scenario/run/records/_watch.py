@@ -47,12 +47,15 @@ class Watch:
         """Called after every `OFTEN` records."""
 
     def divert(self, log: Taker, on_instant: Callable[[float], None]) -> None:
-        """Pass further records to `log`, which passes them on; call `on_instant` before each sample."""
+        """Send further records through `log`, which passes them on to the log of the run.
+
+        `on_instant` is called before each sample.
+        """
         self._log = log
         self.on_instant = on_instant
 
     def record(self, kind: Kind, agent: str, fields: dict[str, object]) -> None:
-        """Log one record, pass it on, and check the conditions of waiting steps."""
+        """Log one record, pass it to the observers, and check the conditions of waiting steps."""
         if self._ended or self.muted or (self.is_silent is not None and self.is_silent(kind, agent, fields)):
             return
         self._log(kind, agent, fields)
@@ -74,12 +77,12 @@ class Watch:
                 self.on_progress()
 
     def add(self, take: Taker, *kinds: str, paths: frozenset[str] | None = None) -> None:
-        """Call `take` for every further record of these kinds, by the agents at `paths` or by all."""
+        """Call `take` for every further record of some kinds; `paths` limits this to the agents there."""
         for kind in kinds:
             self._takers.setdefault(kind, []).append((take, paths))
 
     def on_record(self, look: Callable[[], object]) -> None:
-        """Call `look` after every further record, until the end."""
+        """Call `look` after every further record until the watch ends."""
         self._looks = (*self._looks, look)
 
     def recheck(self) -> None:
@@ -89,7 +92,7 @@ class Watch:
         self.notify()
 
     def end(self) -> None:
-        """Ignore further records: what follows is not part of the run."""
+        """Ignore all further records, because they are not part of the run."""
         self._ended = True
 
     def notify(self) -> None:
@@ -99,7 +102,7 @@ class Watch:
             changed.set()
 
     async def until(self, so: Callable[[], bool], deadline: float) -> bool:
-        """Wait until `so()` is true, or was for a moment, at most until `deadline`; return whether it was."""
+        """Wait until `so()` is true, even for a moment, or until `deadline`; return whether it was true."""
         seen = False
 
         def look() -> None:

@@ -1,4 +1,4 @@
-"""Remedies for refusals of agents elsewhere, in the words of the file."""
+"""Remedies for refusals by agents on other nodes, in terms of the keys of the file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def remedy_for(entry: Bridge | Elsewhere, error: BaseException) -> str:
-    """Return what helps against the refusal of an agent elsewhere; "" if nothing does."""
+    """Return a hint on how to avoid the refusal by an agent on another node; "" if there is none."""
     key = credentials_key(entry)
     credentials = 'give credentials with "bearer: env:NAME", "basic: USER:env:NAME" or "apikey: env:NAME"'
     spelling = Spelling(

@@ -1,9 +1,9 @@
 """Execution of single steps against agents: requests, faults, samples and saved values.
 
-`StepExecutor` is the common part of a scenario's story and a simulation's timeline; the two add the order of
-their steps. Every failed step is recorded in the run exactly once, by `fail`; the StepFailed that it returns
-only unwinds the tasks. A request with an id stays in `requests`, as later steps may query, cancel or judge it
-while it goes on.
+`StepExecutor` is the common part of a scenario's story and a simulation's timeline, which add the order of
+their steps. Every failed step is recorded in the run exactly once, by `fail`. The StepFailed that `fail`
+returns only unwinds the tasks. A request with an id stays in `requests`, as later steps may query, cancel or
+judge it while it is under way.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 
 class StepFailed(Exception):
-    """Raised if a step does not end as the file asks. The failure has been recorded already."""
+    """The error raised if a step does not end as the file expects. The failure is already recorded."""
 
 
 class _SourceEnded(RuntimeError):
-    """Raised if a source fails, as the file asks. `args` has the name of the source's stream."""
+    """The error raised by a source that the file lets fail. `args` has the name of its stream."""
 
 
 _FAILING: Final = "its source fails"
@@ -55,7 +55,7 @@ _FAILING: Final = "its source fails"
 
 @attrs.define
 class StepRequest:
-    """The request of one step: its call while the request goes on, then its outcome."""
+    """The request of one step: its call while it is under way, and its outcome afterwards."""
 
     call: LocalCall | RemoteCall | None = None
     read: bool = False
@@ -72,7 +72,7 @@ class StepRequest:
     error: AgentError | None = None
 
     def statuses(self) -> list[str]:
-        """Return the statuses that the consumer has seen, without repeats."""
+        """Return the statuses that the consumer has received, without repeats."""
         words = ["pending"] if self.call is not None and self.call.stood_in_line else []
         if self.reported:
             words.append("in progress")
@@ -82,7 +82,7 @@ class StepRequest:
 
 
 class StepExecutor:
-    """The base of `Story` and `Timeline`: executes single steps. One per run."""
+    """The base class of `Story` and `Timeline`, which executes single steps. One per run."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -107,7 +107,7 @@ class StepExecutor:
     async def ask(
         self, step: Any, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Send a request and wait for its answer; `task_status` starts once the agent has the request."""
+        """Send a request and wait for its answer; report to `task_status` once the agent has the request."""
         request = StepRequest(read=isinstance(step, Read))
         begin = trio.current_time()
         if step.id is not None:
@@ -129,7 +129,7 @@ class StepExecutor:
             self.save(step, path, answer, hidden=request.hidden)
 
     def _note_answer(self, step: Any, path: DataPath, request: StepRequest) -> None:
-        """Keep an answer that a check judges."""
+        """Store the answer of a step if a check judges it."""
         if self.run.is_answer_judged(step.id):
             name = step.id or f"{describe(step)} ({self.run.place(path)})"
             value = request.value if request.items is None else list(request.items)
@@ -162,7 +162,7 @@ class StepExecutor:
                 request.value = plain(await call.result())
 
     def _is_secret(self, step: Any, call: LocalCall | RemoteCall) -> bool:
-        """Return whether the output is secret; for a remote call the class of the agent decides."""
+        """Return whether the output is secret; for a remote call, the agent's class determines this."""
         if isinstance(call, LocalCall):
             return bool(call.op.result_secrecy)
         key = step.action if isinstance(step, (Invoke, InvokeAt, Stream)) else f"?{step.property}"
@@ -201,7 +201,7 @@ class StepExecutor:
     async def _take_items(
         self, step: Stream, path: DataPath, call: LocalStream | RemoteStream, items: list[Any]
     ) -> None:
-        """Collect as many items as the step takes; leaving the call early cancels the invocation."""
+        """Collect as many items as the step takes; an early return cancels the invocation."""
         async for item in call:
             items.append(plain(item))
             self.run.watch.notify()
@@ -218,9 +218,9 @@ class StepExecutor:
     async def perform(
         self, step: Any, path: DataPath, doing: Any, request: StepRequest | None = None
     ) -> None:
-        """Await `doing` as the agent that the step names, and judge its error or success.
+        """Await `doing` on behalf of the agent that the step names, and judge its error or success.
 
-        Raises StepFailed if the outcome is not what the step expects.
+        Raises StepFailed if the step expects another outcome.
         """
         error: AgentError | None = None
         deaths = self.run.deaths
@@ -255,7 +255,8 @@ class StepExecutor:
             )
 
     def _fix(self, step: Any, error: AgentError) -> str:
-        """Return the remedy for a remote agent's refusal, as the end of a message; "" if there is none."""
+        """Return the remedy for a remote agent's refusal, as the end of a message; "" if there is no remedy.
+        """
         remote = self.run.cell.system.remotes.get(getattr(step, "target", HUB))
         if remote is None:
             return ""
@@ -272,7 +273,7 @@ class StepExecutor:
     async def say(
         self, step: Saying, path: DataPath, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Send a message on the hub, and wait for its answer, if it has one."""
+        """Send a message on the hub, and wait for its answer if it has one."""
         step_id = cast("Any", step).id
         request, begin = StepRequest(message=True), trio.current_time()
         if step_id is not None:
@@ -302,13 +303,16 @@ class StepExecutor:
             raise DeadlineExceeded(HUB, float(within or 0))
 
     def thing(self, step: Any) -> Thing | ConsumedThing:
-        """Return the target agent of a step. Raises NotFound when it is no longer in the tree."""
+        """Return the target agent of a step. Raises NotFound if it is no longer in the tree."""
         return self.run.agents.thing(step.target)
 
     # ---- approvals
 
     async def decide(self, step: Decision, path: DataPath, within: float) -> None:
-        """Answer a question of an agent to people once it asks. Raises StepFailed if it does not in time."""
+        """Answer a question that an agent asks people, once it has asked.
+
+        Raises StepFailed if the agent does not ask in time.
+        """
         run = self.run
         deadline, real = trio.current_time() + within, is_real(self.run.cell.scenario.world)
         saw = await run.approvals.decide(step, run.agents.path(step.target), run.watch, deadline, real=real)
@@ -359,7 +363,7 @@ class StepExecutor:
             await wait_until_idle()
 
     async def last_sample(self, *, always: bool = False) -> None:
-        """Take the sample that is due at this last instant; with `always` even if none is due."""
+        """Take the sample that is due at the last instant of the run; with `always`, even if none is due."""
         now = trio.current_time()
         if always and self.run.cell.scenario.measure is not None and self._sampled < now:
             self._due = now
@@ -387,7 +391,7 @@ class StepExecutor:
             raise self.fail(step, path, "saved values", str(error)) from None
 
     def save(self, step: Any, path: DataPath, answer: dict[str, Any], *, hidden: bool = False) -> None:
-        """Save the parts of an answer that the step names. `hidden`: failures do not show them."""
+        """Save the parts of an answer that the step names. If `hidden` is true, failures do not show them."""
         for name, where in getattr(step, "save", {}).items():
             if hidden:
                 self.secret_saved[f"$(saved.{name})"] = None
@@ -398,7 +402,7 @@ class StepExecutor:
 
 
 async def _items_of(source: Source, name: str, items: list[Any]) -> AsyncGenerator[Any]:
-    """Yield the items of a source at their instants, or later as soon as there is room."""
+    """Yield the items of a source at their instants, or as soon after that as the receiver takes them."""
     begin = trio.current_time()
     for number, item in enumerate(items * source.times):
         if source.every is not None:
@@ -411,5 +415,5 @@ async def _items_of(source: Source, name: str, items: list[Any]) -> AsyncGenerat
 
 
 def unknown_step(step: object) -> TypeError:
-    """Return the error for a kind of step without an implementation, which must not pass by accident."""
+    """Return the error for a kind of step without an implementation, which must not pass unnoticed."""
     return TypeError(f"no executor for a step of the kind {type(step).__name__}")

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class Story(StepExecutor):
-    """Executes the steps of one run. One per run."""
+    """The executor of the steps of one run. One per run."""
 
     def __init__(self, run: Run, scenario: Scenario) -> None:
         super().__init__(run)
@@ -115,7 +115,10 @@ class Story(StepExecutor):
 
     @contextmanager
     def _logged(self, step: Any, path: DataPath) -> Generator[StepEntry]:
-        """Log the start and the end of a step; `_run_in_background` logs the end of a background step."""
+        """Log the start and the end of a step.
+
+        The end of a background step is logged by `_run_in_background`.
+        """
         run, text = self.run, describe(step)
         place = run.place(path)
         run.at = f"{place} {text}"
@@ -300,7 +303,7 @@ class Story(StepExecutor):
             raise self.fail(step, path, expected, f"it is {self._state(until.agent)}")
 
     def _state(self, agent: str) -> str:
-        """Return the state of an agent as `wait until` names it, also while its node is down."""
+        """Return the state of an agent as a word that `wait until` uses; the node may be down."""
         if self.run.processes is not None:
             return self.run.processes.state_of(self.run.agents.path(agent))
         try:
@@ -363,7 +366,7 @@ class Story(StepExecutor):
         return self.requests.get(str(expect.of)) or StepRequest()
 
     def _verdicts(self, expect: Expect) -> list[Verdict]:
-        """Judge the values so far; without a value it is a failure."""
+        """Judge the values so far; the result is a failure if there is no value."""
         if expect.that in ("output", "items"):
             request = self._request_of(expect)
             if request.error is not None or not (request.done or request.items):
@@ -402,13 +405,13 @@ EVENTS = 1 << 20
 
 
 def unanswered(expect: Expect, request: StepRequest) -> Verdict:
-    """Return the verdict on the output of a step without an output."""
+    """Return the verdict on the output of a step that has no output."""
     saw = "no answer yet" if request.error is None else f"{type(request.error).__name__}: {request.error}"
     return Verdict(False, "items" if expect.that == "items" else "an output", saw)
 
 
 def state_of(slot: Any) -> str:
-    """Return the state of an agent as `wait until` names it."""
+    """Return the state of an agent as a word that `wait until` uses."""
     state: str = slot.statistics().state
     if state == "running" or slot.status == "restarting":
         return state if state == "running" else "restarting"

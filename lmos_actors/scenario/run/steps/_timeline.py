@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class Timeline(StepExecutor):
-    """Executes the timeline of one run until its end. One per run.
+    """The executor of the timeline of one run, until the end of the run. One per run.
 
-    Entries of one instant happen in the order of the file, each after the effects of the previous one. Past
-    the end of the run, which may be earlier than the file says, there is nothing to do. Instants are virtual
-    times, as in the log: they include the time that agents need to start.
+    Entries of one instant happen in the order of the file, each after the effects of the previous entry.
+    After the end of the run, which may be earlier than the end in the file, no entry happens. Instants are
+    virtual times, as in the log: they include the time that agents need to start.
     """
 
     def __init__(self, run: Run, simulation: Simulation) -> None:
@@ -69,7 +69,7 @@ class Timeline(StepExecutor):
     # ---- the end
 
     def _end_if_met(self) -> None:
-        """End the run if its check is met, and no entry, fault or other timed check is open."""
+        """End the run if its check is met, no entry is left, and no fault or other timed check is open."""
         judges, faults = self.run.judges, self.run.faults
         if not self._over or judges is None or self._ending is None or self._ending.met_at is None:
             return
@@ -124,6 +124,9 @@ class Timeline(StepExecutor):
 
 
 def entries_of(simulation: Simulation) -> Sequence[tuple[int, Any]]:
-    """Return the entries of a timeline up to its end, sorted by time, then as in the file."""
+    """Return the entries of a timeline up to its end, with their indexes, sorted by time.
+
+    Entries of one instant keep the order of the file.
+    """
     found = [(n, entry) for n, entry in enumerate(simulation.timeline) if entry.at <= simulation.stop.at]
     return sorted(found, key=lambda one: at_of(one[1]))

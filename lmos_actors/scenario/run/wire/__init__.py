@@ -1,4 +1,4 @@
-"""The connection to the node of a run, in worlds where its agents are reached over one."""
+"""The connection to the node of a run, for worlds in which its agents are reached over a connection."""
 
 from lmos_actors._late import late
 

@@ -1,7 +1,7 @@
-"""The connection from a run to its own node, for the worlds `wire` and `websocket`.
+"""The connection from a run to its node, for the worlds `wire` and `websocket`.
 
 All requests of steps and agents go over one connection. It is opened before the first agent starts, so that
-every remote ref is usable from the beginning. If the file has a network, each pair of nodes has its own
+every remote ref is usable from the beginning. If the file has a network, each pair of nodes has a separate
 connection (`_network.py`), and this one is for steps.
 """
 
@@ -42,18 +42,18 @@ def node_network(world: str) -> MemoryNetwork | None:
 
 
 def node_options(world: str, network: MemoryNetwork | None) -> dict[str, Any]:
-    """Return the arguments of `open_node` for a world in which agents are reached over a connection."""
+    """Return the arguments of `open_node` for a world that reaches its agents over a connection."""
     session = SessionOptions(max_open=MOST, max_listening=MOST, max_open_bytes=1 << 30)
     return {"listen": LISTEN_ADDRESSES[world], "session": session, "network": network or TcpNetwork()}
 
 
 def thing_id(node: Node, path: str) -> str:
-    """Return the id of the agent at a path."""
+    """Return the id of the agent at a path on a node."""
     return f"{http_of(node.urls[0])}/agents/{path.replace('/', '.')}"
 
 
 def place_of(node: Node, network: MemoryNetwork) -> Place:
-    """Return the target of connections in a simulated network: the sockets of a node."""
+    """Return the place to which connections in a simulated network lead: the sockets of a node."""
     from lmos_actors.simulation.network import Place  # only files with a network need it
 
     connections = node._connections  # pyright: ignore[reportPrivateUsage] # no user has a need of it
@@ -75,7 +75,7 @@ class NodeClient:
         trace_context(node.root.rt).noticed = sent
 
     async def open(self) -> None:
-        """Connect. Raises AgentUnavailable."""
+        """Open the connection. Raises AgentUnavailable."""
         await self._absent.ready()
 
     def ref(self, cls: type[Any], path: str) -> Ref[Any]:
@@ -87,7 +87,7 @@ class NodeClient:
         return remote_thing(self._peers, self._url, self._id(path))
 
     async def wait_until_idle(self) -> None:
-        """Wait until earlier messages have been delivered, with their immediate effects."""
+        """Wait until all messages sent so far have been delivered, with their immediate effects."""
         if not self._is_real:
             await wait_until_idle()
             return
