@@ -41,8 +41,7 @@ class Exchange:
 
     @property
     def owner(self) -> str:
-        """The name under which sessions and calls are counted: the client's principal, or else its address.
-        """
+        """The name under which sessions and calls are counted: the client's principal, or else its address."""
         return f"@{self.principal}" if self.principal is not None else self.label.rpartition(":")[0]
 
     def end(self) -> None:
