@@ -269,7 +269,8 @@ def test_a_wing_can_be_taken_away(tmp_path: Path, wing: str) -> None:
     for each in gone & NEEDED.keys():
         text, room = NEEDED[each]
         done = run(tmp_path, text)
-        assert f"{room} is not installed: it is part of the wing {each}\n" in done.stderr
+        # CPython 3.15 goes on with a name that is like it
+        assert re.search(rf"{re.escape(room)} is not installed: it is part of the wing {each}\b", done.stderr)
     for each in gone & WORDS.keys() if wing != "command" else ():
         done = run(tmp_path, f"from lmos_actors.cli import main\nmain({WORDS[each]!r})")
         assert done.returncode == 2

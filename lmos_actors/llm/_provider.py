@@ -392,7 +392,7 @@ class Provider:
     def _reported(self, error: Exception, status: int | None, begun: bool) -> Problem:
         headers: Any = getattr(getattr(error, "response", None), "headers", {})
         report = report_of(getattr(error, "body", None), status, headers, self._now)
-        said = self.key.without(f"{report.label}: {report.words or error}".removeprefix(": "))
+        said = self.key.without(f"{report.label}: {report.words or _answer_to(error)}".removeprefix(": "))
         if begun:
             return Problem(MODEL_CUT, f"{self.name} broke the answer off: {said}")
         where = self.key.reference or "none"
@@ -414,6 +414,15 @@ class Provider:
         while not text and seen is not None:  # as with certificates, which only a cause names
             text, seen = str(seen), seen.__cause__ or seen.__context__
         return self.key.without(text or type(error).__name__)
+
+
+def _answer_to(error: Exception) -> str:
+    """Return the whole answer that an SDK reports, else the text of the error; never an empty text."""
+    response: Any = getattr(error, "response", None)
+    text = ""
+    with suppress(httpx2.ResponseNotRead):
+        text = "" if response is None else str(response.text).strip()
+    return text or str(error)
 
 
 def provider_of(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -50,8 +49,10 @@ class Desk(Agent):
 def posted(url: str, tool: str) -> None:
     """Have the desk ask, in a trace."""
     headers = {"Content-Type": "application/json", "traceparent": TRACEPARENT}
-    with suppress(HTTPError), urlopen(Request(url, json.dumps({"tool": tool}).encode(), headers)):
-        pass
+    try:
+        urlopen(Request(url, json.dumps({"tool": tool}).encode(), headers)).close()
+    except HTTPError as error:
+        error.close()
 
 
 @pytest.mark.parametrize("tracing", [True, False], ids=["spans", "no spans between"])
