@@ -61,7 +61,7 @@ class Interrupt:
     async def watch(
         self, end: Callable[[], object], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Call `end` at a signal, which only the main thread gets."""
+        """Wait for a signal, then call `end`. Only the main thread receives signals."""
         with signals_received() as received:
             task_status.started()
             self.number = await anext(received)

@@ -94,7 +94,7 @@ class Registrations:
         return entry
 
     def page(self, offset: int, limit: int | None, most_bytes: int | None = None) -> list[Entry]:
-        """Return entries in the order of their ids, up to a number and a size; a limit of None returns all."""
+        """Return entries in the order of their ids, up to a number and a size; without a limit, all."""
         entries = self._entries
         if limit is None:
             return [entries[id] for id in self.ids]

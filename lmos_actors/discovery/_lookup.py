@@ -179,7 +179,7 @@ class Replica:
 
     @contextmanager
     def counted(self) -> Generator[None]:
-        """Count an open request during a block. The last one to end releases the link of a dropped replica."""
+        """Count an open request during a block. The last to end releases the link of a dropped replica."""
         self.open += 1
         try:
             yield

@@ -209,7 +209,7 @@ class Links:
         return self.send_in_order(line, size, now + max(wait, 0.0), after=after)
 
     def send_alone(self, line: Line, size: int, now: float) -> tuple[float, ...]:
-        """Return the arrival times of a datagram that is sent now: two if it is doubled, none if it is lost."""
+        """Return the arrival times of a datagram sent now: two if it is doubled, none if it is lost."""
         rules, random = line.rules, line.random
         seconds = self._on_the_way(line)
         is_lost = random.random() < line.loss if line.loss else False

@@ -147,7 +147,7 @@ class Survey:
         self._handled, self.top = tops.handled, tops.found()
 
     def _walk(self, sums: dict[str, Sums], tops: _Tops) -> Iterator[str | None]:
-        """Walk the tree. Yield None for each agent, and the path of a supervisor once its sums are complete."""
+        """Walk the tree. Yield None for each agent, and a supervisor's path once its sums are complete."""
         line = [_Open(self._root.path, iter(self._root.children))]
         while line:
             last = line[-1]

@@ -67,7 +67,7 @@ class Tree(Protocol):
         ...
 
     def agents(self) -> Callable[[int], Sequence[Place]]:
-        """Return a function that returns the next agents at each call, up to the given number; [] at the end."""
+        """Return a function that returns the next agents, up to the given number; [] at the end."""
         ...
 
     def top(self, by: Order) -> Sequence[tuple[float, Place]]:

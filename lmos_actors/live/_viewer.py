@@ -111,7 +111,7 @@ def kind_and_arguments(kinds: Mapping[str, KindT], name: str, arguments: dict[st
 
 
 def arguments_of(name: str, arguments: dict[str, Any], cls: type[ArgumentsT]) -> ArgumentsT:
-    """Return the arguments of a view converted to the type that it takes. Raise Refused."""
+    """Return a view's arguments, converted to the type that the view takes. Raises Refused."""
     try:
         return msgspec.convert(arguments, cls)
     except msgspec.ValidationError as error:

@@ -62,7 +62,7 @@ class Fitting(Generic[T]):
 
 
 def fitted(value: Any, form: Any) -> Any:
-    """Return a value converted to a type, `_NOTHING` if it cannot be converted."""
+    """Return a value converted to a type, or `_NOTHING` if it cannot be converted."""
     origin = get_origin(form)
     if form is Any:
         return value

@@ -85,7 +85,7 @@ class Connection:
 
     @contextmanager
     def reports(self, heard: Report) -> Generator[str]:
-        """Yield a progress token for a request; during the block its progress reports are passed to `heard`."""
+        """Yield a progress token for a request, whose reports are passed to `heard` during the block."""
         token = f"progress-{next(self._tokens)}"
         self._reports[token] = heard
         try:

@@ -93,7 +93,7 @@ class HeldSession:
             self._let_in(None)
 
     async def begun(self) -> bool:
-        """Wait until the first session has begun, or a person must sign in; return False if `run` has ended."""
+        """Wait until a session has begun or a person must sign in; return False if `run` has ended."""
         while self._session is None and not self._over.is_set() and not self._asks:
             await self._changed.wait()
         return not self._over.is_set()

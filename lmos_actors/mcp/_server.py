@@ -242,7 +242,7 @@ class McpServer(Agent):
         return result
 
     def _tool(self, name: str, given: dict[str, Any]) -> McpTool:
-        """Return a tool as described now. Raises ActionFailed if it is unknown or the arguments do not fit."""
+        """Return a tool as described now. Raises ActionFailed for unknown names and wrong arguments."""
         tool = next((each for each in self.tools if each.name == name), None)
         if tool is None:
             hint = hint_at(name, [each.name for each in self.tools])

@@ -197,7 +197,7 @@ class _Lines(MessageReader):
                     raise StopAsyncIteration
 
     async def _ended(self) -> None:
-        """Mark the connection as lost, with the exit status of the process and its last line of error output."""
+        """Mark the connection as lost, with the exit status of the process and its last line of errors."""
         with trio.move_on_after(GRACE):
             await self._process.wait()
             await self._stderr.ended.wait()

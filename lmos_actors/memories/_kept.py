@@ -235,7 +235,7 @@ class KeptMemories:
         return Put(OWNERS, self._owner, msgspec.json.encode(owner), expect)
 
     def _counting(self, *, is_needed: bool) -> AbstractAsyncContextManager[Any]:
-        """Return the lock for changes of the number of identities, or an empty context if it is not needed."""
+        """Return the lock for changes of the number of identities, or an empty context."""
         return self._node.lock(self._agent) if is_needed else nullcontext()
 
     async def _count(self, more: int, most: int | None = None) -> Write:

@@ -66,7 +66,7 @@ class Discovery:
     # ---- hosting
 
     def enable_lookup(self) -> None:
-        """Make the hosted directory searchable. Call this once the node listens, before its children start."""
+        """Make the hosted directory searchable, once the node listens and before its children start."""
         if self._host is not None:
             self._own = self._host.directory(self._web_url())
 

@@ -481,7 +481,7 @@ class _AgentState:
         return self._submit(writes) if writes else 0
 
     def _submit(self, writes: list[Write]) -> int:
-        """Submit writes to the store, valid only while the lease is the newest; return the commit's number."""
+        """Submit writes that are valid only while the lease is the newest; return the commit's number."""
         if self._lease is not None:
             writes.append(self._lease.check)
         self._number = number = self._number + 1

@@ -68,7 +68,7 @@ def keep_logs(runs: Sequence[RunResult], most: int) -> dict[int, Kept]:
 
 
 def shares(lengths: Mapping[int, int], room: int) -> dict[int, int]:
-    """Return the number of records for each log: as many logs as possible get some; short ones get all."""
+    """Return the number of records for each log: as many logs as possible get a share, short logs all."""
     served: list[int] = []
     used = 0
     for index, length in lengths.items():

@@ -34,12 +34,12 @@ def thinned(series: SeriesResult, most: int) -> dict[str, Any]:
 
 
 def bands(runs: Sequence[tuple[str, RunResult]], most: int) -> list[dict[str, Any]]:
-    """Return the bands to draw: one for each series and combination, over the runs at each instant.
+    """Return the bands to draw: one for each series and combination.
 
     `runs` are pairs of a combination and a run. For each of its `times`, a band has the number of runs
-    measured then (`n`), and the minimum, quartiles and maximum over all runs. A run that has stopped counts
-    with its last value from then on. Otherwise the slow runs alone would decide the median at the end, and it
-    could fall although no series ever falls.
+    measured then (`n`), and the minimum, quartiles and maximum over all runs. A run that has stopped keeps
+    its last value from then on. Otherwise the slow runs alone would decide the median at the end, and the
+    median could fall although no series ever falls.
     """
     found: dict[tuple[str, str, str], list[list[tuple[float, float | None]]]] = {}
     for combination, run in runs:

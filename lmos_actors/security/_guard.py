@@ -582,7 +582,7 @@ def _is_local(request: RequestContext) -> bool:
 
 
 def _follows_link(request: RequestContext) -> bool:
-    """Return whether a person has followed a link: the browser displays the answer, and no script reads it."""
+    """Return whether a person has followed a link: the answer is displayed, and no script reads it."""
     return request.reads and request.values(b"sec-fetch-mode") == [b"navigate"]
 
 

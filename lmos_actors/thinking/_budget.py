@@ -36,8 +36,8 @@ Bound = Annotated[int, Meta(ge=1)] | None
 class Budget(Struct, frozen=True, omit_defaults=True):
     """The maximum amounts that may be used; None means no limit.
 
-    `tokens` counts the tokens of all requests to models, `calls` these requests, `tools` the tool calls, and
-    `seconds` the total time.
+    `tokens` limits the tokens of all requests to models, `calls` the number of these requests, `tools` the
+    number of tool calls, and `seconds` the total time.
     """
 
     tokens: Bound = 200_000

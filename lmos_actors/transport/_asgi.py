@@ -172,7 +172,7 @@ class Exchange:
         self._account.charge(size)
 
     def stream(self) -> None:
-        """Allow a body of any length: from now on only its bytes in memory and pauses are limited."""
+        """Allow a body of any length: from now on only its pauses and its bytes in memory are limited."""
         self._is_stream = True
 
     def keep(self, size: int) -> None:

@@ -99,7 +99,7 @@ class Listener(Protocol):
 
 
 class Network(Protocol):
-    """The only code that opens sockets, or streams in place of them."""
+    """The interface to the network: only its implementations open sockets, or stand-ins for sockets."""
 
     async def connect(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> trio.abc.Stream:
         """Open a connection; if the endpoint is secure, the TLS handshake is done before this returns.

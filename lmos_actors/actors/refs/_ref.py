@@ -155,9 +155,9 @@ class Ref(Generic[A_co]):
     def begin(
         self: Ref[A], handle: Action[A, P, R, G] | Turn[A, P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> AbstractAsyncContextManager[Call[R, G]]:
-        """Invoke an action and keep a handle on the call: progress, result, query, cancel.
+        """Invoke an action and get its call, which offers progress, result, query and cancel.
 
-        Leaving the block before the result has come cancels the run.
+        Leaving the block before the result has arrived cancels the run.
         """
         link = self._opened("begin")
         return link.open(Invocation(_action("begin", handle), args, kwargs, self._seconds))

@@ -1,16 +1,16 @@
 """A slot whose messages have a trace: used instead of `Slot` where a node records messages, or their spans.
 
-In a node that records neither it costs nothing. The code is in one class; two more set what differs:
+A node that records neither pays nothing for it. The code is in one class; two subclasses set what differs:
 
 - `TracedSlot` records: no turn runs in the asker's step and no message is a bare tuple, so every message has
   a number, the number of the message it all began with (its trace), and records from `sent` to `answered`.
 - `RecordedSlot` is the same in a node that records from its start.
-- `PropagatingSlot` records nothing: a message knows the trace that it was sent in. Where nothing is traced,
-  as when agents act of their own accord, it costs no more than a `Slot` and a check for a trace.
+- `PropagatingSlot` records nothing: each message only carries the trace in which it was sent. Where nothing
+  is traced, as when agents act of their own accord, it costs no more than a `Slot` and a check for a trace.
 
-A `TracedSlot` is laid out in memory as a `Slot` is. So an existing slot becomes one, and stops being one,
-by having its class set (`tap`, `untap`): while somebody looks at the messages of some agents, the others cost
-what they did. Messages that began before go on as they began, and have no records.
+A `TracedSlot` has the memory layout of a `Slot`, so an existing slot is turned into one and back by setting
+its class (`tap`, `untap`). While the messages of some agents are watched, other agents cost no more than
+before. Messages that are already on their way then are finished as plain messages, without records.
 """
 
 from __future__ import annotations

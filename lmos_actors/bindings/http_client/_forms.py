@@ -233,7 +233,7 @@ class HttpOperations:
         return next((way.form.href.partition("{")[0] for way in found), None)
 
     def origins(self) -> dict[tuple[bool, str], str]:
-        """Return the servers that forms for HTTP lead to, each with its first URL."""
+        """Return the servers to which the HTTP forms point, each with the first URL found for it."""
         found: dict[tuple[bool, str], str] = {}
         for verb, name in self._verbs():
             way = self.way(verb, name)

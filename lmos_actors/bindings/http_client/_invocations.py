@@ -293,7 +293,7 @@ class HttpInvocation:
         return "questions" in (self.server.ways.description.offers or ())
 
     def _asking(self, request: WebRequest) -> WebRequest:
-        """Return a request that asks for reports of questions to people, if the thing sends them."""
+        """Return a request with a header for reports of questions to people, if the thing offers these."""
         if not self._tells_questions:
             return request
         return attrs.evolve(request, headers=(*request.headers, _ASKS))

@@ -31,7 +31,7 @@ def refuses_whole(error: Exception) -> bool:
 
 
 def means_unwell(error: Exception) -> bool:
-    """Return whether an answer shows that an agent does not run now, or cannot be reached."""
+    """Return whether an error shows that an agent is not running, or cannot be reached."""
     gone = isinstance(error, NotFound) and error.kind == "agent"
     return gone or isinstance(error, AgentUnavailable | AgentDied)
 

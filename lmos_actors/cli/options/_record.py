@@ -38,7 +38,7 @@ values are secret. Without one all values are written as ***. May be given sever
     tls: Annotated[ClientTlsOptions, Parameter(group=REACHED)] = _NO_TLS
 
     def request(self) -> RecordRequest:
-        """Return the request to the recorder. Blocks on the disk. Raises ConfigError."""
+        """Return these options as a request for the recorder. Reads files. Raises ConfigError."""
         from lmos_actors.recording import RecordRequest
 
         from .._inputs import address_in

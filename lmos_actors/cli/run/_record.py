@@ -129,7 +129,7 @@ def _last_words(why: str, where: str) -> None:
 
 
 def _others(path: Path, runs: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return the runs in a log that are not recorded anew."""
+    """Return the runs in a log that are not being recorded again."""
     found: dict[str, tuple[str, ...]] = {}
     with suppress(FileError), LogFile(path) as file:
         for run in file.runs():

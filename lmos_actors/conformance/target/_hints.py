@@ -84,7 +84,7 @@ class Hints:
             raise FileError(wrong)
 
     def _names(self) -> Iterator[tuple[DataPath, bool, str, str]]:
-        """Yield the place of each name, whether it is a key there, the kind of affordance, and the name."""
+        """Yield for each name: its place, whether it is a key, the kind of affordance, and the name."""
         for member, kind in _NAMED:
             for name, hint in getattr(self, member).items():
                 yield (member, name), True, kind, name

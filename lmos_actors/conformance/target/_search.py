@@ -221,7 +221,7 @@ class _Search:
         return tuple(each for each in rest if any(url in same for url in self._leads_to(each)))
 
     async def _look(self, urls: list[str]) -> None:
-        """Store the things in the documents at these URLs; URLs without a document are skipped."""
+        """Fetch the documents at these URLs, and keep the things that they describe."""
         async with trio.open_nursery() as nursery:
             for url in urls:
                 nursery.start_soon(self._quietly, url)

@@ -50,7 +50,7 @@ class Gateway:
     name_of: Callable[[Endpoint], Awaitable[str]]
 
     async def ask(self, client: trio.abc.Stream) -> Route | None:
-        """Read the target that a client names, and return its route; return None if there is no valid target."""
+        """Read the target that a client names, and return its route, or None if there is no valid target."""
         try:
             with trio.fail_after(ASKED):
                 to = _place_in(await _head(client))

@@ -284,7 +284,7 @@ class GroupApprovals:
                 await trio.sleep(inf if why in (GUARDED, CLOSED) else AGAIN)
 
     def _is_near(self, page: str) -> bool:
-        """Return whether a process printed the address of a page on this machine, other than the launcher's."""
+        """Return whether a process printed the address of a page here that is not the launcher's."""
         try:
             endpoint = endpoint_of(page)
         except ConfigError:

@@ -485,7 +485,7 @@ class Launcher:
         self.plan = attrs.evolve(plan, strategy=self.plan.strategy, page=self.plan.page)  # as they run
 
     def _set_limits(self, plan: LaunchPlan) -> None:
-        """Set the limits of the supervisors from a plan. Raises NotFound if a supervisor is being restarted."""
+        """Set the limits of supervisors from a plan. Raises NotFound if a supervisor is being restarted."""
         assert self._node is not None
         self._node.root.supervisor(GROUPS).set_limits(plan.max_restarts, plan.max_seconds)
         self.plan = attrs.evolve(self.plan, max_restarts=plan.max_restarts, max_seconds=plan.max_seconds)

@@ -158,7 +158,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         """Hold a call. Subclasses that users can speak with implement this."""
 
     def keeps_turn(self, metadata: Mapping[str, Any]) -> bool:
-        """Return whether a turn with this metadata may be resumed: always, unless a subclass overrides this."""
+        """Return whether a turn with this metadata may be resumed: always, unless overridden."""
         return True
 
     def identity_for(self, turn: ChatTurn | VoiceCall) -> str | None:
@@ -237,7 +237,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         new: bool = False,
         key: Key = None,
     ) -> AsyncGenerator[ChatItem]:
-        """Send a message as in `chat`, and offer tools to the agent; `answers` are the answers to its calls."""
+        """Send a message as in `chat`, and offer tools to the agent; `answers` are those to its calls."""
         yield await self._turn(content, session, parts, metadata, key, new=new, answers=answers)
 
     @action(concurrency=MAX_TURNS)
@@ -439,7 +439,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         return msgspec.structs.replace(answer, notes=turn.notes)
 
     def _offer(self, turn: ChatTurn, request: Request) -> Offer | None:
-        """Return the offer that brings a turn's questions to a user: the turn's user, or else the caller's."""
+        """Return the offer that brings a turn's questions to its user, or else to the caller's."""
         approvals = self._place().rt.approvals
         if approvals is None:
             return None

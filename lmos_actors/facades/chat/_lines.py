@@ -51,7 +51,7 @@ class Lines:
             self.leave(owner, id, place)
 
     def join(self, owner: str, id: str, *, is_next: bool = False) -> trio.Event:
-        """Add a place at the end of the line, or right behind the first; its event is set once it is first."""
+        """Add a place at the end of the line, or right after the first; its event is set once it is first."""
         line = self._lines.setdefault((owner, id), _Line())
         place = trio.Event()
         line.places.insert(1 if is_next else len(line.places), place)

@@ -235,7 +235,7 @@ class ChatTurn:
         return await self._read(media.storage_ref)
 
     async def show(self, item: ToolCalled | ToolReturned | MediaPiece) -> None:
-        """Show a tool that is carried out elsewhere, for example by another agent, or show a piece of media."""
+        """Show a tool that is carried out elsewhere, for example by another agent, or a piece of media."""
         await self._out.put(item)
 
     async def use(self, tool: Tool | Callable[..., Any], /, **arguments: Any) -> Any:

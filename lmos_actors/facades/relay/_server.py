@@ -1,4 +1,4 @@
-"""An AgentRelay on a node: `/arc` for agents, with `/register`, `/revoke`, `/stats` and `/health` beside it."""
+"""An AgentRelay on a node: `/arc` for agents, beside it `/register`, `/revoke`, `/stats` and `/health`."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class RelayServer(NodeService):
 
 
 def _quota(left: Sequence[tuple[int, int, float]]) -> dict[str, Any]:
-    """Return, for each rate, the frames that an agent may send at once, and the rate in frames and seconds."""
+    """Return, for each rate, the frames that an agent may send at once, and its frames and seconds."""
     found = [{"frames": frames, "of_frames": most, "seconds": span} for frames, most, span in left]
     return {"quota": found} if found else {}
 

@@ -41,7 +41,7 @@ class Exchange:
 
     @property
     def owner(self) -> str:
-        """The name under which sessions and calls are counted: the client's principal, or else its address."""
+        """The name that sessions and calls are counted under: the client's principal, else its address."""
         return f"@{self.principal}" if self.principal is not None else self.label.rpartition(":")[0]
 
     def end(self) -> None:

@@ -90,8 +90,8 @@ class Marked:
     def _pattern(self) -> re.Pattern[str]:
         """The pattern for the end of the URI, from the first part that is filled in.
 
-        A part ends where the text behind it first occurs, without backtracking: a URI cannot make the search
-        try all places where the parts could end.
+        A part ends at the first occurrence of the text after it, and the search does not backtrack. So no URI
+        can make it try all places where the parts could end.
         """
         rest = self.mark.uri[self.mark.uri.find("{") :]
         _, *pieces = _PART.split(rest)  # names of parts, each with what comes behind it

@@ -269,7 +269,7 @@ class McpOffer:
         return answer
 
     def ask(self, ctx: Context, exchange: Exchange) -> AgentRequest:
-        """Return a new request to an agent, on behalf of a client."""
+        """Make a request that is sent to an agent on behalf of a client."""
         meta: dict[str, Any] = dict(ctx.meta or {})
         trace = {
             word: text
@@ -400,7 +400,7 @@ class McpOffer:
                 made.caller.held.close()
 
     async def _next(self, made: Round, ctx: Context, exchange: Exchange) -> Any:
-        """Return the next answer to a request in rounds; the bytes of a result are counted until it is sent."""
+        """Return the next answer to a request in rounds; a result's bytes are counted until it is sent."""
         try:
             answer = await made.next(self.options.answer_seconds)
         except BaseException:
@@ -465,7 +465,7 @@ class McpOffer:
         exchange: Exchange,
         params: types.SubscriptionsListenRequestParams,
     ) -> types.SubscriptionsListenResult:
-        """Notify a client as long as its request lasts. Resources that it may not see are left out silently."""
+        """Notify a client while its request lasts. Resources that it may not see are left out silently."""
         wanted = params.notifications
         uris = dict.fromkeys(wanted.resource_subscriptions or ())
         if len(uris) > self.options.subscriptions:

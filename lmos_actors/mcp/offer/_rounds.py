@@ -33,7 +33,7 @@ GONE: Final = "the client is gone"
 
 
 class RoundCaller(Protocol):
-    """The part of a request's client that its rounds need: see `Caller`."""
+    """What the rounds of a request need of the client that made it; see `Caller`."""
 
     @property
     def held(self) -> HeldResult:

@@ -125,11 +125,12 @@ def method_of(form: Form, op: str) -> str:
 
 
 def with_forms(description: Description, agent: str, bases: Iterable[str]) -> Description:
-    """Return the description with only the forms of an agent that is served at these base URLs.
+    """Return the description, with its forms replaced by those of an agent served at these base URLs.
 
     A base is `ws://host:port` or the same with `wss`, `http` or `https`; one port serves both protocols. Each
     affordance gets, for each base, a form to `<base>/ws` with the subprotocol `lmosprotocol`, then forms to
-    `<base>/agents/<agent>/...`. The thing gets forms for all its properties, actions and events.
+    `<base>/agents/<agent>/...`. The thing itself gets forms for operations on all properties, actions
+    or events at once.
 
     The HTTP form of an action that returns a stream uses server-sent events. The content type for an action
     that accepts a stream is JSON lines, or octets. An action that accepts several streams has no HTTP form,

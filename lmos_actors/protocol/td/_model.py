@@ -234,7 +234,7 @@ class Vendor:
 
 @attrs.frozen(kw_only=True)
 class ModelInfo:
-    """Language model of the agent: `lmos:model` in `lmos:metadata`."""
+    """The agent's language model: `lmos:model` in `lmos:metadata`."""
 
     name: str | None = attrs.field(default=None, metadata=member("lmos:name", text))
     provider: str | None = attrs.field(default=None, metadata=member("lmos:provider", text))

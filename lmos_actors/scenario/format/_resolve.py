@@ -1,4 +1,4 @@
-"""Resolution of a scenario file into cells that can run: decoded, validated, with imported classes."""
+"""Resolution of a scenario file into cells that can run: decoded, validated, their classes imported."""
 
 from __future__ import annotations
 

@@ -448,7 +448,7 @@ class RunEnvironment:
         return tuple(view.secrets(()).values())
 
     def end_simulation(self) -> None:
-        """Kill the agents without records, as what they do while they stop is not part of the run."""
+        """Stop recording, then kill the agents: what they do while stopping is not part of the run."""
         assert self._node is not None
         self._run.watch.end()
         self._node.root.kill()

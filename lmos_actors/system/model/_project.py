@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def project_root(file: Path) -> Path:
-    """Return the nearest folder above a file with a `pyproject.toml`, else the file's folder; absolute."""
+    """Return the path of the nearest folder above `file` that has a `pyproject.toml`, else its folder."""
     folder = file.resolve().parent
     for above in (folder, *folder.parents):
         if (above / "pyproject.toml").is_file():

@@ -1,1 +1,1 @@
-"""The thing's session of an LMOS connection."""
+"""The thing's session: its end of an LMOS connection."""

@@ -255,7 +255,7 @@ class Voting(HubExtension):
         self.store.write({_key(id): msgspec.json.encode(vote)})
 
     def due_at(self) -> int | None:
-        """Return the time at which the next deadline passes, or a failed end must be tried again."""
+        """Return the time of the next deadline of a vote, or of the next attempt to store the end of one."""
         if not self._due_is_known:
             self._due = min((self._due_of(id, vote) for id, vote in self._open.items()), default=None)
             self._due_is_known = True

@@ -158,7 +158,7 @@ class RunHub:
 
     @asynccontextmanager
     async def open(self, node: Node) -> AsyncGenerator[None]:
-        """Register identities, and keep `user` connected to the hub while the block keeps `node` open.
+        """Register the identities, and keep `user` connected to the hub of `node` inside this block.
 
         Raises StartFailed.
         """

@@ -255,7 +255,7 @@ class StepExecutor:
             )
 
     def _fix(self, step: Any, error: AgentError) -> str:
-        """Return the remedy for a remote agent's refusal, as the end of a message; "" if there is no remedy."""
+        """Return the remedy for a remote agent's refusal, as the end of a message, or ""."""
         remote = self.run.cell.system.remotes.get(getattr(step, "target", HUB))
         if remote is None:
             return ""
