@@ -197,10 +197,10 @@ NO_PEERS: Final[dict[Peer, Line]] = {}
 
 
 class Seats:
-    """The seats in the mailboxes of agents that peers hold.
+    """The seats that peers hold in the mailboxes of agents.
 
     Shares are not fixed, as there may be one peer or a thousand. A peer that is alone may take all seats.
-    When a mailbox is full, a peer with fewer seats than others takes one from the peer that has most. The
+    When a mailbox is full, a peer with fewer seats than others takes one from the peer that has the most. The
     newest request of that peer, which has not begun, is refused ("longest queue drop", as in the shared
     buffers of network switches). So a new peer finds a seat at once, as long as there are more seats than
     peers. Addresses are compared first, then the connections from one address: more connections do not get

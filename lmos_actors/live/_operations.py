@@ -1,6 +1,6 @@
 """Operations on a running node: restart, stop, hold and release an agent; drain the node.
 
-A task of the node carries out each operation, so that the operation continues when its viewer leaves. The
+A task of the node carries out each operation, so that the operation continues even if its viewer leaves. The
 answer is sent once the operation has ended. An id names one operation of one viewer: if a viewer that got no
 answer sends the same message again, it gets the answer to the first one, and nothing is done twice.
 

@@ -58,8 +58,8 @@ class _Call:
     def text(self) -> str:
         """Return the arguments received so far.
 
-        Some endpoints repeat all earlier arguments in each piece. This is certain if the last piece is an
-        object, and no JSON text can begin with all pieces joined.
+        Some endpoints repeat all earlier arguments in each piece. If the last piece is a JSON object, and the
+        joined pieces cannot be the beginning of any JSON text, only the last piece counts.
         """
         together = paired("".join(self.arguments))
         if len(self.arguments) > 1 and self.grow and _is_broken(together):

@@ -7,7 +7,7 @@ handed over. To do something else, an agent overrides `reply` as a whole, or one
 
 On a node with a store, a turn survives the end of its process: each piece of work is recorded as a step of
 the turn (`_steps.py`). A resumed turn follows the same path and skips the recorded steps. Finished work is
-never repeated; the model is told that the outcome of work in progress is unknown.
+never repeated; the model is told that the outcome of work that was in progress is unknown.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ has a loop of its own: a model is an agent that any agent may ask. The guarantee
 - **A request is repeated only if no part of its answer had arrived**, for example when the model was
   restarted.
 - **It resumes work of a process that has ended.** The messages passed to `record` suffice for that: the
-  requests of the model before the first tool begins, each result before the model gets it. A history that
-  ends in requests without a result shows what was in progress: these tools are not called again, and the
-  model is told that their outcome is unknown.
+  model's tool requests are recorded before the first tool begins, each result before the model gets it. A
+  history that ends in requests without a result shows what was in progress: these tools are not called again,
+  and the model is told that their outcome is unknown.
 """
 
 from __future__ import annotations

@@ -70,9 +70,9 @@ async def consume(
 ) -> Ref[A]:
     """Return a ref to a far agent once the first connection is established; see `consume_thing`.
 
-    With the class `Agent`, any agent is accepted: the ref then has only names, and tools are made from the
-    agent's description. Warns (`ContractWarning`) if that description differs from the class so that calls
-    would break.
+    With the class `Agent`, any agent is accepted: the ref can then be used only by names, and tools are made
+    from the agent's description. For another class, warns (`ContractWarning`) if the description differs from
+    it in a way that would break calls.
     """
     _check_class(cls)
     reached = await _connected(peers, source, thing, headers, habits, local)

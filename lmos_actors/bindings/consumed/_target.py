@@ -241,7 +241,7 @@ def _described(data: Any, url: str | None, place: str) -> Description:
 
 
 def hrefs_of(description: Description, source_url: str) -> Iterator[str]:
-    """Return all addresses that a description leads to, absolute."""
+    """Yield the addresses of all forms of a description, made absolute."""
     base = resolve(source_url, description.base) if description.base else source_url
     affordances: list[Any] = [
         *(description.properties or {}).values(),

@@ -240,7 +240,7 @@ class HttpStream:
             return  # as in `ask`
 
     async def send_body(self, body: RequestBody) -> None:
-        """Send a body that is a stream, piece by piece; return once the server takes no more of it."""
+        """Send a body that is a stream, piece by piece; stop early if the server takes no more of it."""
         await body.wait_begun()
         try:
             while data := await body.next():

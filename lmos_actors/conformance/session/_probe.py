@@ -50,9 +50,9 @@ class NoAnswer(Exception):
 class Requirement:
     """A requirement on a server. Ids are permanent: the id of a removed requirement is not used again.
 
-    `expected`: the demand of the section, which completes "expected ...". `needs`: what a server must offer
-    so that the case can be tried, in words, or "" for nothing. `unsafe`: the case changes something, and
-    needs `allow_unsafe`.
+    `expected`: what the section demands, worded to follow "expected ...". `needs`: in words, what a server
+    must offer for the case to be tried, or "" for nothing. `unsafe`: the case changes something, and needs
+    `allow_unsafe`.
     """
 
     id: str

@@ -116,8 +116,8 @@ class Pool:
     def has_room(self, *, second: bool) -> bool:
         """Return whether a run can begin without waiting for another run to end or for processes to start.
 
-        No more processes start at the same time than there are processors: short runs would be over before
-        more could start.
+        At most one process per processor starts at a time: short runs would be over before further processes
+        were ready.
         """
         idle = any(not seat.given for seat in self._seats if seat.second is second)
         return idle or sum(not seat.ready for seat in self._seats) < (os.cpu_count() or 1)

@@ -62,7 +62,7 @@ class SearchRequest:
 
 
 def _cells_of(resolved: Resolved, file: str) -> list[tuple[Cell, Data]]:
-    """Return the first cell of each combination of a file, with the combination as a separate file.
+    """Return the first cell of each combination in a file's matrix, with that combination as file data.
 
     Raises ConfigError.
     """

@@ -203,9 +203,9 @@ class Disconnect(OnLinks, frozen=True, kw_only=True, tag="disconnect"):
 
 
 class Swizzle(Closed, frozen=True, kw_only=True, tag_field="kind", tag="swizzle"):
-    """Cuts of the links among the nodes of `of`, one by one, and heals in another order, also one by one.
+    """A fault that cuts the links among the nodes of `of` one by one, and heals them in another order.
 
-    There are `every` seconds between two cuts, and between two heals; the last heal comes after `duration`.
+    There are `every` seconds between two cuts, and between two repairs; the last link heals after `duration`.
     """
 
     of: Nodes

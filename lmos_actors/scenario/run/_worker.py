@@ -105,7 +105,7 @@ class RunOrder:
 
 @attrs.frozen
 class WorkerReady:
-    """The message of a worker that it can take orders."""
+    """A worker's message that it is ready for orders."""
 
 
 @attrs.frozen

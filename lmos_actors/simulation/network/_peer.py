@@ -104,7 +104,7 @@ class NetworkParts:
 
 
 class NodePeer:
-    """The base class of both kinds of peers, which lead from one node to another; see `RemotePeer`."""
+    """The base class of `StreamPeer` and `DatagramPeer`: one node's way to another; see `RemotePeer`."""
 
     way = "lmos"
     headers: tuple[tuple[bytes, bytes], ...] = ()
