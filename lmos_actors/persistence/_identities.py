@@ -269,7 +269,8 @@ class Identities:
                     continue
                 ended = self._end(id, known)
                 self._writer.submit([Put(IDENTITIES, self._key(id), msgspec.json.encode(ended))], "process")
-        while self._ended and next(iter(self._ended.values())).ended + options.kept_seconds <= now:
+        longest = max(options.kept_seconds, options.unused_seconds)
+        while self._ended and next(iter(self._ended.values())).ended + longest <= now:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:

@@ -118,6 +118,18 @@ async def test_a_name_is_taken_until_it_is_free_again(make: Make, tmp_path: Path
         await made(identities, "used")
 
 
+async def test_a_name_that_nobody_used_is_refused_as_long_as_it_was_kept() -> None:
+    clock = Clock()
+    async with opened(MemoryStore(), clock, unused_seconds=100, kept_seconds=10) as identities:
+        await made(identities, "fresh")
+        clock.now += 100
+        assert not identities.has("fresh")
+        clock.now += 90
+        assert await identities.register("fresh") == "taken"
+        clock.now += 10
+        await made(identities, "fresh")
+
+
 @every_store
 async def test_a_token_that_is_taken_away_is_good_no_more(make: Make, tmp_path: Path) -> None:
     store, clock = make(tmp_path), Clock()
