@@ -27,7 +27,8 @@ def cluster(*processors: int) -> Generator[Any]:
 
     The first machine is the head, to which a launcher is connected. Where it has none, processes that want
     some run on the others, which may be killed. The head has the address of this machine, each of the others
-    one of its own: 127.0.0.2, 127.0.0.3, ... `outside` is the address for what is not on one of them.
+    one of its own: 127.0.0.2, 127.0.0.3, ... These are its `machines`. `outside` is the address for what is
+    not on one of them.
     """
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     from ray.cluster_utils import Cluster
@@ -36,6 +37,7 @@ def cluster(*processors: int) -> Generator[Any]:
         port = free.getsockname()[1]
     head = {**_machine(processors[0]), "include_dashboard": False, "ray_client_server_port": port}
     running: Any = Cluster(initialize_head=True, head_node_args=head)
+    running.machines = []
     try:
         for each in processors[1:]:
             add_machine(running, each)
@@ -49,6 +51,7 @@ def add_machine(running: Any, processors: int) -> None:
     """Add a machine to a cluster that runs; in the main thread, as Ray takes a signal."""
     address = f"127.0.0.{next(_numbers)}"
     running.add_node(**_machine(processors), node_ip_address=address)
+    running.machines.append(address)
 
 
 def _machine(processors: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 import trio
@@ -133,10 +134,12 @@ async def launched(address: str, file: Path, folder: Path) -> AsyncGenerator[Lau
 
 
 @asynccontextmanager
-async def fleet_on(address: str, file: Path, folder: Path) -> AsyncGenerator[tuple[Launcher, Fleet]]:
+async def fleet_on(ray: Any, file: Path, folder: Path) -> AsyncGenerator[tuple[Launcher, Fleet]]:
     """Run a launcher on Ray, and a fleet that asks until its end; then the counter has to be exact."""
-    async with launched(address, file, folder) as launcher:
-        lookup = launcher.groups["registry"].address
+    async with launched(ray.address, file, folder) as launcher:
+        # the directory keeps its port, and may come to stand on another machine
+        port = urlsplit(launcher.groups["registry"].address or "").port
+        lookup = [f"http://{machine}:{port}" for machine in ray.machines]
         async with open_node(lookup=lookup) as node, trio.open_nursery() as nursery:
             weather = node.find(Weather, spread="round_robin")
             fleet = Fleet(weather, node.find(Counter, id="main"), Random(0))
@@ -178,7 +181,7 @@ def urls_of(launcher: Launcher, pid: int) -> tuple[str, ...]:
 async def test_a_killed_worker_is_replaced_and_the_agent_goes_on_elsewhere(
     ray: Any, redis: RedisServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with fleet_on(ray.address, project(tmp_path, redis), tmp_path) as (launcher, fleet):
+    async with fleet_on(ray, project(tmp_path, redis), tmp_path) as (launcher, fleet):
         group = launcher.groups["counter"]
         pid = await fleet.counter.invoke(Counter.pid)
         os.kill(pid, signal.SIGKILL)
@@ -245,7 +248,7 @@ async def test_of_a_machine_that_was_cut_off_nothing_counts(
 async def test_what_a_killed_raylet_ran_stands_elsewhere(
     ray: Any, redis: RedisServer, tmp_path: Path
 ) -> None:
-    async with fleet_on(ray.address, project(tmp_path, redis), tmp_path) as (launcher, fleet):
+    async with fleet_on(ray, project(tmp_path, redis), tmp_path) as (launcher, fleet):
         pid = await fleet.counter.invoke(Counter.pid)
         raylet, group = parent_of(pid), launcher.groups["counter"]
         os.kill(raylet, signal.SIGKILL)
@@ -258,7 +261,7 @@ async def test_what_a_killed_raylet_ran_stands_elsewhere(
 
 
 async def test_a_rolling_restart_under_a_fleet(ray: Any, redis: RedisServer, tmp_path: Path) -> None:
-    async with fleet_on(ray.address, project(tmp_path, redis), tmp_path) as (launcher, fleet):
+    async with fleet_on(ray, project(tmp_path, redis), tmp_path) as (launcher, fleet):
         for name in ("weather", "counter"):
             async with launcher.at_work(f"restart --rolling {name}"):
                 async for _ in launcher.restart_rolling(launcher.group(name)):
