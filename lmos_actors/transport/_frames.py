@@ -32,7 +32,6 @@ from wsproto.frame_protocol import (
     FrameProtocol,
     Opcode,
     ParseFailed,
-    XorMaskerSimple,
 )
 from wsproto.utilities import RemoteProtocolError
 
@@ -81,9 +80,9 @@ class LimitedDecoder(FrameDecoder):
 
 OPEN: Final = ConnectionState.OPEN
 _LIVE: Final = (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING)
-_TEXT, _BINARY = 0x81, 0x82
+_TEXT, _BINARY = _DATA = 0x81, 0x82
 _HEAD_END: Final = re.compile(rb"\n\r?\n")
-_READ: Final = 65536
+_READ: Final = 66_560  # a piece of 64 KiB comes in one read, with the heads of its frame
 _STRETCH: Final = 64  # frames that are taken in before others have a turn
 _BREAK: Final = RejectData(data=b"")  # an event that no open connection has: to tell of the end of a stretch
 
@@ -111,10 +110,11 @@ class FrameCodec(WSConnection):
     """wsproto's connection, with short cuts for whole texts and binary frames once it is open.
 
     Before `begin` it does the handshake, and stores the bytes that follow. After that a complete,
-    well-formed, unfragmented text frame goes straight to `sink`. Each received part of a binary frame becomes
-    an event at once, like wsproto's; wsproto itself would copy each byte four times more. wsproto decodes any
-    other frame, byte by byte as it arrives, so that invalid UTF-8 is found before a text has ended; after
-    that frame the short cuts are used again. Without `fast` wsproto decodes all frames.
+    well-formed, unfragmented frame of text or bytes goes straight to `sink`. Of a binary frame that is not
+    there in full, each received part becomes an event at once, like wsproto's; wsproto itself would copy each
+    byte four times more. wsproto decodes any other frame, byte by byte as it arrives, so that invalid UTF-8
+    is found before a text has ended; after that frame the short cuts are used again. Without `fast` wsproto
+    decodes all frames.
     """
 
     def __init__(self, kind: ConnectionType, *, limit: int, fast: bool, masks: Masks) -> None:
@@ -124,7 +124,7 @@ class FrameCodec(WSConnection):
         self.deaf = False  # drop what comes
         self.is_between = False
         """Whether no message is in progress, as far as that is known at once; see `is_midway`."""
-        self._sink: Callable[[str], None] | None = None
+        self._sink: FrameListener | None = None
         self._limit = limit
         self._fast = fast
         self._masks = masks
@@ -133,7 +133,7 @@ class FrameCodec(WSConnection):
         self._at: int = 0
         self._left: int = 0  # bytes still to come of a frame that is not taken as a whole
         self._is_ours = False  # that frame: binary, and not wsproto's
-        self._masker: XorMaskerSimple | None = None  # of that frame, if it is masked
+        self._key = b""  # the mask of that frame's next bytes, if it is masked
         self._stretch = 0  # frames since the last break
         self._fragments = False  # inside a fragmented message
         self._failed = False
@@ -241,7 +241,7 @@ class FrameCodec(WSConnection):
         """Process received bytes. Return True if all went to the sink, else `events` yields the rest.
 
         This combines `receive_data` and `events` in one step for the most frequent case of an open
-        connection: only whole texts, with nothing before or after them.
+        connection: only whole texts and binary frames, with nothing before or after them.
         """
         connection, sink = self.connection, self._sink
         state = None if connection is None else connection.state
@@ -268,8 +268,8 @@ class FrameCodec(WSConnection):
         decoder, messages = frames._frame_decoder, frames._message_decoder  # pyright: ignore[reportPrivateUsage]
         return decoder.header is not None or len(decoder.buffer) > 0 or messages.opcode is not None
 
-    def begin(self, sink: Callable[[str], None]) -> None:
-        """Start receiving frames: whole texts go to `sink`, all else to `events`."""
+    def begin(self, sink: FrameListener) -> None:
+        """Start receiving frames: whole texts and binary frames go to `sink`, all else to `events`."""
         connection = self.connection
         if connection is None:
             raise RuntimeError("the handshake is not over")
@@ -301,7 +301,7 @@ class FrameCodec(WSConnection):
                 if not number % _STRETCH:
                     yield _BREAK
 
-    def _open_events(self, sink: Callable[[str], None]) -> Generator[Event]:
+    def _open_events(self, sink: FrameListener) -> Generator[Event]:
         connection = self.connection
         while connection is not None:
             if self._failed or self.deaf or connection.state not in _LIVE:
@@ -326,11 +326,11 @@ class FrameCodec(WSConnection):
         self._left -= len(chunk)
         if self._is_ours:
             self._is_ours = self._left > 0
-            yield BytesMessage(
-                data=chunk if self._masker is None else bytes(self._masker.process(bytearray(chunk))),
-                frame_finished=not self._is_ours,
-                message_finished=not self._is_ours,
-            )
+            if self._key:
+                turn = len(chunk) % 4
+                chunk, self._key = masked(chunk, self._key), self._key[turn:] + self._key[:turn]
+            is_whole = not self._is_ours
+            yield BytesMessage(data=chunk, frame_finished=is_whole, message_finished=is_whole)
             return True
         connection = self.connection
         assert connection is not None
@@ -340,8 +340,8 @@ class FrameCodec(WSConnection):
             yield event
         return True
 
-    def _whole_frames(self, sink: Callable[[str], None], *, is_open: bool) -> bool:
-        """Pass whole text frames to the sink. Return True if decoding can go on, False if bytes lack."""
+    def _whole_frames(self, sink: FrameListener, *, is_open: bool) -> bool:
+        """Pass whole frames to the sink. Return True if decoding can go on, False if bytes lack."""
         buffer, at, end = self._buffer, self._at, len(self._buffer)
         fast = is_open and not self._fragments
         while end - at >= 2:
@@ -358,20 +358,26 @@ class FrameCodec(WSConnection):
                 minimal = size > 65535
             stop = start + size
             fits = fast and minimal and mask_bit == self._mask_bit and size <= self._limit
-            if fits and buffer[at] == _TEXT and stop <= end:
+            kind = buffer[at]
+            if fits and stop <= end and kind in _DATA:
                 payload = buffer[start:stop]
+                if mask_bit:
+                    payload = masked(payload, buffer[start - 4 : start])
                 try:
-                    text = (masked(payload, buffer[start - 4 : start]) if mask_bit else payload).decode()
+                    text = payload.decode() if kind == _TEXT else None
                 except UnicodeDecodeError:
                     pass  # wsproto will find it too, and say 1007
                 else:
                     at, self._at, self.is_between = stop, stop, stop == end  # first: the sink may send
-                    sink(text)
+                    if text is None:
+                        sink.on_binary(payload)
+                    else:
+                        sink.on_text(text)
                     self._stretch += 1
                     if self.deaf or self._stretch >= _STRETCH:
                         return True
                     continue
-            self._begin_frame(buffer[at:start], size, is_ours=fits and buffer[at] == _BINARY and size > 0)
+            self._begin_frame(buffer[at:start], size, is_ours=fits and kind == _BINARY and size > 0)
             return True
         if at == end:
             self._buffer, self._at = b"", 0
@@ -384,7 +390,7 @@ class FrameCodec(WSConnection):
         self._left = size
         if is_ours:
             self._at += len(head)
-            self._masker = XorMaskerSimple(head[-4:]) if self._mask_bit else None
+            self._key = head[-4:] if self._mask_bit else b""
             return
         self._left += len(head)
         if not head[0] & 0x08:
@@ -508,7 +514,7 @@ class Wire(WebSocketConnection):
         message in progress is charged to `account`; the whole message has to arrive within `message_seconds`.
         """
         self._owner, self._incoming = owner, IncomingMessage(account, message_seconds, is_behind)
-        self.codec.begin(owner.on_text)
+        self.codec.begin(owner)
         # memory of an idle connection that the reader does not need
         del self._send_channel, self._recv_channel, self._pings, self._connection_proposal, self._stream_lock
         del self._open_handshake, self._close_handshake, self._for_testing_peer_closed_connection

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from wsproto.frame_protocol import XorMaskerSimple
 
@@ -52,6 +52,6 @@ def masked(data: bytes, key: bytes) -> bytes:
     """Mask or unmask data: both are the same operation."""
     size = len(data)
     if size > _SHORT:
-        return bytes(XorMaskerSimple(key).process(bytearray(data)))
+        return bytes(XorMaskerSimple(key).process(cast("bytearray", data)))  # which copies what it gets
     keys = (key * (size // 4 + 1))[:size]
     return (int.from_bytes(data, "little") ^ int.from_bytes(keys, "little")).to_bytes(size, "little")

@@ -170,6 +170,29 @@ async def test_more_than_one_batch_is_sent() -> None:
         await line.finish()
 
 
+async def test_others_have_turns_while_a_peer_takes_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    send_now = DirectStream.send_now
+
+    def take(stream: DirectStream, data: bytes) -> int:
+        if len(data) < 65_536:
+            return send_now(stream, data)
+        sizes.append(len(data))
+        return len(data)
+
+    monkeypatch.setattr(DirectStream, "send_now", take)
+    async with open_line() as line:
+        line.handler.send(*[b"x" * 65_536] * 40)
+        turns = 0
+        while len(sizes) < 40:
+            before = len(sizes)
+            await trio.lowlevel.checkpoint()
+            assert len(sizes) <= before + 4
+            turns += 1
+        assert turns < 20
+        await line.finish()
+
+
 async def test_a_sender_that_is_cancelled_tears_no_frame() -> None:
     async with open_line() as line:
         with trio.CancelScope() as scope:

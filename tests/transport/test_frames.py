@@ -95,6 +95,9 @@ def outcome(end: str, data: bytes, sizes: list[int], fast: bool) -> object:
 @example("server", [frame(BINARY, b"\xff" * 200), frame(BINARY, b"\xfe" * 9)], [1, 3, 10, 7, 150])
 @example("client", [frame(BINARY, b"x" * 200), frame(TEXT, b"a")], [4, 90])
 @example("client", [frame(BINARY, b"x" * 301), frame(TEXT, b"a")], [4, 90])
+@example("server", [frame(BINARY, b"\xff" * 200), frame(TEXT, b"a"), frame(BINARY), frame(BINARY, b"b")], [])
+@example("client", [frame(BINARY, b"a"), frame(BINARY, b"x" * 301), frame(BINARY, b"b")], [])
+@example("client", [frame(TEXT, b"a", fin=False), frame(BINARY, b"b"), frame(0, b"c")], [])
 @example("server", [frame(TEXT, b"x" * 200), frame(0, b"x" * 200)], [])
 @example("client", [frame(TEXT, b"x" * 200, fin=False), frame(0, b"x" * 101)], [])
 def test_both_ways_of_reading_agree(end: str, frames: list[bytes], sizes: list[int]) -> None:
