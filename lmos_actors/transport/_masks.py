@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from wsproto.frame_protocol import XorMaskerSimple
@@ -52,6 +53,23 @@ def masked(data: bytes, key: bytes) -> bytes:
     """Mask or unmask data: both are the same operation."""
     size = len(data)
     if size > _SHORT:
-        return bytes(XorMaskerSimple(key).process(cast("bytearray", data)))  # which copies what it gets
+        return _masking_of_long()(data, key)
     keys = (key * (size // 4 + 1))[:size]
     return (int.from_bytes(data, "little") ^ int.from_bytes(keys, "little")).to_bytes(size, "little")
+
+
+@cache
+def _masking_of_long() -> Callable[[bytes, bytes], bytes]:
+    """Return the function that masks long data: in C if `websockets` is installed, else by tables.
+
+    It is looked for when the first long message is masked, as most programs never have one.
+    """
+    try:
+        from websockets.speedups import apply_mask
+    except ImportError:  # it is not there, or without its part in C
+        return _masked_by_tables
+    return apply_mask
+
+
+def _masked_by_tables(data: bytes, key: bytes) -> bytes:
+    return bytes(XorMaskerSimple(key).process(cast("bytearray", data)))  # which copies what it gets

@@ -144,6 +144,16 @@ def test_masks_are_put_on_and_taken_off(messages: list[bytes]) -> None:
     assert peer.came()[: len(messages)] == [(BINARY, message) for message in messages]
 
 
+@pytest.mark.slow
+def test_without_websockets_masks_are_the_same() -> None:
+    """The other test has the function in C that the library brings, if it is installed."""
+    program = (
+        "import sys; sys.modules['websockets'] = None; "
+        "from tests.transport.test_frames import test_masks_are_put_on_and_taken_off as t; t()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=60)
+
+
 def test_masks_are_not_to_be_guessed() -> None:
     found = trio.run(masks_of_a_client, 5000, clock=MockClock(autojump_threshold=0))
     assert len(found) == 5000
