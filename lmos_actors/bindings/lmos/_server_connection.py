@@ -186,6 +186,9 @@ class ServerConnection:
             match demand:
                 case lmos.IncomingRequest():
                     self._ask(demand)
+                case lmos.ItemArrived(stream=stream, item=item):
+                    if stream.host is not None:
+                        stream.host.take(item, self.session, stream)
                 case lmos.RequestWithdrawn(request=asked, reason=reason):
                     (self._context.cut_off if reason == CUT_OFF else self._context.withdraw)(asked)
                     self._context.settled()
@@ -199,9 +202,6 @@ class ServerConnection:
                     self._context.credited(run)
                 case lmos.Close(code=code, reason=reason):
                     self.close(code, reason)
-                case lmos.ItemArrived(stream=stream, item=item):
-                    if stream.host is not None:
-                        stream.host.take(item, self.session, stream)
                 case lmos.StreamFinished(stream=stream, reason=reason):
                     if stream.host is not None:
                         stream.host.end(reason)
