@@ -148,11 +148,13 @@ class FrameCodec(WSConnection):
 
     # ---- out
 
-    def encode(self, frames: Iterable[bytes]) -> bytes:
+    def encode(self, frames: list[bytes]) -> bytes:
         """Return the frames of some messages: plain `bytes` are a text in UTF-8, subclasses are binary.
 
         A `ServerText` is a frame already, and is not changed.
         """
+        if len(frames) == 1 and type(frames[0]) is ServerText:
+            return frames[0]
         if not self._fast:
             return b"".join([self._by_wsproto(frame) for frame in frames])
         parts: list[bytes] = []

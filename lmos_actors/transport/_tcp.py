@@ -65,13 +65,12 @@ class DirectStream(trio.abc.HalfCloseableStream):
 
     def send_now(self, data: bytes | bytearray | memoryview) -> int:
         """Send as many bytes as the kernel takes, without waiting; return how many were sent."""
-        if self._said_last or self._socket.fileno() < 0:
-            self._check_sending()  # raises
         try:
             return self._socket.send(data)
         except _IDLE:
             return 0
         except OSError as error:
+            self._check_sending()  # raises, if this end is closed
             raise trio.BrokenResourceError(f"sending failed: {error.strerror}") from error
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:

@@ -137,24 +137,26 @@ class Connection:
         flushed this connection, it does what `wake` does: the writer sends the frames, together with those
         that others queue until its turn. Call it from a task of the connection's event loop.
         """
-        if not self.is_quiet or self._send_now is None:
+        send = self._send_now
+        if send is None or not self.is_quiet:
             self.wake()
             return
         task = current_task()
-        if task.custom_sleep_data is self:
+        flushed = task.custom_sleep_data
+        if flushed is self:
             self.wake()
             return
-        if task.custom_sleep_data is None:
+        if flushed is None:
             task.custom_sleep_data = self  # trio empties it whenever the task is woken
-        data = self._rest = self._batch()
-        if data:
-            try:
-                sent = self._send_now(data)
-                self._bytes_out += sent
-                self._rest = data[sent:]
-            except _GONE as error:
-                self._break(str(error) or "the connection was reset")
-        if self._rest or self._is_more or self._ended is not None:
+        try:
+            data = self._messages()  # as it is quiet, neither a control frame nor a Close is due
+            sent = send(data) if data else 0
+        except (LocalProtocolError, *_GONE) as error:
+            self._break(str(error) or "the connection was reset")
+            return
+        self._bytes_out += sent
+        if sent < len(data) or self._is_more:
+            self._rest = data[sent:]
             self.wake()
 
     def close(self, code: int = 1000, reason: str = "") -> None:
@@ -417,34 +419,38 @@ class Connection:
     # ---- what is to be written
 
     def _batch(self) -> bytes:
-        """Return the bytes to be sent next; the last are the Close.
-
-        This is a single function, rare cases included, because it is called for every message.
-        """
+        """Return the bytes to be sent next; the last are the Close."""
         self._is_more = False
         data = b""
         try:
             if self._ping_due or self._pongs is not None:
                 data = self._asides()
-            handler = self._handler
             may_send = self._ended is None or self._owes
-            if handler is not None and may_send and (self._asked_close is None or not self._is_flushed()):
+            if may_send and (self._asked_close is None or not self._is_flushed()):
                 self._owes = False
-                try:
-                    frames = handler.frames(_ROOM)
-                    messages = self._codec.encode(frames) if frames else b""
-                except LocalProtocolError:
-                    raise
-                except Exception as error:
-                    self._fail_with(error)
-                else:
-                    data += messages
-                    self._messages_out += len(frames)
-                    self._is_more = len(messages) >= _ROOM
+                data += self._messages()
             return data or self._closing()
         except LocalProtocolError:
             self._break("the connection is closed")  # says wsproto
             return b""
+
+    def _messages(self) -> bytes:
+        """Return the frames of the handler's next messages. Raise LocalProtocolError."""
+        handler = self._handler
+        if handler is None:
+            return b""
+        try:
+            frames = handler.frames(_ROOM)
+            data = self._codec.encode(frames) if frames else b""
+        except LocalProtocolError:
+            raise
+        except Exception as error:
+            self._fail_with(error)
+            return b""
+        self._messages_out += len(frames)
+        if len(data) >= _ROOM:
+            self._is_more = True
+        return data
 
     def _asides(self) -> bytes:
         """Return the control frames that are due: answers to pings, and a ping."""

@@ -11,7 +11,15 @@ import pytest
 import trio
 import trustme
 
-from lmos_actors.transport import Connection, ConnectionOptions, DirectStream, Ended, accept, memory_pair
+from lmos_actors.transport import (
+    Connection,
+    ConnectionOptions,
+    DirectStream,
+    Ended,
+    accept,
+    memory_pair,
+    server_text,
+)
 from tests.transport.peer import CLOSE, HEAD, PING, PONG, TEXT, Recorder, frame, frames_of, mask
 
 if TYPE_CHECKING:
@@ -160,6 +168,25 @@ async def test_what_a_stopped_peer_does_not_take_is_sent_by_the_writer_whole_and
         line.flush(b"fourth")
         assert line.here()[3:] == texts(b"fourth")
         await line.finish()
+
+
+async def test_a_text_that_many_connections_share_is_sent_by_all_in_their_order() -> None:
+    shared, long = server_text(b"to all"), server_text(LARGE)
+    slow = ConnectionOptions(close_seconds=0.01, fast_frames=False)
+    async with open_line() as one, open_line() as two, open_line(slow) as three:
+        lines = (one, two, three)
+        for line in lines:
+            line.flush(shared)
+            assert line is three or line.here() == texts(b"to all")
+        await trio.testing.wait_all_tasks_blocked()
+        for line in lines:
+            line.flush(long)
+            line.flush(shared, b"to one")
+        for line in lines:
+            assert (await line.receive(4))[1:] == texts(LARGE, b"to all", b"to one")
+            assert line.connection.statistics().messages_out == 4
+            assert line.connection.statistics().bytes_out == len(line.came)
+            await line.finish()
 
 
 async def test_more_than_one_batch_is_sent() -> None:

@@ -217,6 +217,11 @@ async def test_a_closed_tcp_stream_says_so() -> None:
             await use()
     with pytest.raises(trio.ClosedResourceError):
         await client.send_all(b"x")
+    with pytest.raises(trio.ClosedResourceError, match="the stream is closed"):
+        client.send_now(b"x")
+    await server.send_eof()
+    with pytest.raises(trio.ClosedResourceError, match="has said its last"):
+        server.send_now(b"x")
     await server.aclose()
 
 

@@ -3,7 +3,8 @@
 A connection has a separate writer, but waking it takes a step of trio's loop, which costs more than the
 system call that sends a short frame. During a broadcast to a thousand agents, the loop would do little else.
 So the hub's connections with data to send are noted here, and one task makes each of them send as much as the
-kernel accepts at once. If data is left, or the connection uses TLS, its writer sends the rest.
+kernel accepts at once. If data is left, its writer sends the rest. Connections over TLS are not noted: their
+writers send everything.
 
 If an agent has sent a single frame, the first receivers get it in the same step that reads it. If an agent
 has sent many frames, each receiver gets all of its frames in a few writes.
@@ -24,7 +25,7 @@ AT_ONCE: Final = 64
 
 
 class Delivery:
-    """The connections of a hub that have data to send; see the module docstring."""
+    """The connections of a hub that have data to send, all of them direct; see the module docstring."""
 
     def __init__(self) -> None:
         self.left = 0
@@ -40,7 +41,7 @@ class Delivery:
             connection.flush()
             self.left = left
             return
-        if self._is_over or not connection.is_direct:
+        if self._is_over:
             connection.wake()
             return
         if not self._noted:
@@ -49,15 +50,14 @@ class Delivery:
 
     async def run(self) -> None:
         """Make the noted connections send, until cancelled; after that, each uses its own writer."""
-        in_a_row = 0
+        noted = self._noted
         try:
             while True:
-                if not self._noted:
+                if not noted:
                     await self._news.park()
-                    in_a_row = 0
-                self._noted.popleft().flush()
-                in_a_row += 1
-                if not in_a_row % AT_ONCE:
+                for _ in range(min(len(noted), AT_ONCE)):
+                    noted.popleft().flush()
+                if noted:
                     await checkpoint()
         finally:
             self._is_over = True

@@ -13,7 +13,6 @@ from trio.lowlevel import enable_ki_protection
 from lmos_actors.bindings import ServedConnections, presented_in
 from lmos_actors.errors import StoreFailed
 from lmos_actors.node import ROWS, NodeService
-from lmos_actors.protocol.relay import STEP
 from lmos_actors.security import Refusal
 from lmos_actors.supervision import ChildSpec
 from lmos_actors.transport import Accept, ConnectionOptions, Refuse
@@ -169,16 +168,9 @@ class RelayConnection:
         self._connection = connection
         self._hub = hub.hub
         self._delivery = hub.delivery
-        self._charged = 0
-        self._is_open = False
-        self._in: HubConnection = self._hub.connect(agent, trio.current_time(), self._wake)
-        self._is_open = True
-
-    def _wake(self) -> None:
-        if self._is_open:  # a welcome waits before the hub has returned the connection
-            if self._charged or self._in.outbox.waiting_bytes >= STEP:
-                self._charge()
-            self._delivery.note(self._connection)
+        # over TLS and in memory only its writer sends
+        wake = partial(self._delivery.note, connection) if connection.is_direct else connection.wake
+        self._in: HubConnection = self._hub.connect(agent, trio.current_time(), wake, self._charge)
 
     def text(self, text: str) -> None:
         """Handle a text frame from the agent."""
@@ -198,9 +190,7 @@ class RelayConnection:
     def frames(self, room: int) -> list[bytes]:
         """Return the frames to send; if there are none and the hub has ended the connection, close it."""
         found = self._in.frames(room)
-        if self._charged:
-            self._charge()
-        if self._in.closing is not None and not found:
+        if not found and self._in.closing is not None:
             self._connection.close(*self._in.closing)
         return found
 
@@ -208,12 +198,10 @@ class RelayConnection:
         """Return False, as an agent's waiting messages are bounded, whatever it sends."""
         return False
 
-    def _charge(self) -> None:
-        charged = self._in.outbox.waiting_bytes // STEP * STEP
-        more, self._charged = charged - self._charged, charged
+    def _charge(self, more: int) -> None:
         if more > 0:
             self._connection.account.charge(more)
-        elif more:
+        else:
             self._connection.account.release(-more)
 
     @property

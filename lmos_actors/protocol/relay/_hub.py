@@ -183,16 +183,23 @@ class Hub:
         self._deliveries = 0
         self._dropped = 0  # of connections that have ended
 
-    def connect(self, agent: str, at: float, wake: Callable[[], object] = lambda: None) -> HubConnection:
+    def connect(
+        self,
+        agent: str,
+        at: float,
+        wake: Callable[[], object] = lambda: None,
+        charge: Callable[[int], object] = int,
+    ) -> HubConnection:
         """Open a connection of an agent, and send the welcome; an older connection is closed.
 
-        `wake` is called when the outbox has something to send.
+        `wake` is called when the outbox has something to send. `charge` is called with each change of the
+        bytes that wait there, in steps of `STEP`.
         """
         known = self._known(agent, at)
         is_new = known.connection is None
         if known.connection is not None:
             known.connection.end(*REPLACED)
-        connection = HubConnection(self, known, wake)
+        connection = HubConnection(self, known, wake, charge)
         known.connection = self._open[agent] = connection
         connection.answer("welcome", self._welcome())
         if is_new:
@@ -362,12 +369,10 @@ class Hub:
             for extension in self.extensions:
                 extension.check(frame)
         if EVERYBODY in targets:
-            to_itself, by_all = sender.agent in targets, self.options.broadcasts == "all"
-            recipients = [
-                each
-                for each in self._open.values()
-                if ((by_all or each.hears(sender)) if each is not sender else to_itself)
-            ]
+            to_itself = sender.agent in targets
+            recipients = [each for each in self._open.values() if each is not sender or to_itself]
+            if self.options.broadcasts != "all":
+                recipients = [each for each in recipients if each is sender or each.hears(sender)]
             if frame is not None:
                 for extension in self.extensions:
                     recipients = [each for each in recipients if extension.hears(frame, each.agent)]
@@ -389,7 +394,9 @@ class Hub:
 class HubConnection:
     """One connection of an agent."""
 
-    def __init__(self, hub: Hub, known: _Agent, wake: Callable[[], object]) -> None:
+    def __init__(
+        self, hub: Hub, known: _Agent, wake: Callable[[], object], charge: Callable[[int], object]
+    ) -> None:
         options = hub.options
         self.known = known
         """The hub's record of the agent."""
@@ -402,6 +409,7 @@ class HubConnection:
             options.outbox_most,
             lambda lost: hub.own_frame(known.id, "gap", {"lost": lost}),
             wake,
+            charge,
         )
         self._hub = hub
         self._wake = wake

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 STEP: Final = 32 << 10
-"""Waiting bytes are accounted for in steps of this size: `wake` is called at each step."""
+"""Waiting bytes are accounted for in steps of this size."""
 
 
 _Waiting: TypeAlias = "list[bytes | None]"
@@ -22,25 +22,37 @@ _Waiting: TypeAlias = "list[bytes | None]"
 
 
 class Outbox:
-    """The frames for one agent. `soft` and `hard` limit their bytes; `gap` makes the report of a loss."""
+    """The frames for one agent. `soft` and `hard` limit their bytes; `gap` makes the report of a loss.
+
+    `wake` is called when the first frame waits, and `charge` with each change of the waiting bytes by steps.
+    """
 
     __slots__ = (
-        "_broadcasts", "_frames", "_gap", "_hard", "_lost", "_soft", "_wake", "dropped", "is_too_full",
-        "taken", "waiting_bytes",
+        "_broadcasts", "_charge", "_few", "_frames", "_gap", "_hard", "_lost", "_only", "_only_is_broadcast",
+        "_soft", "_wake", "dropped", "is_too_full", "waiting_bytes",
     )  # fmt: skip
 
-    def __init__(self, soft: int, hard: int, gap: Callable[[int], bytes], wake: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        soft: int,
+        hard: int,
+        gap: Callable[[int], bytes],
+        wake: Callable[[], object],
+        charge: Callable[[int], object],
+    ) -> None:
         self.waiting_bytes = 0
         self.dropped = 0
         """Broadcasts that were dropped."""
-        self.taken = 0
-        """Frames that were taken."""
         self.is_too_full = False
         """Whether more bytes wait than are allowed, so that the connection must be closed."""
         self._soft, self._hard = soft, hard
+        self._few = min(soft, hard, STEP - 1)  # so many bytes are neither bounded nor charged
         self._gap = gap
         self._wake = wake
+        self._charge = charge
         self._lost = 0  # since the last report
+        self._only: bytes | None = None  # a frame that waits alone, as most do: it needs no queue
+        self._only_is_broadcast = False
         self._frames: deque[_Waiting] = deque()
         self._broadcasts: deque[_Waiting] = deque()
 
@@ -49,17 +61,43 @@ class Outbox:
         if self.is_too_full:
             self.dropped += is_broadcast
             return
-        is_first, before = not self._frames, self.waiting_bytes
+        frames, before = self._frames, self.waiting_bytes
+        if not frames:
+            if self._only is not None:
+                self._line_up()
+            elif len(data) <= self._few:
+                self._only, self._only_is_broadcast = data, is_broadcast
+                self.waiting_bytes = len(data)
+                self._wake()
+                return
         waiting: _Waiting = [data]
-        self._frames.append(waiting)
-        self.waiting_bytes += len(data)
+        frames.append(waiting)
         if is_broadcast:
             self._broadcasts.append(waiting)
+        self.waiting_bytes = before + len(data)
+        if self.waiting_bytes > self._few:
+            self._keep_bounds(before)
+        if len(frames) == 1:
+            self._wake()
+
+    def _line_up(self) -> None:
+        """Put the frame that has waited alone into the queue."""
+        waiting: _Waiting = [self._only]
+        self._only = None
+        self._frames.append(waiting)
+        if self._only_is_broadcast:
+            self._broadcasts.append(waiting)
+
+    def _keep_bounds(self, before: int) -> None:
         while self.waiting_bytes > self._soft and self._broadcasts:
             self._drop(self._broadcasts.popleft())
         self.is_too_full = self.waiting_bytes > self._hard
-        if is_first or self.waiting_bytes // STEP != before // STEP:
-            self._wake()
+        self._charge_steps(before)
+
+    def _charge_steps(self, before: int) -> None:
+        more = self.waiting_bytes // STEP - before // STEP
+        if more:
+            self._charge(more * STEP)
 
     def _drop(self, waiting: _Waiting) -> None:
         data = waiting[0]
@@ -71,20 +109,26 @@ class Outbox:
 
     def frames(self, room: int) -> list[bytes]:
         """Remove and return waiting frames, oldest first, until they have `room` bytes or more."""
+        if (only := self._only) is not None and room > 0:
+            self._only, self.waiting_bytes = None, 0
+            return [only]
         taken: list[bytes] = []
         if self._lost:
             taken.append(self._gap(self._lost))
             room -= len(taken[0])
             self._lost = 0
-        while self._frames and room > 0:
-            waiting = self._frames.popleft()
-            if self._broadcasts and self._broadcasts[0] is waiting:
-                self._broadcasts.popleft()
+        frames, broadcasts = self._frames, self._broadcasts
+        before = left = self.waiting_bytes
+        while frames and room > 0:
+            waiting = frames.popleft()
+            if broadcasts and broadcasts[0] is waiting:
+                broadcasts.popleft()
             data = waiting[0]
-            if data is None:
-                continue
-            self.waiting_bytes -= len(data)
-            room -= len(data)
-            taken.append(data)
-        self.taken += len(taken)
+            if data is not None:
+                taken.append(data)
+                left -= len(data)
+                room -= len(data)
+        self.waiting_bytes = left
+        if before >= STEP:
+            self._charge_steps(before)
         return taken

@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from lmos_actors.protocol.relay import (
     RELAY,
+    STEP,
     Hub,
     HubConnection,
     HubOptions,
@@ -245,23 +246,32 @@ def test_an_agent_that_does_not_read_loses_broadcasts_and_then_its_place() -> No
         )
     )
 )
-def test_of_an_outbox_nothing_is_lost_but_what_is_counted(steps: list[tuple[str, int, bool]]) -> None:
+@pytest.mark.parametrize("unit", [1, 1_000])
+def test_of_an_outbox_nothing_is_lost_but_what_is_counted(
+    unit: int, steps: list[tuple[str, int, bool]]
+) -> None:
     woken: list[int] = []
-    box = Outbox(100, 10_000, lambda lost: b"gap %d" % lost, lambda: woken.append(1))
+    charged: list[int] = []
+    gap = b"gap %d"
+    box = Outbox(100 * unit, 10_000 * unit, gap.__mod__, lambda: woken.append(1), charged.append)
     sent: dict[bytes, bool] = {}
     came: list[bytes] = []
     reported = 0
+    is_empty = True
     for number, (what, size, is_broadcast) in enumerate([*steps, ("take", 1 << 20, False)]):
         if what == "put":
-            data = b"%05d" % number + b"x" * size
+            data = b"%05d" % number + b"x" * (size * unit)
             sent[data] = is_broadcast
+            before = len(woken)
             box.put(data, is_broadcast=is_broadcast)
-            continue
-        for frame in box.frames(size):
-            if frame.startswith(b"gap"):
-                reported += int(frame[4:])
-            else:
-                came.append(frame)
+            assert len(woken) > before or not is_empty
+            is_empty = False
+        else:
+            frames = box.frames(size * unit)
+            is_empty = is_empty or sum(map(len, frames)) < size * unit
+            reported += sum(int(frame[4:]) for frame in frames if frame.startswith(b"gap"))
+            came += [frame for frame in frames if not frame.startswith(b"gap")]
+        assert sum(charged) == box.waiting_bytes // STEP * STEP
     assert came == sorted(came)
     missing = set(sent) - set(came)
     assert all(sent[each] for each in missing)
