@@ -121,13 +121,9 @@ class Connection:
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is being sent, and the handler has received everything that has arrived."""
+        # the writer sleeps only where nothing is left to send, and is woken by all that asks for a Close
         return (
-            self._news.task is not None
-            and self._codec.is_between
-            and self.is_direct
-            and not self._rest
-            and self._ended is None
-            and self._asked_close is None
+            self._news.task is not None and self._codec.is_between and self.is_direct and self._ended is None
         )
 
     def flush(self) -> None:

@@ -410,7 +410,10 @@ class HubConnection:
             lambda lost: hub.own_frame(known.id, "gap", {"lost": lost}),
             wake,
             charge,
+            lambda: self.end(*TOO_SLOW),
         )
+        self.frames = self.outbox.frames
+        """Remove and return frames to send; see `Outbox.frames`."""
         self._hub = hub
         self._wake = wake
 
@@ -419,12 +422,6 @@ class HubConnection:
         if self.closing is None:
             self.closing = code, reason
             self._wake()
-
-    def frames(self, room: int) -> list[bytes]:
-        """Remove and return frames to send, oldest first, until they have `room` bytes or more."""
-        if self.outbox.is_too_full:
-            self.end(*TOO_SLOW)
-        return self.outbox.frames(room)
 
     def quota(self, at: float) -> list[tuple[int, int, float]]:
         """Return, for each rate, how many frames may arrive now, and the rate itself: frames and seconds."""

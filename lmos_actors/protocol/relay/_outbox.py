@@ -24,12 +24,13 @@ _Waiting: TypeAlias = "list[bytes | None]"
 class Outbox:
     """The frames for one agent. `soft` and `hard` limit their bytes; `gap` makes the report of a loss.
 
-    `wake` is called when the first frame waits, and `charge` with each change of the waiting bytes by steps.
+    `wake` is called when the first frame waits, `charge` with each change of the waiting bytes by steps, and
+    `spill` when frames are taken while more bytes wait than are allowed.
     """
 
     __slots__ = (
         "_broadcasts", "_charge", "_few", "_frames", "_gap", "_hard", "_lost", "_only", "_only_is_broadcast",
-        "_soft", "_wake", "dropped", "is_too_full", "waiting_bytes",
+        "_soft", "_spill", "_wake", "dropped", "is_too_full", "waiting_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -39,6 +40,7 @@ class Outbox:
         gap: Callable[[int], bytes],
         wake: Callable[[], object],
         charge: Callable[[int], object],
+        spill: Callable[[], object],
     ) -> None:
         self.waiting_bytes = 0
         self.dropped = 0
@@ -50,6 +52,7 @@ class Outbox:
         self._gap = gap
         self._wake = wake
         self._charge = charge
+        self._spill = spill
         self._lost = 0  # since the last report
         self._only: bytes | None = None  # a frame that waits alone, as most do: it needs no queue
         self._only_is_broadcast = False
@@ -112,6 +115,8 @@ class Outbox:
         if (only := self._only) is not None and room > 0:
             self._only, self.waiting_bytes = None, 0
             return [only]
+        if self.is_too_full:
+            self._spill()
         taken: list[bytes] = []
         if self._lost:
             taken.append(self._gap(self._lost))

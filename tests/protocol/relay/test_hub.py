@@ -253,7 +253,7 @@ def test_of_an_outbox_nothing_is_lost_but_what_is_counted(
     woken: list[int] = []
     charged: list[int] = []
     gap = b"gap %d"
-    box = Outbox(100 * unit, 10_000 * unit, gap.__mod__, lambda: woken.append(1), charged.append)
+    box = Outbox(100 * unit, 10_000 * unit, gap.__mod__, lambda: woken.append(1), charged.append, int)
     sent: dict[bytes, bool] = {}
     came: list[bytes] = []
     reported = 0
