@@ -400,15 +400,16 @@ def asked_of_person(request: Any) -> str:
 class Deadlines:
     """The deadlines of asks, with one timer for all deadlines in the same hundredth of a second."""
 
-    __slots__ = ("_buckets", "_timers")
+    __slots__ = ("_buckets", "_now", "_timers")
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
+        self._now = trio.lowlevel.current_clock().current_time  # what `trio.current_time` calls in the end
         self._buckets: dict[int, Bucket] = {}
 
     def add(self, ask: Ask, seconds: float) -> None:
         """Make an ask fail with `DeadlineExceeded` if it is unanswered after `seconds`."""
-        when = trio.current_time() + seconds
+        when = self._now() + seconds
         tick = int(when / DEADLINE_GRAIN) + 1
         bucket = self._buckets.get(tick)
         if bucket is None:

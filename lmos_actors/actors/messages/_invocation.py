@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from ._input_streams import ItemGate
     from ._mailbox import Mark, Request
-    from ._observers import Feed
 
 G = TypeVar("G")
 G_contra = TypeVar("G_contra", contravariant=True)
@@ -93,7 +92,7 @@ class Run:
 
     __slots__ = (
         "agent", "args", "at_end", "at_withdrawal", "begun", "cancelled", "envelope", "number", "op",
-        "progress_feed", "resumption", "runner", "sender", "settled", "slot",
+        "resumption", "runner", "sender", "settled", "slot",
     )  # fmt: skip
 
     number: int  # unset until another node is told of it, see `_circles_afar.py`
@@ -112,7 +111,6 @@ class Run:
         self.at_end: Callable[[], object] | None = None  # see `on_run_ended`
         self.resumption: Resumption | None = None  # for a run that asks again if it ends now
         self.runner: Runner | None = None
-        self.progress_feed: Feed[Any] | None = getattr(envelope, "feed", None)
         envelope.phase = RUNNING
         envelope.run = self
 
@@ -129,8 +127,8 @@ class Run:
         if self.envelope.trace is not None:
             hidden = shape.secrecy if shape is not None else 0
             self.slot.rt.note("progress", self.envelope, progress=conceal(value, hidden))
-        if self.progress_feed is not None:
-            self.slot.show_progress(self.progress_feed, value)
+        if self.envelope.feed is not None:
+            self.slot.show_progress(self.envelope.feed, value)
 
     def cancel(self) -> None:
         """Cancel the coroutine; the code that calls this method has settled the run already."""
@@ -144,7 +142,7 @@ class Run:
         """Answer with a value, unless the run is settled."""
         if not self.settled:
             self.settled = True
-            self.slot.run_settled("handled")
+            self.slot.handled += 1
             if self.envelope.trace is not None:
                 self.slot.rt.note("answered", self.envelope, value=value)
             if self.slot.output_gate is not None:
@@ -157,7 +155,7 @@ class Run:
         """Answer with an error, unless the run is settled; `account` names the counter to increase."""
         if not self.settled:
             self.settled = True
-            self.slot.run_settled(account)
+            self.slot.run_failed(account)
             if self.envelope.trace is not None:
                 text, output = f"{type(error).__name__}: {error}", getattr(error, "output", None)
                 self.slot.rt.note("answered", self.envelope, error=text, output=output)
@@ -168,20 +166,27 @@ class Run:
             self.envelope.fail(error)
 
     @enable_ki_protection
-    async def execute(self) -> None:
-        """Run the handler to its end. Raises only `trio.Cancelled`; a KeyboardInterrupt goes to the node."""
+    async def execute(self, task: trio.lowlevel.Task) -> None:
+        """Run the handler to its end, in `task`, which runs now.
+
+        Raises only `trio.Cancelled`; a KeyboardInterrupt goes to the node.
+        """
         op, slot = self.op, self.slot
         CURRENT.set(self)
         if slot.rt.edge is not None:
             slot.rt.edge.enter(self.envelope)  # of this run's own context
         slot.run_began(self)
         if op.kind != STREAM:  # whose message cannot be put aside, see `_stash.py`
-            current_task().custom_sleep_data = self  # until it first waits: then trio empties it
+            task.custom_sleep_data = self  # until it first waits: then trio empties it
         self.begun = True
         try:
-            value = await (self._stream() if op.kind == STREAM else self._call())
-            if op.kind != STREAM:
-                value = op.result(value)
+            args = self.args if op.progress is None else (Progress[Any](self), *self.args)
+            made = op.fn(self.agent, *args)  # a coroutine, or a generator of items
+            value: Any = None
+            if op.kind == STREAM:
+                await self._stream(made)
+            else:
+                value = op.result(await made)
         except BaseException as exc:  # noqa: ASYNC103 -- what is cancelled goes on, the rest arrives in the reason
             cancelled, error = _split(exc)
             if cancelled is not None and trio.current_effective_deadline() > -math.inf:
@@ -228,14 +233,7 @@ class Run:
         self.slot.run_cancelled(self)
         self.slot.run_ended(self)
 
-    def _call(self) -> Any:
-        if self.op.progress is not None:
-            return self.op.fn(self.agent, Progress[Any](self), *self.args)
-        return self.op.fn(self.agent, *self.args)
-
-    async def _stream(self) -> None:
-        args = (Progress[Any](self), *self.args) if self.op.progress is not None else self.args
-        items = self.op.fn(self.agent, *args)
+    async def _stream(self, items: Any) -> None:
         try:
             async for item in items:
                 await self.put(item)
@@ -381,36 +379,31 @@ class Runner:
         task = self.task
         self.task = None
         if task is not None:
-            task.context = run.slot.context().copy()
+            ctx = run.slot.ctx
+            task.context = (run.slot.context() if ctx is None else ctx).copy()
             reschedule(task)
 
     @enable_ki_protection
     async def main(self) -> None:
         """Carry runs until the pool has enough parked runners."""
-        self.home = current_task()
-        while self._run is not None or self._pool.keep(self):
+        self.home = home = current_task()
+        while True:
             with trio.CancelScope() as self.scope:
-                while not self.scope.cancel_called:
-                    if self._run is None:
-                        if not self._pool.keep(self):
+                while True:
+                    run, self._run = self._run, None
+                    if run is None:
+                        if not self._pool.park(self):
                             return
-                        await self._park()
-                    await self._carry()
-
-    async def _carry(self) -> None:
-        run, self._run = self._run, None
-        if run is not None:
-            if run.cancelled:
-                run.skip()
-            else:
-                await run.execute()
-            run.runner = None
-
-    async def _park(self) -> None:
-        self.task = current_task()
-        self.task.context = _NO_RUN  # so that the last run, its agent and its message may go
-        self._pool.park(self)
-        await wait_task_rescheduled(self._abort)
+                        self.task = home
+                        home.context = _NO_RUN  # so that the last run, its agent and its message may go
+                        await wait_task_rescheduled(self._abort)
+                        continue
+                    if run.cancelled:
+                        run.skip()
+                    else:
+                        await run.execute(home)
+                    if run.cancelled:  # and the scope with it, unless the run was cancelled before it
+                        break
 
     def _abort(self, _: object) -> Abort:
         self.task = None
@@ -441,13 +434,12 @@ class Runners:
     def _start(self, runner: Runner, run: Run) -> None:
         self._nursery.start_soon(runner.main, name=f"runner of {run.op.label}")
 
-    def keep(self, runner: Runner) -> bool:
-        """Return whether there is room for one more parked runner."""
-        return len(self._parked) < self._spare
-
-    def park(self, runner: Runner) -> None:
-        """Add a runner that has no run to carry."""
+    def park(self, runner: Runner) -> bool:
+        """Keep a runner that has no run to carry; return False if there is no room for one more."""
+        if len(self._parked) >= self._spare:
+            return False
         self._parked.append(runner)
+        return True
 
     def unpark(self, runner: Runner) -> None:
         """Remove a parked runner that is being cancelled."""

@@ -29,7 +29,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import attrs
-from trio.lowlevel import reschedule
+from trio.lowlevel import Abort, reschedule
 
 from lmos_actors.errors import ConfigError
 
@@ -173,6 +173,9 @@ class Envelope:
 
     peer: Any = None
     """The peer that sent it, None if it came over no connection: see `Peer`."""
+
+    feed: Any = None
+    """The `Feed` for the progress of its run, None if its sender gets no reports."""
 
     was_stashed: bool = False
     """Whether it was stashed once, so that it keeps its place before all later messages of any sender."""
@@ -438,6 +441,11 @@ class Ask(Envelope):
     def fail(self, error: Exception) -> None:
         self.error = error
         self.answer(None)
+
+    def abort(self, _: object) -> Abort:
+        """Let the cancelled asker go, which withdraws the request then."""
+        self.task = None
+        return Abort.SUCCEEDED
 
     def waiting_tasks(self) -> tuple[trio.lowlevel.Task, ...]:
         return () if self.task is None else (self.task,)

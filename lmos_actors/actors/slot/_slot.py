@@ -590,7 +590,9 @@ class Slot:
         if (self.gate and not self.leave_tally()) or op.kind:
             if op.kind == STREAM:
                 raise invoked_stream(op)
-            return await self.ask_queued(Ask(self, op, args, self.sender(), None), seconds)
+            run = CURRENT.get()
+            sender = turns.slot if run is None else run.slot
+            return await self.ask_queued(Ask(self, op, args, sender, None), seconds)
         try:
             return self.run_inline(op, args)
         except Stashed:
@@ -654,32 +656,22 @@ class Slot:
             self.post(ask)
         else:
             post(ask)
-        if ask.phase == DONE:  # the new message was dropped
-            return self._outcome(ask)
-        ask.task = task = current_task()
-        task.custom_sleep_data = ask  # what it waits for, see `_circles.py`
-        rt = self.rt
-        if rt.full_slots or self.gate == SERIAL:
-            rt.circles.look_again(ask)
-        if seconds is not None:
-            rt.deadlines.add(ask, seconds)
-
-        def abort(_: object) -> Abort:
-            ask.task = None
-            return Abort.SUCCEEDED
-
-        try:
-            await wait_task_rescheduled(abort)
-        except BaseException:
-            self.withdraw(ask)
-            raise
-        finally:
-            if ask.bucket is not None:
-                self.rt.deadlines.forget(ask)
-        return self._outcome(ask)
-
-    @staticmethod
-    def _outcome(ask: Ask) -> Any:
+        if ask.phase != DONE:  # it is if the new message was dropped
+            ask.task = task = current_task()
+            task.custom_sleep_data = ask  # what it waits for, see `_circles.py`
+            rt = self.rt
+            if rt.full_slots or self.gate == SERIAL:
+                rt.circles.look_again(ask)
+            if seconds is not None:
+                rt.deadlines.add(ask, seconds)
+            try:
+                await wait_task_rescheduled(ask.abort)
+            except BaseException:
+                self.withdraw(ask)
+                raise
+            finally:
+                if ask.bucket is not None:
+                    rt.deadlines.forget(ask)
         if ask.error is not None:
             try:
                 raise ask.error
@@ -1363,7 +1355,9 @@ class Slot:
 
         `hold`: no turn until the run's first step, as later messages must not overtake it.
         """
-        extra = self.ensure_run_tables()
+        extra = self.extra
+        if extra is None or extra.runs is NOT_NEEDED_YET:
+            extra = self.ensure_run_tables()
         op = envelope.op
         if op.when is not None and not self.enabled(op):
             self.postpone_or_refuse(envelope)
@@ -1387,7 +1381,8 @@ class Slot:
         if hold:
             self.gate = HANDING
             extra.handing = run
-        self.rt.note("delivered", envelope)
+        if self.rt.instrument is not None:
+            self.rt.note("delivered", envelope)
         runners = self.owner.runners
         if runners is not None:
             runners.carry(run)
@@ -1414,7 +1409,7 @@ class Slot:
         if extra.handing is run:
             extra.handing = None
             if self.gate == HANDING:
-                if self.serial:
+                if run.agent.__contract__.serial:
                     self.gate = SERIAL
                     if self.output_gate is not None:
                         self.output_gate.serial_run_began(run)
@@ -1423,8 +1418,8 @@ class Slot:
                 else:
                     self.resume()
 
-    def run_settled(self, account: str) -> None:
-        """Count the final answer of a run."""
+    def run_failed(self, account: str) -> None:
+        """Count a run whose final answer is an error."""
         if account == "handled":
             self.handled += 1
         else:
@@ -1447,6 +1442,9 @@ class Slot:
         extra.runs.pop(run, None)
         if extra.handing is run:
             extra.handing = None
+        run.runner = None
+        if run.envelope.run is run:  # else its message is put aside
+            run.envelope.run = None  # no cycle is left
         op = run.op.original
         extra.active[op] = extra.active.get(op, 1) - 1
         if self.output_gate is not None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from contextvars import ContextVar
 
+import attrs
 import pytest
 import trio
 import trio.lowlevel
@@ -19,6 +22,7 @@ from lmos_actors import (
     SupervisorSpec,
     action,
     current_request,
+    open_node,
 )
 from lmos_actors.testing import open_test_node, settle
 
@@ -145,6 +149,40 @@ async def test_b3_nothing_leaks_from_run_to_run(virtual_clock) -> None:
         VARIABLE.set("the asker's")
         assert [await worker.invoke(Worker.mark, name) for name in "abc"] == ["unset"] * 3
         assert VARIABLE.get() == "the asker's"
+
+
+@attrs.frozen
+class Parcel:
+    number: int
+
+
+class Depot(Agent):
+    taken: tuple[weakref.ref[Parcel], ...] = ()
+
+    @action
+    async def take(self, parcel: Parcel) -> None:
+        self.taken += (weakref.ref(parcel),)
+        await trio.sleep(parcel.number)
+
+    @action
+    def kept(self) -> int:
+        return sum(parcel() is not None for parcel in self.taken)
+
+
+async def test_b3_a_run_that_has_ended_is_gone_without_a_garbage_collection(virtual_clock) -> None:
+    async with open_node() as node:
+        depot = await node.start(Depot)
+        gc.collect()
+        gc.disable()
+        try:
+            await depot.within(10).invoke(Depot.take, Parcel(0))
+            await depot.tell(Depot.take, Parcel(1))
+            await depot.tell(Depot.take, Parcel(1))  # in line behind the other
+            assert await depot.invoke(Depot.kept) == 1
+            await trio.sleep(3)
+            assert await depot.invoke(Depot.kept) == 0
+        finally:
+            gc.enable()
 
 
 async def test_r1_concurrency_is_one_by_default_and_per_action(virtual_clock) -> None:
@@ -500,3 +538,21 @@ async def test_b3_a_run_cancelled_between_hand_over_and_first_step_never_runs(vi
         counts = worker.statistics()
         assert (counts.accepted, counts.cancelled, counts.handled) == (2, 1, 1)
         assert await worker.invoke(Worker.one) == "one"
+
+
+async def test_b3_a_runner_goes_on_after_each_cancelled_run(virtual_clock) -> None:
+    async with open_test_node(SupervisorSpec("root")) as node:
+        worker = await node.start(Worker)
+        for seconds in (0.0, 1.0, 0.0, 1.0):  # before the first step, and while it waits
+            with trio.CancelScope() as scope:
+                async with worker.begin(Worker.one):
+                    await trio.sleep(seconds / 2)
+                    scope.cancel()
+            await settle()
+            assert await worker.invoke(Worker.one) == "one"
+        with trio.move_on_after(1):
+            await worker.invoke(Worker.swallow)
+        await settle()
+        assert await worker.invoke(Worker.one) == "one"
+        counts = worker.statistics()
+        assert (counts.accepted, counts.cancelled, counts.handled) == (10, 5, 5)
