@@ -363,25 +363,13 @@ def declared_failure(exc: BaseException) -> ActionFailed | None:
 class Runner:
     """A task that carries runs, one after another."""
 
-    __slots__ = ("_pool", "_run", "home", "scope", "task")
+    __slots__ = ("_pool", "home", "next_run", "scope")
 
     def __init__(self, pool: Runners) -> None:
         self._pool = pool
-        self._run: Run | None = None
+        self.next_run: Run | None = None
         self.scope = trio.CancelScope()
-        self.task: trio.lowlevel.Task | None = None  # while it is parked
-        self.home: trio.lowlevel.Task | None = None  # for its whole life
-
-    def hand(self, run: Run) -> None:
-        """Give a run to the runner; wake the runner, if it is parked, in the run's own context."""
-        self._run = run
-        run.runner = self
-        task = self.task
-        self.task = None
-        if task is not None:
-            ctx = run.slot.ctx
-            task.context = (run.slot.context() if ctx is None else ctx).copy()
-            reschedule(task)
+        self.home: trio.lowlevel.Task | None = None  # for its whole life, from its first step
 
     @enable_ki_protection
     async def main(self) -> None:
@@ -390,11 +378,10 @@ class Runner:
         while True:
             with trio.CancelScope() as self.scope:
                 while True:
-                    run, self._run = self._run, None
+                    run, self.next_run = self.next_run, None
                     if run is None:
                         if not self._pool.park(self):
                             return
-                        self.task = home
                         home.context = _NO_RUN  # so that the last run, its agent and its message may go
                         await wait_task_rescheduled(self._abort)
                         continue
@@ -402,11 +389,10 @@ class Runner:
                         run.skip()
                     else:
                         await run.execute(home)
-                    if run.cancelled:  # and the scope with it, unless the run was cancelled before it
+                    if run.cancelled:  # and so is the scope, unless it was entered after that
                         break
 
     def _abort(self, _: object) -> Abort:
-        self.task = None
         self._pool.unpark(self)
         return Abort.SUCCEEDED
 
@@ -422,14 +408,19 @@ class Runners:
         self._spare = spare
 
     def carry(self, run: Run) -> None:
-        """Hand a run to a parked runner, or to a new one."""
-        run.slot.rt.timers.woke = True
-        if self._parked:
-            self._parked.pop().hand(run)
-            return
-        runner = Runner(self)
-        runner.hand(run)
-        run.slot.context().copy().run(self._start, runner, run)
+        """Hand a run to a parked runner, which wakes in the run's own context, or to a new one."""
+        slot = run.slot
+        slot.rt.timers.woke = True
+        ctx = slot.ctx
+        context = (slot.context() if ctx is None else ctx).copy()
+        runner = run.runner = self._parked.pop() if self._parked else Runner(self)
+        runner.next_run = run
+        task = runner.home
+        if task is None:
+            context.run(self._start, runner, run)
+        else:
+            task.context = context
+            reschedule(task)
 
     def _start(self, runner: Runner, run: Run) -> None:
         self._nursery.start_soon(runner.main, name=f"runner of {run.op.label}")
