@@ -389,7 +389,7 @@ class Runner:
                         run.skip()
                     else:
                         await run.execute(home)
-                    if run.cancelled:  # and so is the scope, unless it was entered after that
+                    if run.cancelled:  # so may be the scope: a wait in it would end at once
                         break
 
     def _abort(self, _: object) -> Abort:

@@ -538,21 +538,3 @@ async def test_b3_a_run_cancelled_between_hand_over_and_first_step_never_runs(vi
         counts = worker.statistics()
         assert (counts.accepted, counts.cancelled, counts.handled) == (2, 1, 1)
         assert await worker.invoke(Worker.one) == "one"
-
-
-async def test_b3_a_runner_goes_on_after_each_cancelled_run(virtual_clock) -> None:
-    async with open_test_node(SupervisorSpec("root")) as node:
-        worker = await node.start(Worker)
-        for seconds in (0.0, 1.0, 0.0, 1.0):  # before the first step, and while it waits
-            with trio.CancelScope() as scope:
-                async with worker.begin(Worker.one):
-                    await trio.sleep(seconds / 2)
-                    scope.cancel()
-            await settle()
-            assert await worker.invoke(Worker.one) == "one"
-        with trio.move_on_after(1):
-            await worker.invoke(Worker.swallow)
-        await settle()
-        assert await worker.invoke(Worker.one) == "one"
-        counts = worker.statistics()
-        assert (counts.accepted, counts.cancelled, counts.handled) == (10, 5, 5)
