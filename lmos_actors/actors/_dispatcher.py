@@ -39,7 +39,7 @@ from trio.lowlevel import (
 
 from lmos_actors.errors import AgentDied, AgentError, InvalidInput
 
-from ._runtime import BATCH, BUDGET
+from ._runtime import BUDGET
 from .crashes._crashes import crash_reason
 from .crashes._reports import EARLIER
 from .messages._gates import BUSY, DRAINING, IDLE, QUIET, WORKED
@@ -92,14 +92,10 @@ async def dispatch(rt: Runtime) -> None:
         while ready and turns.budget > 0:
             slot: Slot = ready.popleft()
             if slot.gate == BUSY:
-                queue = slot.queue
-                if slot.output_gate is not None:
-                    run_next(rt, slot, slot.take_one)
-                elif type(queue) is list and len(queue) <= BATCH:  # nearly always: without a call
-                    slot.queue = NO_MAIL
-                    run_batch(rt, slot, queue)
-                else:
+                if slot.output_gate is None:
                     run_batch(rt, slot, slot.take_batch())
+                else:
+                    run_next(rt, slot, slot.take_one)
             elif slot.gate == WORKED:
                 run_worked(rt, slot, slot.ensure_pacing())
         if ready:

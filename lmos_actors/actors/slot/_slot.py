@@ -1114,7 +1114,11 @@ class Slot:
     # ---- the queue: a list, as nearly all are short; of a long one either end is reached at once
 
     def take_batch(self) -> list[Any]:
-        """Remove and return the items that have waited longest in a long queue, up to one batch."""
+        """Remove and return the items that have waited longest in the queue, up to one batch."""
+        queue = self.queue
+        if type(queue) is list and len(queue) <= BATCH:
+            self.queue = []
+            return queue
         queue = self.long_queue()
         if type(queue) is FairQueue:
             queue.reorder_fairly()
@@ -1125,7 +1129,7 @@ class Slot:
         """Remove and return a batch of at most one item; a durable agent's turns are stored one by one."""
         queue = self.queue
         if len(queue) == 1 and type(queue) is list:
-            self.queue = NO_MAIL
+            self.queue = []
             return queue
         queue = self.long_queue()
         return [queue.popleft()] if queue else []  # what waited may have been withdrawn
