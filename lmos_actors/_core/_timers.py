@@ -101,10 +101,11 @@ class Timers(Protocol):
         """Call `callback` `seconds` from now, as `call_at` does."""
         ...
 
-    def go_on(self, ready: Sized, /) -> bool:
-        """Let virtual time pass until something is in `ready`; return whether other tasks may run now.
+    def go_on(self, ready: Sized, serve: Callable[[], None], /) -> bool:
+        """Let virtual time pass, and call `serve` for what a timer puts in `ready`.
 
-        Called by the dispatcher when no turn is left. If nothing is ready then, the dispatcher has to wait.
+        Called by the dispatcher when no turn is left. Return whether other tasks may run now, before what is
+        left in `ready`. If nothing is left there, the dispatcher has to wait.
         """
         ...
 
@@ -141,7 +142,7 @@ class TimerHeap:
         """Call `callback` `seconds` from now."""
         return self.call_at(trio.current_time() + seconds, callback)
 
-    def go_on(self, ready: Sized, /) -> bool:
+    def go_on(self, ready: Sized, serve: Callable[[], None], /) -> bool:
         """Return False, as real time passes by itself; see `Timers.go_on`."""
         return False
 

@@ -74,20 +74,9 @@ async def dispatch(rt: Runtime) -> None:
         return Abort.SUCCEEDED
 
     livelock = _LivelockGuard()
-    while True:
-        if not ready:
-            if livelock.passes:
-                livelock.reset()
-            rt.run_worked = run_worked
-            others = rt.timers.go_on(ready)
-            rt.run_worked = None
-            if not ready:
-                rt.dispatcher = current_task()
-                await wait_task_rescheduled(abort)
-            elif others:
-                await checkpoint()
-        if rt.wake_watchdog is not None:
-            rt.wake_watchdog()
+
+    def serve() -> None:
+        """Run turns until none is left, or until it is time for a checkpoint."""
         turns.budget = BUDGET
         while ready and turns.budget > 0:
             slot: Slot = ready.popleft()
@@ -100,6 +89,23 @@ async def dispatch(rt: Runtime) -> None:
                 run_worked(rt, slot, slot.ensure_pacing())
         if ready:
             livelock.passes += 1
+
+    while True:
+        if not ready:
+            if livelock.passes:
+                livelock.reset()
+            rt.run_worked = run_worked
+            others = rt.timers.go_on(ready, serve)
+            rt.run_worked = None
+            if not ready:
+                rt.dispatcher = current_task()
+                await wait_task_rescheduled(abort)
+            elif others:
+                await checkpoint()
+        if rt.wake_watchdog is not None:
+            rt.wake_watchdog()
+        serve()
+        if ready:
             if livelock.passes < LIVELOCK_AFTER:
                 await checkpoint()
             else:

@@ -289,16 +289,17 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
             return 0
         return self._advance(deadline)
 
-    def go_on(self, ready: Sized, /) -> bool:
-        """Fire timers until something is in `ready`, without a pass of trio's run loop for each.
+    def go_on(self, ready: Sized, serve: Callable[[], None], /) -> bool:
+        """Fire timers and call `serve` for what they put in `ready`, without a pass of trio's loop for each.
 
         The task that runs turns calls this when it has none left. Nothing happens if another task can run, if
         trio has to handle a deadline first, or after a fixed number of timers: then the loop goes on as
-        usual. Return True if a timer has woken another task, so the loop has to decide which comes first.
+        usual. Return True if another task has been woken, or if `serve` has left turns: so the loop has to
+        decide which comes first.
         """
         heap, sleepers, deadlines = self._heap, self._sleepers.heap, self.deadlines
         # since the loop has last found no task that could run, the caller alone has been woken
-        while self._woken_tasks == 1 and self._timers_left and not ready:
+        while self._woken_tasks == 1 and self._timers_left:
             if not heap or heap[0][0] >= self._heap_horizon:
                 self._turn_page()
                 if not heap:
@@ -322,6 +323,10 @@ class VirtualClock(trio.abc.Clock, TimerHeap):
                 callback()
             if self.events >= self._chore_due:
                 self._do_chore()
+            if ready and self._woken_tasks == 1:
+                serve()
+                if ready:
+                    return True
         return self._woken_tasks != 1
 
     def _is_late(self) -> bool:

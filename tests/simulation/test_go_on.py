@@ -15,7 +15,7 @@ from lmos_actors.actors import BUDGET, set_service_time
 from lmos_actors.simulation import TraceLog, VirtualClock, settle
 
 if TYPE_CHECKING:
-    from collections.abc import Sized
+    from collections.abc import Callable, Sized
 
 AGENTS = 3
 
@@ -122,7 +122,7 @@ def told(
     return simulate(live, plan, naps, services, seed=seed, log=log), log.lines()
 
 
-def by_the_loop(_: VirtualClock, _ready: Sized, /) -> bool:
+def by_the_loop(_: VirtualClock, _ready: Sized, _serve: Callable[[], None], /) -> bool:
     """What `go_on` does where nothing is known of deadlines."""
     return False
 
