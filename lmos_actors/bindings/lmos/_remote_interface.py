@@ -95,7 +95,7 @@ class ClassInterface:
             return UNSET, None
         payload: dict[str, Any] = lmos.Checked()
         are_single = True
-        for p, value in zip(op.params, args, strict=True):  # a comprehension would be a call
+        for p, value in zip(op.params, args):  # noqa: B905 -- `strict` would take as long as the rest
             if value is not p.default and not p.is_stream:
                 if type(value) in PLAIN:
                     payload[p.wire_name] = value

@@ -360,7 +360,6 @@ class RemoteLink:
             op.check_one_way()
         going, trace = (None, self._outgoing(self.rt)) if self.rt.edge is None else self._instrumented(op)
         sent = SentTell(self, op, args, sender)
-        held: Any = TurnTell(self.far, op.verb, op.name, payload, None, trace, sent=sent)
         if going is not None:
             going.ended(None)  # the message is measured no further: no task waits for it
         peer, extra = self.far.peer, sender.extra
@@ -368,6 +367,9 @@ class RemoteLink:
         if peer.is_connected and len(out) >= OUT_SEATS and peer.holds_up(self.far):
             raise MailboxFull(self.far.path, OUT_SEATS)
         try:
+            if peer.tried and peer.tell(sent, op.name, payload, trace):
+                return  # most messages stand in no line
+            held: Any = TurnTell(self.far, op.verb, op.name, payload, None, trace, sent=sent)
             peer.post(held)
         except AgentUnavailable as error:
             place: Any = self

@@ -102,10 +102,6 @@ class DatagramPeer(NodePeer):
 
     def post(self, request: PendingRequest) -> None:
         """Send a request. Raises NotAllowed if it is not a single message, or would wait for ever."""
-        if request.sent is not None:
-            self.tell(request.sent, request.name, request.payload, request.trace_context)
-            request.on_sent()
-            return
         if hasattr(request, "feed"):
             raise NotAllowed(ALONE.format("begin() or stream()"))
         if request.deadline is None and math.isinf(trio.current_effective_deadline()):
