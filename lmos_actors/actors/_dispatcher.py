@@ -42,7 +42,7 @@ from lmos_actors.errors import AgentDied, AgentError, InvalidInput
 from ._runtime import BUDGET
 from .crashes._crashes import crash_reason
 from .crashes._reports import EARLIER
-from .messages._gates import BUSY, DRAINING, IDLE, QUIET, WORKED
+from .messages._gates import BUSY, DRAINING, IDLE, QUIET, RUNNING, WORKED
 from .messages._invocation import declared_failure
 from .messages._mailbox import DONE, QUEUED, Envelope, InternalTurn, SelfEnvelope, SelfMessage, Stashed, Tell
 from .messages._operation import GATED
@@ -211,7 +211,9 @@ def run_batch(rt: Runtime, slot: Slot, batch: list[Any]) -> None:
     slot.begun += tells
     slot.handled += tells
     turns.budget -= done
-    if turns.leave or slot.extra is not None or slot.gate != BUSY:
+    extra = slot.extra
+    unusual = turns.leave or slot.gate != BUSY or slot.state != RUNNING or slot.output_gate is not None
+    if unusual or (extra is not None and (extra.parked or extra.stash is not None or extra.pace is not None)):
         _leave(rt, slot, batch, done)
     elif slot.queue:  # the common case, without the call
         rt.ready.append(slot)
@@ -352,21 +354,22 @@ def _take(slot: Slot, item: Any, run: Any) -> None:
             return
     slot.begun += 1
     envelope.phase = DONE
-    trace = envelope.trace
+    rt, trace = slot.rt, envelope.trace
+    instrument = rt.instrument
     # `Runtime.note` is written out for the two commonest records
-    if trace is not None and slot.rt.instrument is not None:
-        slot.rt.instrument.record("delivered", slot.path, {"id": trace[0], "affordance": op.name})
-    spans = trace is not None and slot.rt.edge is not None
+    if trace is not None and instrument is not None:
+        instrument.record("delivered", slot.path, {"id": trace[0], "affordance": op.name})
+    spans = trace is not None and rt.edge is not None
     value = _carry_out(slot, envelope, run) if spans else run(op.fn, slot.agent, *envelope.args)
     try:
         value = op.give(value)
     except InvalidInput as exc:
         raise op.wrong_result(exc) from None
     slot.handled += 1
-    if trace is not None and slot.rt.instrument is not None:
+    if trace is not None and instrument is not None:
         shown = conceal(value, op.result_secrecy) if op.result_secrecy else value
         fields: dict[str, object] = {"id": trace[0], "affordance": op.name, "value": shown}
-        slot.rt.instrument.record("answered", slot.path, fields)
+        instrument.record("answered", slot.path, fields)
     if slot.output_gate is None:
         envelope.answer(value)
     else:

@@ -54,13 +54,14 @@ class Departure:
 
         Raises InvalidInput, NotFound, NotAllowed.
         """
-        found = link
         op: Operation | None = link.table.get(key) if hasattr(link, "output_gate") else None
-        if op is None:  # no agent of this node, or none with that operation
-            if isinstance(link, Retrying):
-                link.check_no_key("send")
-            found = found_link(link)
-            op = _operation(found, key)
+        if op is not None and not op.streams:
+            return cls(sender, link, key, op.bind(args, kwargs), CHECKED, op)
+        # no agent of this node, or none with that operation
+        if isinstance(link, Retrying):
+            link.check_no_key("send")
+        found = found_link(link)
+        op = _operation(found, key)
         if op is not None:
             if op.streams:
                 op.check_one_way()

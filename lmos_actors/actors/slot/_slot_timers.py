@@ -73,8 +73,14 @@ def send_after(
     that is refused later, when it is sent, becomes a dead letter, as no code is left to handle the error.
     """
     delayed = Departure.planned(slot, link, key, args, kwargs)
-    delayed.timer = timer = slot.rt.timers.call_after(world_seconds(slot, seconds), delayed.fire)
-    slot.keep_timer(timer)
+    extra = slot.extra
+    if extra is not None and extra.clock is not None:
+        seconds = world_seconds(slot, seconds)
+    delayed.timer = timer = slot.rt.timers.call_after(seconds, delayed.fire)
+    if extra is None or slot.state >= ENDING:
+        slot.keep_timer(timer)
+    else:
+        timer.join(extra)
     return timer
 
 

@@ -135,7 +135,11 @@ class TracedSlot(Slot):
         if mark is None:  # else it came over a wire
             rt.messages = number = rt.messages + 1
             outer = current_mark(rt) if rt.edge is None else handed_mark(rt)
-            mark = envelope.trace = mark_within(rt, outer, number)
+            if outer is None or outer[2] is None:  # as `mark_within`, without the call
+                mark = (number, number if outer is None else outer[1], None, None)
+            else:
+                mark = mark_within(rt, outer, number)
+            envelope.trace = mark
         number, trace, _, sender_name = mark
         op, sender = envelope.op, envelope.sender
         verb = "tell" if not op.internal and isinstance(envelope, Tell) else op.verb
@@ -209,7 +213,7 @@ def _shown(op: Operation, args: tuple[Any, ...]) -> Any:
         args = conceal_all(args, op.secrecies)
     if op.whole or op.internal:
         return args[0]
-    shown = dict(zip(op.names, args, strict=False))
+    shown = dict(zip(op.names, args))  # noqa: B905 -- `strict` would take as long as the rest
     for place in op.streams:
         del shown[op.names[place]]
     return shown
