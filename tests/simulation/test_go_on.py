@@ -245,6 +245,54 @@ def test_time_does_not_go_on_while_a_turn_lets_it_be_held() -> None:
     assert simulate(main) == [1.0, 2.0, -2.0, 3.0, 4.0]
 
 
+class Hearer(Agent):
+    """Notes the instant of each message."""
+
+    heard: Any = None
+
+    @action
+    def hear(self) -> None:
+        self.heard.append(trio.current_time())
+
+
+class Source(Agent):
+    """Sends one message to each of many agents at 1 s, and notes the instants before and after."""
+
+    hearers: Any = ()
+    heard: Any = None
+
+    def started(self) -> None:
+        self.after(0.9, self.note)  # by this the dispatcher is awake, and the others need no pass
+        self.after(1.0, self.pour)
+        self.after(1.000001, self.note)
+
+    def pour(self) -> None:
+        for hearer in self.hearers:
+            self.send(hearer, Hearer.hear)
+
+    def note(self) -> None:
+        self.heard.append(trio.current_time())
+
+
+def test_turns_left_by_a_spent_budget_come_before_time_goes_on() -> None:
+    many = 2 * BUDGET + 1
+
+    async def main() -> tuple[list[float], int]:
+        heard: list[float] = []
+        async with open_node() as node:
+            hearers = await node.root.start_many(ChildSpec("hearer", lambda: Hearer(heard=heard)), many)
+            await node.start(Source, hearers=hearers, heard=heard)
+            passes = Passes()
+            await trio.sleep(0.5)
+            trio.lowlevel.add_instrument(passes)
+            await trio.sleep(1.0)
+            return heard, passes.count
+
+    heard, passes = simulate(main)
+    assert heard == [0.9, *[1.0] * many, 1.000001]
+    assert passes >= many // BUDGET + 1  # I/O is looked at in between
+
+
 def test_turns_that_take_long_let_the_loop_look_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = itertools.count()
     monkeypatch.setattr("lmos_actors.simulation._clock.monotonic", lambda: next(seconds))
