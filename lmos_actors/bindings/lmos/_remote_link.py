@@ -367,8 +367,9 @@ class RemoteLink:
         if peer.is_connected and len(out) >= OUT_SEATS and peer.holds_up(self.far):
             raise MailboxFull(self.far.path, OUT_SEATS)
         try:
+            # most messages stand in no line; before the first connection is made, the sender is held back
             if peer.tried and peer.tell(sent, op.name, payload, trace):
-                return  # most messages stand in no line
+                return
             held: Any = TurnTell(self.far, op.verb, op.name, payload, None, trace, sent=sent)
             peer.post(held)
         except AgentUnavailable as error:

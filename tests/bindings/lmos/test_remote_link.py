@@ -168,6 +168,26 @@ async def test_a_sender_is_held_back_until_there_is_room(autojump_clock: Any) ->
         assert [message["input"]["city"] for message in peers.wire.sent] == [str(n) for n in range(10)]
 
 
+async def test_a_sender_is_held_back_until_the_first_connection_is_made(
+    autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scripted(complete) as (peers, node):
+        far = await weather(peers)
+        ref, _ = await station(node, far)
+        peer, posted = far._link.far.peer, list[Any]()
+        with monkeypatch.context() as patch:  # as in `world: wire`, which keeps what is posted until then
+            patch.setattr(peer, "tried", False)
+            patch.setattr(peer, "post", posted.append)
+            await ref.invoke(Station.report, 1)
+            with trio.move_on_after(5) as scope:
+                await ref.invoke(Station.ping)  # it has no turn
+        assert scope.cancelled_caught
+        peer.post(*posted)
+        assert await ref.invoke(Station.ping) == "pong"
+        await quiet()
+        assert [message["input"]["city"] for message in peers.wire.sent] == ["0"]
+
+
 async def test_a_break_lets_a_held_sender_go(autojump_clock: Any) -> None:
     options = lmos.SessionOptions(max_waiting=2)
     async with scripted(session=options) as (peers, node):
