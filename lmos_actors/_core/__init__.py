@@ -57,6 +57,7 @@ with late(__name__):
         read_json as read_json,
     )
     from ._lines import LineReader as LineReader
+    from ._nothing import NOTHING as NOTHING
     from ._numbers import (
         check_limits as check_limits,
         is_number as is_number,

@@ -130,12 +130,12 @@ class PeerConnection:
         send = self._put if request.sent is None and not line.by_thing else line.try_send
         if self._open or line.queue or not connection.is_direct:
             if line.queue or not send(request):
-                line.queue[request] = None
+                line.wait(request)
             return
         self._is_alone = True
         try:
             if not send(request):
-                line.queue[request] = None
+                line.wait(request)
         finally:
             self._is_alone = False
             connection.flush()
@@ -418,7 +418,7 @@ class PeerConnection:
         if may_read_singly and not self.offers and refuses_whole(outcome.error):
             # kotlin-wot answers a read of all by 404 or by 500: from now on each property is read alone
             self._singly.add(request.far.thing_id)
-            self._line.queue[request] = None
+            self._line.wait(request)
             self._send_queued()
             return
         far = request.far

@@ -517,6 +517,8 @@ class RemoteLink:
                 else going_out(self.rt, self.operation(f"+{key}"), far.path, far.peer.way)
             )
             listening = SharedListening(far, kind, name, far.peer.new_backoff(), going)
+            if not far.listenings:
+                far.listenings = {}
             far.listenings[kind, name] = listening
             listening.join(tap)
             far.peer.listen(listening)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Protocol
 
+from lmos_actors._core import NOTHING
 from lmos_actors.errors import AgentError
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ class RequestLine:
 
     def __init__(self, carrier: RequestCarrier) -> None:
         self._carrier = carrier
-        self.queue: OrderedDict[PendingRequest, None] = OrderedDict()
+        self.queue: dict[PendingRequest, None] = NOTHING
         """Requests that wait for room."""
-        self.by_thing: dict[str, OrderedDict[PendingRequest, None]] = {}
+        self.by_thing: dict[str, OrderedDict[PendingRequest, None]] = NOTHING
         """By thing: a one-way message that waits for credit, and the requests behind it."""
         self.stalled = False
         """Whether a message of `by_thing` that may have credit found no room."""
@@ -67,7 +68,13 @@ class RequestLine:
     def post(self, request: PendingRequest) -> None:
         """Send a request, or put it in line. Raises the errors of the carrier."""
         if self.queue or not self.try_send(request):
-            self.queue[request] = None
+            self.wait(request)
+
+    def wait(self, request: PendingRequest) -> None:
+        """Put a request into the line, as there is no room for it."""
+        if not self.queue:
+            self.queue = OrderedDict()  # from its front a dict would be slow to empty
+        self.queue[request] = None
 
     def try_send(self, request: PendingRequest) -> bool:
         """Send a request, or let it wait for credit; return False if there is no room for it."""
@@ -78,6 +85,8 @@ class RequestLine:
             return True
         if request.sent is None or self._carrier.may_tell(thing):
             return self._carrier.put(request)
+        if not self.by_thing:
+            self.by_thing = {}
         self.by_thing[thing] = OrderedDict({request: None})
         return True
 
@@ -140,6 +149,6 @@ class RequestLine:
 
         The line must be empty before a sender is released, because this sender may look at it at once.
         """
-        queue, self.queue = self.queue, OrderedDict()
-        held, self.by_thing = self.by_thing, {}
+        queue, self.queue = self.queue, NOTHING
+        held, self.by_thing = self.by_thing, NOTHING
         return (*queue, *(request for each in held.values() for request in each))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import attrs
 import trio
 
-from lmos_actors._core import SMALL
+from lmos_actors._core import NOTHING, SMALL
 from lmos_actors.errors import ActionFailed, AgentError, AgentUnavailable, MailboxFull
 
 from ..exposure._access_middleware import nothing
@@ -95,8 +95,8 @@ class IncomingTells:
         self._fail = fail
         self._settled = settled
         self._check_end = check_end
-        self._lanes: dict[Any, _Lane] = {}
-        self._large: dict[OneWay, None] = {}  # waiting messages that are large enough to count
+        self._lanes: dict[Any, _Lane] = NOTHING
+        self._large: dict[OneWay, None] = NOTHING  # waiting messages that are large enough to count
         self._account: Account | None = None  # charged for them, once the connection has ended
         self._timer: Timer | None = None
 
@@ -122,6 +122,8 @@ class IncomingTells:
         """
         self._waiting.messages += 1
         if tell.asked.weight > SMALL:
+            if not self._large:
+                self._large = {}
             self._large[tell] = None
         try:
             lane = self._lanes.get(tell.slot) if self._lanes else None
@@ -133,6 +135,8 @@ class IncomingTells:
             self._waits_no_more(tell)
             raise
         if tell.parked:
+            if not self._lanes:
+                self._lanes = {}
             self._lanes[tell.slot] = _Lane(tell)
         else:
             tell.stand_among_peers()
@@ -238,7 +242,7 @@ class IncomingTells:
         self.stands = False
         if self._timer is not None:
             self._timer.cancel()
-        lanes, self._lanes = self._lanes, {}
+        lanes, self._lanes = self._lanes, NOTHING
         for slot, lane in lanes.items():
             slot.withdraw(lane.first)
             for tell in (lane.first, *lane.rest):

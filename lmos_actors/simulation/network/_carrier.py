@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from lmos_actors.links import Line
 
     from ._peer import NetworkParts
+
+    _Held: TypeAlias = tuple[bool, float, int, Callable[[], object]]
+    """A message that a cut holds: whether it goes back, when it was sent, its size and its arrival."""
 
 
 class Carrier:
@@ -22,23 +25,23 @@ class Carrier:
     its successor.
     """
 
-    __slots__ = ("_generation", "_held", "_last_at", "_lines", "is_instant", "network", "source", "target")
+    # There is one for each pair of nodes that talks: floats and None take less memory than tables.
+    __slots__ = ("_back", "_back_at", "_generation", "_held", "_there", "_there_at", "is_instant", "network")
 
     def __init__(self, network: NetworkParts, source: str, target: str) -> None:
         self.network = network
-        self.source = source
-        self.target = target
         self.is_instant = False
         """Whether everything arrives at once, whatever the lines are."""
         links = network.links
-        self._lines = links.line(source, target), links.line(target, source)
+        self._there = links.line(source, target)
+        self._back = links.line(target, source)
+        self._there_at = self._back_at = 0.0  # when the last message arrives that was sent over each
         self._generation = 0
-        self._held: list[tuple[Line, float, int, Callable[[], object]]] = []
-        self._last_at: dict[Line, float] = {}  # when the last message arrives that was sent over each
+        self._held: list[_Held] | None = None  # None while the lines are up, as nearly always
 
     def line(self, *, back: bool = False) -> Line:
         """Return the line to the other node, or the line back, in its present state."""
-        line, links = self._lines[back], self.network.links
+        line, links = self._back if back else self._there, self.network.links
         if line.version != links.version:
             links.update(line)
         return line
@@ -50,7 +53,7 @@ class Carrier:
 
     def last_at(self, *, back: bool = False) -> float:
         """Return the arrival time of the last message in this direction, or 0.0 if there was none."""
-        return self._last_at.get(self.line(back=back), 0.0)
+        return self._back_at if back else self._there_at
 
     def send(
         self, size: int, arrive: Callable[[], object], request: Any = None, *, back: bool = False
@@ -63,17 +66,17 @@ class Carrier:
         if self.is_instant:
             arrive()
             return None
-        line, now, links = self._lines[back], self.network.now(), self.network.links
+        line, now, links = self._back if back else self._there, self.network.now(), self.network.links
         if line.version != links.version:  # as `line`, without the call
             links.update(line)
         on_sent = self.network.on_sent
         if line.cut_since is not None:
-            self._held.append((line, now, size, arrive))
+            self._hold((back, now, size, arrive))
             if on_sent is not None:
                 on_sent(line, _what(request, size), now, None, False)
             return None
-        arrives = links.send_in_order(line, size, now, after=self._last_at.get(line, 0.0))
-        self._last_at[line] = arrives
+        arrives = links.send_in_order(line, size, now, after=self._back_at if back else self._there_at)
+        self._note_arrival(arrives, back=back)
         if line.retries:
             self.network.note("late", line, request, size)
         if on_sent is not None:
@@ -83,11 +86,21 @@ class Carrier:
 
     def hold(self, size: int, sent_at: float, arrive: Callable[[], object], *, back: bool = False) -> None:
         """Hold a message as if it had been sent at `sent_at`, while the line was cut."""
-        line = self.line(back=back)
-        self._held.append((line, sent_at, size, arrive))
+        self._hold((back, sent_at, size, arrive)).sort(key=lambda held: held[1])
         if self.network.on_sent is not None:
-            self.network.on_sent(line, _what(None, size), sent_at, None, False)
-        self._held.sort(key=lambda held: held[1])
+            self.network.on_sent(self.line(back=back), _what(None, size), sent_at, None, False)
+
+    def _hold(self, held: _Held) -> list[_Held]:
+        if self._held is None:
+            self._held = []
+        self._held.append(held)
+        return self._held
+
+    def _note_arrival(self, when: float, *, back: bool) -> None:
+        if back:
+            self._back_at = when
+        else:
+            self._there_at = when
 
     def _at(self, when: float, arrive: Callable[[], object]) -> None:
         generation = self._generation
@@ -101,14 +114,14 @@ class Carrier:
     def look_at_lines(self) -> None:
         """Send held messages whose line is up again."""
         now, links = self.network.now(), self.network.links
-        held, self._held = self._held, []
-        for line, sent_at, size, arrive in held:
-            links.line(line.source, line.target)  # as it is now
+        held, self._held = self._held, None
+        for back, sent_at, size, arrive in held or ():
+            line = self.line(back=back)
             if line.is_cut:
-                self._held.append((line, sent_at, size, arrive))
+                self._hold((back, sent_at, size, arrive))
             else:
-                after = self._last_at.get(line, 0.0)
-                arrives = self._last_at[line] = links.send_again(line, size, sent_at, now, after=after)
+                arrives = links.send_again(line, size, sent_at, now, after=self.last_at(back=back))
+                self._note_arrival(arrives, back=back)
                 self._at(arrives, arrive)
                 if self.network.on_sent is not None:
                     self.network.on_sent(line, _what(None, size), now, (arrives,), True)
@@ -116,10 +129,10 @@ class Carrier:
     def drop(self) -> None:
         """Drop everything that has not arrived."""
         self._generation += 1
+        held, self._held = self._held, None
         if self.network.on_sent is not None:
-            for line, sent_at, size, _ in self._held:
-                self.network.on_sent(line, _what(None, size), sent_at, (), True)
-        self._held.clear()
+            for back, sent_at, size, _ in held or ():
+                self.network.on_sent(self._back if back else self._there, _what(None, size), sent_at, (), True)
 
 
 def _what(request: Any, size: int) -> str:

@@ -11,6 +11,7 @@ import trio
 from msgspec import UNSET
 from trio.lowlevel import checkpoint_if_cancelled
 
+from lmos_actors._core import NOTHING
 from lmos_actors.bindings import (
     RemoteThing,
     as_near_error,
@@ -56,7 +57,7 @@ class DatagramPeer(NodePeer):
 
     def __init__(self, network: NetworkParts, source: str, target: str) -> None:
         super().__init__(network, source, target)
-        self._open: dict[PendingRequest, Served] = {}
+        self._open: dict[PendingRequest, Served] = NOTHING
         self._serving: Serving | None = None
         self._line: Line | None = None  # to the other node, once something has been sent
 
@@ -89,7 +90,7 @@ class DatagramPeer(NodePeer):
 
     def source_ended(self) -> None:
         """Drop the requests sent from here, because their sender ends too."""
-        self._open.clear()
+        self._open = NOTHING
 
     def target_ended(self) -> None:
         """Close the receiving end at the other node."""
@@ -109,7 +110,10 @@ class DatagramPeer(NodePeer):
                 f"{request.name!r} of {request.path} may get lost, and is waited for without a deadline: "
                 "use within(...), or a trio scope"
             )
-        served = self._open[request] = requested(self, request)
+        served = requested(self, request)
+        if not self._open:
+            self._open = {}
+        self._open[request] = served
         served.host = request
         self._go(served, served.weight, partial(self._arrived, served))
 

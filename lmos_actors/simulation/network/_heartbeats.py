@@ -29,32 +29,35 @@ LONG: Final = 100 * BEAT
 """Seconds of idle time beyond which pings are skipped: they are taken to be as regular as the rest."""
 
 
-@attrs.define
+@attrs.define(weakref_slot=False)
 class Heartbeats:
-    """The liveness checks of a connection. Index 0 is the end that connected, index 1 the end that serves.
+    """The liveness checks of a connection. End 0 is the end that connected, end 1 the end that serves.
 
-    `since`: when the connection began for each end. `heard`: when each end last received something; at first
-    the instant in `since`, although it has received nothing.
+    `since`, `served_since`: when the connection began for either end. `heard`, `served_heard`: when it last
+    received something; at first the instant at which it began, although it has received nothing.
     """
 
-    since: tuple[float, float]
-    heard: list[float] = attrs.field(init=False)
+    since: float
+    served_since: float
+    heard: float = attrs.field(init=False)
+    served_heard: float = attrs.field(init=False)
     next_ping: float = attrs.field(init=False)
     """The instant before which neither end pings."""
 
     def __attrs_post_init__(self) -> None:
-        self.heard = list(self.since)
-        self.next_ping = min(self.since) + BEAT
+        self.heard, self.served_heard = self.since, self.served_since
+        self.next_ping = min(self.since, self.served_since) + BEAT
 
     @property
     def takes(self) -> float:
         """The seconds that a message from the serving end takes, as measured by the last handshake."""
-        return max(self.since[0] - self.since[1], 2 * SLACK)
+        return max(self.since - self.served_since, 2 * SLACK)
 
     def ping(self, end: int) -> float:
         """Return when an end pings if nothing more arrives: at its second check after the last arrival."""
-        looks = math.ceil((self.heard[end] - self.since[end] - SLACK) / BEAT)
-        return self.since[end] + (looks + 1) * BEAT
+        since, heard = (self.served_since, self.served_heard) if end else (self.since, self.heard)
+        looks = math.ceil((heard - since - SLACK) / BEAT)
+        return since + (looks + 1) * BEAT
 
     def gives_up(self, end: int) -> float:
         """Return when an end gives the connection up if it receives nothing more."""
@@ -62,7 +65,10 @@ class Heartbeats:
 
     def hear(self, end: int, now: float) -> None:
         """Record that an end has received something now."""
-        self.heard[end] = max(self.heard[end], now, self.since[end] + 2 * SLACK)  # after it began
+        if end:
+            self.served_heard = max(self.served_heard, now, self.served_since + 2 * SLACK)  # after it began
+        else:
+            self.heard = max(self.heard, now, self.since + 2 * SLACK)
 
     def pass_idle_time(self, now: float) -> None:
         """Account for the pings up to now, all of which have been answered."""

@@ -8,7 +8,7 @@ it was gone still arrives.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
@@ -26,15 +26,23 @@ SMALL: Final = 60
 """Approximate bytes of a ping, or of the word that an end is gone."""
 
 
+class LifeOwner(Protocol):
+    """The end that connected."""
+
+    def connection_lost(self) -> None:
+        """Handle the end of the connection at this end."""
+        ...
+
+
 class Life:
-    """An established connection; `lost` is called once the end that connected is gone.
+    """An established connection; its owner is notified once the end that connected is gone.
 
     `served_since`: when the connection began for the serving end.
     """
 
     __slots__ = (
-        "_back_since", "_beats", "_ended", "_is_half_open", "_is_slow", "_lost", "_timer", "_were_cut",
-        "_whole_since", "carrier", "serving", "watch",
+        "_back_since", "_beats", "_ended", "_is_half_open", "_is_slow", "_owner", "_timer", "_watch",
+        "_were_cut", "_whole_since", "carrier", "serving",
     )  # fmt: skip
 
     def __init__(
@@ -42,30 +50,30 @@ class Life:
         network: NetworkParts,
         source: str,
         target: str,
-        lost: Callable[[], object],
+        owner: LifeOwner,
         served_since: float | None = None,
     ) -> None:
         now = trio.current_time()
         self.carrier = Carrier(network, source, target)
         self.serving: Serving | None = None
         """The receiver of requests at the other end, once a request has come."""
-        self._beats = Heartbeats((now, now if served_since is None else served_since))
-        self._lost = lost
-        self._ended = [False, False]
+        self._beats = Heartbeats(now, now if served_since is None else served_since)
+        self._owner = owner
+        self._ended = (False, False)
         self._is_half_open = False  # the end that serves is gone, of which the other one gets no word
         self._timer: Any = None  # of the next look at which an end may give up
         self._were_cut = (False, False)  # the lines there and back, when they were looked at
         self._whole_since = now  # neither has been cut
         self._back_since = now  # the line back has not been cut
         self._is_slow = False
-        self.watch = Watch(network.rt.timers, self)
+        self._watch: Watch | None = None  # made when an answer is owed for the first time
         if self.carrier.is_cut:
             self.look_at_lines()
 
     @property
     def since(self) -> float:
         """When the connection began, for the end that connected."""
-        return self._beats.since[0]
+        return self._beats.since
 
     @property
     def is_served(self) -> bool:
@@ -97,9 +105,28 @@ class Life:
             self._is_slow = takes >= 0.5
             if takes > BEAT:
                 self._look_again()
-        self.watch.look_again()
+        self._look_at_watch()
 
     # ---- the pings of an end that waits for an answer: see `Watched`
+
+    def begin_watch(self) -> None:
+        """Begin to watch the other end: it owes an answer from now on."""
+        if self._watch is None:
+            self._watch = Watch(self.carrier.network.rt.timers, self)
+        self._watch.begin()
+
+    def free_watch(self) -> None:
+        """Record that the other end owes no answer any more."""
+        if self._watch is not None:
+            self._watch.free()
+
+    def _settle_watch(self, now: float) -> None:
+        if self._watch is not None:
+            self._watch.settle(now)
+
+    def _look_at_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.look_again()
 
     @property
     def heard_at(self) -> float:
@@ -113,8 +140,8 @@ class Life:
             self._ended[1] or self._is_half_open or self.carrier.line(back=True).is_cut or self._is_late(0)
         )
         if is_lost or not self._back_since <= ping <= trio.current_time() - beats.takes:
-            return beats.heard[0]
-        return max(beats.heard[0], ping + beats.takes)
+            return beats.heard
+        return max(beats.heard, ping + beats.takes)
 
     @property
     def is_odd(self) -> bool:
@@ -150,7 +177,7 @@ class Life:
         """React to a change of the lines: send held messages again, or predict the end of the connection."""
         now, were_cut = trio.current_time(), self._were_cut
         if self.carrier.is_cut:
-            self.watch.settle(now)
+            self._settle_watch(now)
         are_cut = self.carrier.line().is_cut, self.carrier.line(back=True).is_cut
         if were_cut == are_cut == (False, False):
             return  # nothing is held: a fault of other lines, as nearly all are in a large network
@@ -166,12 +193,12 @@ class Life:
             self._look_again()
         self._were_cut = are_cut
         self.carrier.look_at_lines()
-        self.watch.look_again()
+        self._look_at_watch()
 
     def _hear(self, end: int) -> None:
         now, beats = self.carrier.network.now(), self._beats
         if now > beats.next_ping:
-            self.watch.settle(now)
+            self._settle_watch(now)
         if now > beats.next_ping and not any((*self._were_cut, *self._ended)):
             is_idle = min(beats.ping(0), beats.ping(1)) > self._whole_since
             if is_idle:  # else its pings come with what was held
@@ -232,7 +259,7 @@ class Life:
         """End one end of the connection; the other end learns of this when a message about it arrives."""
         if self._ended[end]:
             return
-        self._ended[end] = True
+        self._ended = (self._ended[0], True) if end else (True, self._ended[1])
         if not self._ended[1 - end]:
             self.carrier.send(SMALL, partial(self.leave, 1 - end), back=end == 1)
         else:
@@ -247,13 +274,13 @@ class Life:
         """
         if any(self._ended):
             return False
-        self.watch.settle(trio.current_time())
+        self._settle_watch(trio.current_time())
         if not any(self._were_cut) and not self._is_late(0) and not self._is_late(1):
             self._beats.pass_idle_time(trio.current_time())
-        self._is_half_open = self._ended[1] = True
+        self._is_half_open, self._ended = True, (False, True)
         self._end(1)
         self._look_again()
-        self.watch.look_again()
+        self._look_at_watch()
         self._ping_in_time()
         return True
 
@@ -273,21 +300,22 @@ class Life:
 
     def never_stood(self) -> None:
         """Mark both ends as ended without notifying either, because there was no connection."""
-        self._ended = [True, True]
+        self._ended = (True, True)
         self._forget_timer()
 
     def reset(self) -> None:
         """End the connection at both ends."""
         self.carrier.drop()
         self._forget_timer()
-        before, self._ended = self._ended, [True, True]
+        before, self._ended = self._ended, (True, True)
         for end in (0, 1):
             if not before[end]:
                 self._end(end)
 
     def _end(self, end: int) -> None:
         if end == 0:
-            self.watch.end()
-            self._lost()
+            if self._watch is not None:
+                self._watch.end()
+            self._owner.connection_lost()
         elif self.serving is not None:
             self.serving.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 from msgspec import UNSET
 
-from lmos_actors._core import Budget
+from lmos_actors._core import NOTHING, Budget
 from lmos_actors.actors import PoolLink, Seats
 from lmos_actors.bindings import (
     Backoff,
@@ -22,7 +22,7 @@ from lmos_actors.errors import (
 )
 from lmos_actors.protocol.lmos import written
 
-from ._requests import KINDS, NodeLimits, Served, StreamIn
+from ._requests import KINDS, NodeLimits, Served, StreamIn, Told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,6 +103,20 @@ class NetworkParts:
             self.rt.instrument.record("network", line.target, fields)
 
 
+class NodeThing(RemoteThing):
+    """An agent or a pool of another node.
+
+    `told` has the one-way messages to it that are under way, None while there are none.
+    """
+
+    __slots__ = ("target", "told")
+
+    def __init__(self, peer: Any, target: Slot | PoolLink) -> None:
+        super().__init__(peer, target.path, target.path)
+        self.target = target
+        self.told: Told | None = None
+
+
 class NodePeer:
     """The base class of `StreamPeer` and `DatagramPeer`: one node's way to another; see `RemotePeer`."""
 
@@ -113,7 +127,7 @@ class NodePeer:
     tried = True
     ended = False
 
-    __slots__ = ("_random", "_things", "network", "rt", "source", "target_node")
+    __slots__ = ("_more", "_random", "_thing", "network", "rt", "source", "target_node")
 
     def __init__(self, network: NetworkParts, source: str, target: str) -> None:
         self.network = network
@@ -122,7 +136,8 @@ class NodePeer:
         self.source = source
         self.target_node = target
         self._random: RandomStream | None = None  # made when there is something to draw: few pairs break
-        self._things: dict[str, tuple[RemoteThing, Any]] = {}  # and the slot or the pool that each is
+        self._thing: NodeThing | None = None  # the first that was asked for, mostly the only one
+        self._more: dict[str, NodeThing] = NOTHING
 
     @property
     def budget(self) -> Budget:
@@ -144,29 +159,42 @@ class NodePeer:
         """A mark that distinguishes this connection from others, used in the identity of things."""
         return (False, f"{self.source} > {self.target_node}")
 
-    def thing_of(self, link: Slot | PoolLink) -> RemoteThing:
+    @property
+    def things(self) -> tuple[NodeThing, ...]:
+        """The agents and pools of the other node that have been asked for."""
+        return () if self._thing is None else (self._thing, *self._more.values())
+
+    def thing_of(self, link: Slot | PoolLink) -> NodeThing:
         """Return the thing for an agent or a pool of the other node, always the same object."""
-        found = self._things.get(link.path)
+        first = self._thing
+        if first is None:
+            first = self._thing = NodeThing(self, link)
+        if first.path == link.path:
+            return first
+        found = self._more.get(link.path)
         if found is None:
-            peer: Any = self
-            found = self._things[link.path] = RemoteThing(peer, link.path, link.path), link
-        return found[0]
+            if not self._more:
+                self._more = {}
+            found = self._more[link.path] = NodeThing(self, link)
+        return found
 
-    def thing(self, thing_id: str) -> RemoteThing:
+    def thing(self, thing_id: str) -> NodeThing:
         """Return the thing with this id, for which a ref exists."""
-        return self._things[thing_id][0]
+        first = self._thing
+        return first if first is not None and first.thing_id == thing_id else self._more[thing_id]
 
-    def served(self, thing_id: str, verb: str, name: str, payload: Any, trace: TraceMembers) -> Served:
+    def served(self, far: Any, verb: str, name: str, payload: Any, trace: TraceMembers) -> Served:
         """Return a request in the form sent over the line. Raises InvalidInput if it cannot be encoded."""
         try:
             text = b"" if payload is UNSET else written(payload)
         except LocalProtocolError as error:
             raise InvalidInput(str(error)) from None
-        return Served(self._things[thing_id][1], KINDS[verb], name, text, trace)
+        thing: NodeThing = far
+        return Served(thing.target, KINDS[verb], name, text, trace)
 
     def served_tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> Served:
         """Return a one-way message in the form sent over the line. Raises InvalidInput as `served` does."""
-        served = self.served(sent.link.far.thing_id, "invoke", name, payload, trace)
+        served = self.served(sent.link.far, "invoke", name, payload, trace)
         served.tell, served.told = 0, sent
         return served
 
@@ -195,8 +223,7 @@ class NodePeer:
 
 def requested(peer: NodePeer, request: PendingRequest) -> Served:
     """Return a request that expects an answer, in the form sent over the line."""
-    thing, payload = request.far.thing_id, request.payload
-    served = peer.served(thing, request.verb, request.name, payload, request.trace_context)
+    served = peer.served(request.far, request.verb, request.name, request.payload, request.trace_context)
     request.simulated = served
     if request.deadline is not None:
         served.remaining = max(0.001, request.deadline - trio.current_time())

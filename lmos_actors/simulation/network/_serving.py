@@ -15,6 +15,7 @@ import msgspec
 import trio
 from msgspec import UNSET
 
+from lmos_actors._core import NOTHING
 from lmos_actors.actors import Far, OneWay, PoolLink, Slot, far_key, incoming_mark, keyed_requests_of
 from lmos_actors.bindings import (
     EXITED,
@@ -88,10 +89,10 @@ class Serving:
         self._rt = back.rt
         self._limits = limits
         self._alone = alone
-        self._open: dict[Served, None] = {}
+        self._open: dict[Served, None] = NOTHING
         self._over = False
-        self._begun: list[Served] = []  # one-way messages whose credit has not gone back
-        self._no_room: dict[Far, None] = {}
+        self._begun: list[Served] | None = None  # one-way messages whose credit has not gone back
+        self._no_room: dict[Far, None] = NOTHING
         self._tells: IncomingTells | None = None
         self._listeners: Listeners | None = None
 
@@ -210,6 +211,8 @@ class Serving:
             return tell
         far = served.far = Far(slot, op, args, self, served)
         incoming_mark(self._rt, far, served.trace)
+        if not self._open:
+            self._open = {}
         self._open[served] = None
         try:
             if self._tells is not None:
@@ -315,6 +318,8 @@ class Serving:
         served: Served = far.asked
         if self._over or not served.open or served.items is None or served.items > 0:
             return True
+        if not self._no_room:
+            self._no_room = {}
         self._no_room[far] = None
         return False
 
@@ -352,6 +357,8 @@ class Serving:
     def tell_begun(self, served: Served) -> None:
         """Record that a one-way message has begun, so that its credit can be returned."""
         served.open = False
+        if self._begun is None:
+            self._begun = []
         self._begun.append(served)
         if len(self._begun) >= 64:  # from so many on, their credit returns at once; else after a second
             self.give_credit()
@@ -362,7 +369,7 @@ class Serving:
     def give_credit(self) -> None:
         """Return the credit of all one-way messages that have begun."""
         if self._begun and not self._over:
-            begun, self._begun = self._begun, []
+            begun, self._begun = self._begun, None
             self.back.go_back(HEAD, partial(self.back.credited, begun))
 
     # ---- questions about runs
@@ -476,7 +483,7 @@ class Serving:
             self._listeners.close()
         for far in tuple(self._no_room):
             far.go_on()
-        self._no_room.clear()
+        self._no_room = NOTHING
 
     def _goes_on(self, served: Served) -> bool:
         if served.verb.word != "invoke":

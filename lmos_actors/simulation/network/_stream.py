@@ -20,6 +20,7 @@ import trio
 from msgspec import UNSET
 from trio.lowlevel import checkpoint_if_cancelled
 
+from lmos_actors._core import NOTHING
 from lmos_actors.actors import Carried, park_among, wake_all
 from lmos_actors.bindings import (
     RemoteThing,
@@ -35,7 +36,7 @@ from lmos_actors.protocol.lmos import written
 
 from ._connecting import Connecting
 from ._life import Life
-from ._peer import NetworkParts, NodePeer, requested
+from ._peer import NetworkParts, NodePeer, NodeThing, requested
 from ._requests import HEAD, KINDS, Served, StreamIn, Told
 from ._serving import Serving
 
@@ -54,22 +55,20 @@ class StreamPeer(NodePeer):
     """A connection from one node to another, over lines that keep order; see the module docstring."""
 
     __slots__ = (
-        "_connecting", "_heard", "_left", "_life", "_line", "_open", "_questions", "_told", "_waiting",
-        "is_connected",
+        "_connecting", "_heard", "_left", "_life", "_line", "_open", "_questions", "_waiting", "is_connected",
     )  # fmt: skip
 
     def __init__(self, network: NetworkParts, source: str, target: str) -> None:
         super().__init__(network, source, target)
         self.is_connected = True
         self._life = self._new_life()
-        self._left: list[Life] = []  # which were before, and whose other end may not know that they are over
+        self._left: tuple[Life, ...] = ()  # before this one, whose other end may not know that they are over
         self._connecting: Connecting | None = None  # made when it first breaks
-        self._waiting: list[trio.lowlevel.Task] = []
-        self._open: dict[PendingRequest, Served] = {}
+        self._waiting: list[trio.lowlevel.Task] | None = None
+        self._open: dict[PendingRequest, Served] = NOTHING
         self._line = RequestLine(self)
-        self._told: dict[str, Told] = {}
-        self._questions: dict[RunQuestion, None] = {}
-        self._heard: dict[SharedListening, Served] = {}
+        self._questions: dict[RunQuestion, None] = NOTHING
+        self._heard: dict[SharedListening, Served] = NOTHING
         if source in network.away:  # what unwinds there uses it, and reaches nobody: see `begin_again`
             self.is_connected = False
             self._life.never_stood()
@@ -89,14 +88,15 @@ class StreamPeer(NodePeer):
 
     def look_at_lines(self) -> None:
         """Update all connections and attempts to connect after a change of the lines."""
-        self._left = [life for life in self._left if not life.is_over]
+        if self._left:
+            self._left = tuple([life for life in self._left if not life.is_over])
         for life in (*self._left, self._life):
             life.look_at_lines()
         if self._connecting is not None:
             self._connecting.look_at_lines()
 
     def _new_life(self, served_since: float | None = None) -> Life:
-        return Life(self.network, self.source, self.target_node, self._end, served_since)
+        return Life(self.network, self.source, self.target_node, self, served_since)
 
     def reset(self) -> bool:
         """End the connection at both ends and begin to reconnect. Return whether there was a connection."""
@@ -122,8 +122,9 @@ class StreamPeer(NodePeer):
 
     def source_ended(self) -> None:
         """End the connection from this end, without answers to its requests: their sender ends too."""
-        for table in (self._open, self._told, self._questions, self._heard):
-            table.clear()
+        self._open = self._questions = self._heard = NOTHING
+        for thing in self.things:
+            thing.told = None
         self._line.end()
         for life in (*self._left, self._life):
             life.leave(0)
@@ -166,23 +167,33 @@ class StreamPeer(NodePeer):
         if connecting is not None:
             connecting.stop()
 
-    def _end(self) -> None:
+    def connection_lost(self) -> None:
         """Handle the end of the connection at this end."""
         if self.source in self.network.away:
-            self._left.append(self._life)
+            self._left += (self._life,)
             return
         self.network.note("disconnected", self._life.carrier.line())
         self.is_connected = False
-        self._left.append(self._life)
+        self._left += (self._life,)
         self._lose()
         self._ensure_connecting().begin(trio.current_time() - self._life.since)
 
     def _ensure_connecting(self) -> Connecting:
         if self._connecting is None:
             ends = self.source, self.target_node
-            changed = partial(wake_all, self.rt.timers, self._waiting)
-            self._connecting = Connecting(self.network, ends, self.new_backoff(), self._connected, changed)
+            backoff = self.new_backoff()
+            self._connecting = Connecting(self.network, ends, backoff, self._connected, self._wake_waiting)
         return self._connecting
+
+    def _wake_waiting(self) -> None:
+        if self._waiting is not None:
+            wake_all(self.rt.timers, self._waiting)
+
+    async def _wait(self) -> None:
+        """Wait until there is a connection, or the time of the next attempt is set."""
+        if self._waiting is None:
+            self._waiting = []
+        await park_among(self._waiting)
 
     def _connected(self, served_since: float, has_ended: bool) -> None:
         life = self._new_life(served_since)  # whose lines may have been cut since then
@@ -194,26 +205,28 @@ class StreamPeer(NodePeer):
     def _stand(self, life: Life) -> None:
         self._life = life
         self.is_connected = True
-        for thing, _ in tuple(self._things.values()):
+        for thing in self.things:
             for listening in tuple(thing.listenings.values()):
                 self.listen(listening)
-        wake_all(self.rt.timers, self._waiting)
+        self._wake_waiting()
 
     def _lose(self) -> None:
         """Fail all requests that were open or queued, because the connection is gone."""
-        opened, self._open = self._open, {}
-        waiting = self._line.end()
-        told, self._told = self._told, {}
-        questions, self._questions = self._questions, {}
-        self._heard.clear()
+        opened, self._open = self._open, NOTHING
+        waiting, things = self._line.end(), self.things
+        told = [thing.told for thing in things if thing.told is not None]
+        for thing in things:
+            thing.told = None
+        questions, self._questions = self._questions, NOTHING
+        self._heard = NOTHING
         for request in (*opened, *questions):
             request.fail(OutcomeUnknown(request.far.path))
-        for each in told.values():
+        for each in told:
             for sent in each.open.values():
                 sent.fail(OutcomeUnknown(sent.far.path))
         for request in waiting:
             request.fail(self.unavailable(request.far.path))
-        for thing, _ in tuple(self._things.values()):
+        for thing in things:
             for listening in tuple(thing.listenings.values()):
                 listening.on_connection_lost(partial(self.unavailable, thing.path))
 
@@ -233,13 +246,13 @@ class StreamPeer(NodePeer):
             failure = self.failure
             if failure is not None and (connecting is None or connecting.failures > failures):
                 raise failure.at(failure.url)
-            await park_among(self._waiting)
+            await self._wait()
 
     async def connected(self, path: str) -> None:
         """Wait for the connection, however long it takes."""
         await checkpoint_if_cancelled()
         while not self.is_connected:
-            await park_among(self._waiting)
+            await self._wait()
 
     # ---- requests
 
@@ -271,14 +284,8 @@ class StreamPeer(NodePeer):
 
     def may_tell(self, thing_id: str) -> bool:
         """Return whether there is credit for a one-way message to a thing."""
-        told = self._told.get(thing_id)
+        told = self.thing(thing_id).told
         return told is None or told.has_credit
-
-    def _told_to(self, thing_id: str) -> Told:
-        told = self._told.get(thing_id)
-        if told is None:
-            told = self._told[thing_id] = Told()
-        return told
 
     def put(self, request: PendingRequest) -> bool:
         """Send a request; return False if there is no room for it. Raises InvalidInput."""
@@ -290,12 +297,12 @@ class StreamPeer(NodePeer):
                 self.rt.timers.call_at(now + over / line.rules.bandwidth + 1e-6, self._send_waiting)
             return False
         if request.sent is not None:
-            told = self._told_to(request.far.thing_id)
-            self._send_tell(told, request.sent, request.name, request.payload, request.trace_context)
+            self._send_tell(request.sent, request.name, request.payload, request.trace_context)
             request.on_sent()
             return True
         if not self._open:
-            self._life.watch.begin()
+            self._open = {}
+            self._life.begin_watch()
         served = self._open[request] = requested(self, request)
         served.host = request
         self._go(served.weight, partial(self._arrived, self._life, served), served)
@@ -311,14 +318,17 @@ class StreamPeer(NodePeer):
         """Send a one-way message; return False if there is no room or no credit. Raises as `post` does."""
         if not self.is_connected:
             raise self.unavailable(sent.far.path)
-        told = self._told_to(sent.far.thing_id)
-        if self._line.holds_up(sent.far.thing_id) or not told.has_credit or not self._has_room:
+        thing = sent.far.thing_id
+        if self._line.holds_up(thing) or not self.may_tell(thing) or not self._has_room:
             return False
-        self._send_tell(told, sent, name, payload, trace)
+        self._send_tell(sent, name, payload, trace)
         return True
 
-    def _send_tell(self, told: Told, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> None:
-        served = self.served_tell(sent, name, payload, trace)
+    def _send_tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> None:
+        served, thing = self.served_tell(sent, name, payload, trace), sent.link.far
+        told = thing.told
+        if told is None:
+            told = thing.told = Told()
         told.open[served] = sent
         size = HEAD + len(served.text)
         told.size += size
@@ -344,7 +354,7 @@ class StreamPeer(NodePeer):
     def _send_waiting(self) -> None:
         """Send the queued messages for which there is room; room may have become free."""
         if not self._open:
-            self._life.watch.free()
+            self._life.free_watch()
         self._line.send()
 
     # ---- runs
@@ -372,6 +382,8 @@ class StreamPeer(NodePeer):
         self, request: PendingRequest, question: RunQuestion, ask: Callable[[Serving], object]
     ) -> RunStatus | None:
         """Ask about a run and wait for the answer; see `RunQuestion.wait`."""
+        if not self._questions:
+            self._questions = {}
         self._questions[question] = None
         self._there(ask)
         try:
@@ -410,10 +422,11 @@ class StreamPeer(NodePeer):
         """Request a subscription, now or on the next connection."""
         if not self.is_connected:
             return
-        target = self._things[listening.far.thing_id][1]
-        served = self._heard[listening] = Served(
-            target, KINDS[listening.kind], listening.name, trace=listening.trace
-        )
+        target = self.thing(listening.far.thing_id).target
+        served = Served(target, KINDS[listening.kind], listening.name, trace=listening.trace)
+        if not self._heard:
+            self._heard = {}
+        self._heard[listening] = served
         served.also = (listening,)
         self._go(HEAD, partial(self._arrived, self._life, served), served)
 
@@ -450,12 +463,9 @@ class StreamPeer(NodePeer):
     def refused(self, served: Served, error: Exception) -> None:
         """Deliver the error in place of an answer, or the end of a subscription."""
         path: str = served.target.path
-        if served.tell is not None:
-            told = self._told.get(path)
-            sent = None if told is None else told.open.pop(served, None)
-            if told is not None and sent is not None:
-                told.size -= served.weight
-                sent.fail(as_near_error(error, path, path))
+        if served.told is not None:
+            if self._regain(served, served.told):
+                served.told.fail(as_near_error(error, path, path))
                 self._line.send_credited()
         elif served.also:
             listening = served.also[0]
@@ -485,10 +495,21 @@ class StreamPeer(NodePeer):
     def credited(self, begun: Sequence[Served]) -> None:
         """Regain the credit of one-way messages that have begun."""
         for served in begun:
-            told = self._told.get(served.target.path)
-            if told is not None and told.open.pop(served, None) is not None:
-                told.size -= served.weight
+            if served.told is not None:
+                self._regain(served, served.told)
         self._line.send_credited()
+
+    @staticmethod
+    def _regain(served: Served, sent: SentTell) -> bool:
+        """Regain the credit of a one-way message; return False if that has happened before."""
+        thing: NodeThing = sent.link.far
+        told = thing.told
+        if told is None or told.open.pop(served, None) is None:
+            return False
+        told.size -= served.weight
+        if not told.open:
+            thing.told = None
+        return True
 
     def _listening_of(self, served: Served) -> SharedListening | None:
         listening: SharedListening | None = served.also[0] if served.also else None
