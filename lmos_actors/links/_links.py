@@ -145,6 +145,11 @@ class Links:
         """Return the lines that have been used."""
         return iter(self._lines.values())
 
+    @property
+    def has_faults(self) -> bool:
+        """Whether any fault is in force."""
+        return bool(self._faults)
+
     def line(self, source: str, target: str) -> Line:
         """Return the line from one node to another, in its present state."""
         found = self._lines.get((source, target))

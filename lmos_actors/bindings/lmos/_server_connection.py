@@ -223,7 +223,7 @@ class ServerConnection:
                 self._carry_out(asked, link)
         except AgentError as error:
             self._refused(asked, error)
-            self._fail(asked, error)
+            self.fail(asked, error)
         except Exception as error:
             self._refused(asked, error)
             self._broken(asked, error)
@@ -385,12 +385,11 @@ class ServerConnection:
         if self._tells is None:
             rt, waiting = self._rt, self._context.waiting_tells
             sender = self.label, self.principal, self._peer
-            then = self._fail, self._tell_settled, self.check_end
-            self._tells = IncomingTells(rt, self.session, waiting, sender, *then)
+            self._tells = IncomingTells(rt, self.session, waiting, sender, self)
             self._tells.stands, self._tells.rights = not self._over, self.allows
         return self._tells
 
-    def _tell_settled(self) -> None:
+    def tell_settled(self) -> None:
         """Note that a one-way message has begun, so that a draining connection can end."""
         if self.draining:
             self.check_end()
@@ -411,7 +410,7 @@ class ServerConnection:
                 ended(far, None)
         except AgentError as error:
             ended(far, error)
-            self._fail(asked, error)
+            self.fail(asked, error)
         except Exception as error:
             ended(far, error)
             self._broken(asked, error)
@@ -427,7 +426,7 @@ class ServerConnection:
             far.args[0].leave()
         if not isinstance(error, AgentUnavailable) or far.again is None or not far.again():
             ended(far, error)
-            self._fail(asked, error)
+            self.fail(asked, error)
         self._after_answer(shared=shared)
 
     def waits(self, far: Far) -> None:
@@ -495,7 +494,7 @@ class ServerConnection:
             self.connection.flush()
         return wanted
 
-    def _fail(self, asked: lmos.IncomingRequest, error: Exception) -> None:
+    def fail(self, asked: lmos.IncomingRequest, error: Exception) -> None:
         try:
             if isinstance(error, LmosActorsError):
                 self.session.fail(asked, self._context.shown(error))

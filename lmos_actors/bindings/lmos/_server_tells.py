@@ -18,7 +18,7 @@ Nothing here waits, and only `post` raises: see `_server_connection.py`.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import attrs
 import trio
@@ -63,16 +63,28 @@ class _Lane:
     rest: deque[OneWay] = attrs.field(factory=lambda: deque["OneWay"]())
 
 
-class IncomingTells:
-    """The one-way messages of one connection; see `Teller` of the actors.
+class TellOwner(Protocol):
+    """The receiving end of a connection, which has the one-way messages."""
 
-    The function `fail` answers a message with an error. `settled` is called when a message no longer waits,
-    and `check_end` when the memory that all messages hold may be less.
-    """
+    def fail(self, asked: Any, error: Exception, /) -> None:
+        """Answer a message with an error."""
+        ...
+
+    def tell_settled(self) -> None:
+        """Note that a message no longer waits."""
+        ...
+
+    def check_end(self) -> None:
+        """Note that the messages may hold less memory."""
+        ...
+
+
+class IncomingTells:
+    """The one-way messages of one connection; see `Teller` of the actors."""
 
     __slots__ = (
-        "_account", "_check_end", "_fail", "_lanes", "_large", "_rt", "_session", "_settled", "_timer",
-        "_waiting", "label", "peer", "principal", "rights", "stands",
+        "_account", "_lanes", "_large", "_owner", "_rt", "_session", "_timer", "_waiting", "label", "peer",
+        "principal", "rights", "stands",
     )  # fmt: skip
 
     def __init__(
@@ -81,9 +93,7 @@ class IncomingTells:
         session: lmos.ThingSession,
         waiting: WaitingTells,
         who: tuple[str, str | None, Peer],
-        fail: Callable[[lmos.IncomingRequest, Exception], object],
-        settled: Callable[[], object],
-        check_end: Callable[[], object],
+        owner: TellOwner,
     ) -> None:
         self.label, self.principal, self.peer = who
         self.rights: Callable[[str, Verb], bool] = nothing
@@ -92,9 +102,7 @@ class IncomingTells:
         self._rt = rt
         self._session = session
         self._waiting = waiting
-        self._fail = fail
-        self._settled = settled
-        self._check_end = check_end
+        self._owner = owner
         self._lanes: dict[Any, _Lane] = NOTHING
         self._large: dict[OneWay, None] = NOTHING  # waiting messages that are large enough to count
         self._account: Account | None = None  # charged for them, once the connection has ended
@@ -195,7 +203,7 @@ class IncomingTells:
         self._session.tell_begun(asked)
         if self._timer is None and self.stands:
             self._timer = self._rt.timers.call_at(trio.current_time() + PATIENCE, self._give_credit)
-        self._settled()
+        self._owner.tell_settled()
 
     def asks(self, far: Far, question: dict[str, Any] | None) -> None:
         """Do nothing, because the sender of a one-way message does not wait for an answer."""
@@ -219,8 +227,8 @@ class IncomingTells:
             return
         ended(far, error)
         if self.stands:
-            self._fail(far.asked, error)
-            self._check_end()
+            self._owner.fail(far.asked, error)
+            self._owner.check_end()
 
     def _waits_no_more(self, far: Far) -> None:
         self._waiting.messages -= 1
@@ -230,7 +238,7 @@ class IncomingTells:
     def _give_credit(self) -> None:
         self._timer = None
         self._session.give_credit()
-        self._check_end()
+        self._owner.check_end()
 
     # ---- the end
 

@@ -34,21 +34,29 @@ class Carrier:
         """Whether everything arrives at once, whatever the lines are."""
         links = network.links
         self._there = links.line(source, target)
-        self._back = links.line(target, source)
+        self._back: Line | None = None  # made when something goes back, or a fault may have cut it
         self._there_at = self._back_at = 0.0  # when the last message arrives that was sent over each
         self._generation = 0
         self._held: list[_Held] | None = None  # None while the lines are up, as nearly always
 
     def line(self, *, back: bool = False) -> Line:
         """Return the line to the other node, or the line back, in its present state."""
-        line, links = self._back if back else self._there, self.network.links
+        line, links = self._line_back() if back else self._there, self.network.links
         if line.version != links.version:
             links.update(line)
         return line
 
+    def _line_back(self) -> Line:
+        there, back = self._there, self._back
+        if back is None:
+            back = self._back = self.network.links.line(there.target, there.source)
+        return back
+
     @property
     def is_cut(self) -> bool:
         """Whether one of the lines is cut."""
+        if not self.network.links.has_faults:
+            return False
         return self.line().is_cut or self.line(back=True).is_cut
 
     def last_at(self, *, back: bool = False) -> float:
@@ -66,7 +74,9 @@ class Carrier:
         if self.is_instant:
             arrive()
             return None
-        line, now, links = self._back if back else self._there, self.network.now(), self.network.links
+        line, now, links = self._there, self.network.now(), self.network.links
+        if back:
+            line = self._back or self._line_back()
         if line.version != links.version:  # as `line`, without the call
             links.update(line)
         on_sent = self.network.on_sent
@@ -132,7 +142,7 @@ class Carrier:
         held, self._held = self._held, None
         if self.network.on_sent is not None:
             for back, sent_at, size, _ in held or ():
-                self.network.on_sent(self._back if back else self._there, _what(None, size), sent_at, (), True)
+                self.network.on_sent(self.line(back=back), _what(None, size), sent_at, (), True)
 
 
 def _what(request: Any, size: int) -> str:

@@ -22,8 +22,8 @@ from lmos_actors.errors import (
     NotAllowed,
 )
 
-from ._peer import NetworkParts, NodePeer, requested
-from ._requests import HEAD, Served
+from ._peer import NetworkParts, NodePeer, requested, told
+from ._requests import HEAD, Served, ServedTell
 from ._serving import Serving
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class DatagramPeer(NodePeer):
     def look_at_lines(self) -> None:
         """Do nothing: each message uses the lines in their state at the time it is sent."""
 
-    def _go(self, served: Served, size: int, arrive: Callable[[], None], *, back: bool = False) -> None:
+    def _go(self, served: ServedTell, size: int, arrive: Callable[[], None], *, back: bool = False) -> None:
         network, links, line = self.network, self.network.links, self._line
         if back:
             line = links.line(self.target_node, self.source)
@@ -110,28 +110,28 @@ class DatagramPeer(NodePeer):
                 f"{request.name!r} of {request.path} may get lost, and is waited for without a deadline: "
                 "use within(...), or a trio scope"
             )
-        served = requested(self, request)
+        served = requested(request)
         if not self._open:
             self._open = {}
         self._open[request] = served
         served.host = request
         self._go(served, served.weight, partial(self._arrived, served))
 
-    def _arrived(self, served: Served) -> None:
+    def _arrived(self, served: ServedTell) -> None:
         if self.target_node in self.network.away:
             self.network.note("lost", self.network.links.line(self.source, self.target_node), served)
             return
         if self._serving is None:
             back: Any = self
             self._serving = Serving(back, self.network.limits, alone=True)
-        if served.has_come and served.tell is not None:  # doubled: it is a message of its own
+        if served.has_come and served.told is not None:  # doubled: it is a message of its own
             served = msgspec.structs.replace(served, open=True, has_come=False)
         self._serving.take(served)
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
         """Send a one-way message."""
-        served = self.served_tell(sent, name, payload, trace)
-        self._go(served, HEAD + len(served.text), partial(self._arrived, served))
+        served = told(sent, name, payload, trace)
+        self._go(served, served.weight, partial(self._arrived, served))
         return True
 
     def withdraw(self, request: PendingRequest) -> None:
@@ -144,7 +144,7 @@ class DatagramPeer(NodePeer):
         if self._serving is not None:
             self._serving.withdraw(served)
 
-    def go_back(self, size: int, arrive: Callable[[], None], served: Served) -> None:
+    def go_back(self, size: int, arrive: Callable[[], None], served: ServedTell) -> None:
         """Call `arrive` at the caller's end of a request, unless the message gets lost."""
         self._go(served, size, arrive, back=True)
 
@@ -155,13 +155,13 @@ class DatagramPeer(NodePeer):
             request.far.unwell = False
             request.answer(msgspec.json.decode(text) if text else UNSET)
 
-    def refused(self, served: Served, error: Exception) -> None:
+    def refused(self, served: ServedTell, error: Exception) -> None:
         """Answer the caller with an error."""
         request, path = served.host, served.target.path
         if self._open.pop(request, None) is not None:
             request.fail(as_near_error(error, path, path, request.seconds))
 
-    def report(self, served: Served, status: str, progress: Any, question: Any = UNSET) -> None:
+    def report(self, served: ServedTell, status: str, progress: Any, question: Any = UNSET) -> None:
         """Do nothing: nobody can see the state of a run."""
 
     def unavailable(self, path: str) -> AgentUnavailable:

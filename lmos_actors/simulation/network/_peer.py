@@ -22,7 +22,7 @@ from lmos_actors.errors import (
 )
 from lmos_actors.protocol.lmos import written
 
-from ._requests import KINDS, NodeLimits, Served, StreamIn, Told
+from ._requests import HEAD, KINDS, TELLS, NodeLimits, Served, ServedTell, StreamIn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,17 +104,45 @@ class NetworkParts:
 
 
 class NodeThing(RemoteThing):
-    """An agent or a pool of another node.
+    """An agent or a pool of another node, and the one-way messages to it that are under way or wait there."""
 
-    `told` has the one-way messages to it that are under way, None while there are none.
-    """
-
-    __slots__ = ("target", "told")
+    __slots__ = ("_told", "_told_bytes", "target")
 
     def __init__(self, peer: Any, target: Slot | PoolLink) -> None:
         super().__init__(peer, target.path, target.path)
         self.target = target
-        self.told: Told | None = None
+        self._told: list[ServedTell] | None = None  # at most `TELLS.items`, mostly one or none
+        self._told_bytes = 0
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether one more one-way message may be sent."""
+        told = self._told
+        return told is None or (len(told) < TELLS.items and self._told_bytes < TELLS.bytes)
+
+    def take_credit(self, served: ServedTell) -> None:
+        """Note that a one-way message is sent."""
+        if self._told is None:
+            self._told = [served]
+        else:
+            self._told.append(served)
+        self._told_bytes += served.weight
+
+    def regain_credit(self, served: ServedTell) -> bool:
+        """Note that a one-way message has begun or failed; return False if that was known already."""
+        told = self._told
+        if told is None or served not in told:
+            return False
+        told.remove(served)  # nearly always the first
+        self._told_bytes -= served.weight
+        if not told:
+            self._told = None
+        return True
+
+    def lose_told(self) -> list[ServedTell]:
+        """Forget the one-way messages, and return them: the connection is gone."""
+        told, self._told, self._told_bytes = self._told, None, 0
+        return told or []
 
 
 class NodePeer:
@@ -183,21 +211,6 @@ class NodePeer:
         first = self._thing
         return first if first is not None and first.thing_id == thing_id else self._more[thing_id]
 
-    def served(self, far: Any, verb: str, name: str, payload: Any, trace: TraceMembers) -> Served:
-        """Return a request in the form sent over the line. Raises InvalidInput if it cannot be encoded."""
-        try:
-            text = b"" if payload is UNSET else written(payload)
-        except LocalProtocolError as error:
-            raise InvalidInput(str(error)) from None
-        thing: NodeThing = far
-        return Served(thing.target, KINDS[verb], name, text, trace)
-
-    def served_tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> Served:
-        """Return a one-way message in the form sent over the line. Raises InvalidInput as `served` does."""
-        served = self.served(sent.link.far, "invoke", name, payload, trace)
-        served.tell, served.told = 0, sent
-        return served
-
     def follow(
         self, request: PendingRequest, asked: tuple[str, ...], then: Callable[[dict[str, Any]], None]
     ) -> None:
@@ -221,9 +234,30 @@ class NodePeer:
         return Backoff(self._random)
 
 
-def requested(peer: NodePeer, request: PendingRequest) -> Served:
-    """Return a request that expects an answer, in the form sent over the line."""
-    served = peer.served(request.far, request.verb, request.name, request.payload, request.trace_context)
+def told(sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> ServedTell:
+    """Return a one-way message in the form sent over the line. Raises InvalidInput as `requested` does."""
+    thing: NodeThing = sent.link.far
+    text = _text(payload)
+    return ServedTell(thing.target, KINDS["invoke"], name, text, trace, HEAD + len(text), sent)
+
+
+def _text(payload: Any) -> bytes:
+    try:
+        return b"" if payload is UNSET else written(payload)
+    except LocalProtocolError as error:
+        raise InvalidInput(str(error)) from None
+
+
+def requested(request: PendingRequest) -> Served:
+    """Return a request that expects an answer, in the form sent over the line.
+
+    Raises InvalidInput if it cannot be encoded.
+    """
+    thing: Any = request.far
+    text = _text(request.payload)
+    served = Served(
+        thing.target, KINDS[request.verb], request.name, text, request.trace_context, HEAD + len(text)
+    )
     request.simulated = served
     if request.deadline is not None:
         served.remaining = max(0.001, request.deadline - trio.current_time())

@@ -41,40 +41,44 @@ KINDS: Final[Mapping[str, Word]] = {
 """The kinds of requests, by the verbs of operations and by the kinds of subscriptions."""
 
 
-class Served(msgspec.Struct, eq=False):
-    """A request on its way and at its agent: both the message and the request object of a server."""
+class ServedTell(msgspec.Struct, eq=False):
+    """A one-way message on its way and at its agent: both the message and the request object of a server.
+
+    It has only the members that it needs: very many of them are under way at a time.
+    """
 
     target: Any  # the slot or the pool
     verb: Word
     name: str
     text: bytes = b""  # the payload as JSON, empty where there is none
     trace: TraceMembers = {}
-    remaining: float | None = None
-    message_id: str = ""
-    is_attempt: bool = False
-    key: str | None = None
-    tell: int | None = None  # a one-way message, where it is a number
-    streams: dict[str, StreamIn] | None = None
-    items: int | None = None  # that may still be sent, where it has a credit
-    status: str = "pending"
-    reason: str | None = None
-    is_cancelled: bool = False
+    weight: int = HEAD  # about the bytes of memory that it takes
+    told: SentTell | None = None  # what its sender has checked, where it is a one-way message
     open: bool = True
     has_come: bool = False
-    repeated_by: Served | None = None  # the newest attempt of the same request
-    outcome: bytes | Exception | None = None  # the answer, where it is remembered
-    far: Any = None
-    listening: Any = None
-    also: tuple[Any, ...] = ()
     host: Any = None  # the request of the caller that it carries
     data: Any = UNSET
-    input: Any = UNSET
-    told: SentTell | None = None  # what its sender has checked, where it is a one-way message
+    streams: dict[str, StreamIn] | None = None
 
     @property
-    def message(self) -> Served:
+    def message(self) -> ServedTell:
         """The message that contained the request, which is this object."""
         return self
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has neither a key nor a deadline."""
+        return True
+
+    @property
+    def tell(self) -> int | None:
+        """The number of a one-way message, None for a request that expects an answer."""
+        return None if self.told is None else 0
+
+    @property
+    def input(self) -> Any:
+        """The payload, under the name that it has in a request of an action."""
+        return self.data
 
     @property
     def inputs(self) -> dict[str, StreamIn]:
@@ -86,10 +90,27 @@ class Served(msgspec.Struct, eq=False):
         """The name of the action."""
         return self.name
 
+
+class Served(ServedTell, eq=False):
+    """A request that expects an answer."""
+
+    remaining: float | None = None
+    message_id: str = ""
+    is_attempt: bool = False
+    key: str | None = None
+    items: int | None = None  # that may still be sent, where it has a credit
+    status: str = "pending"
+    reason: str | None = None
+    is_cancelled: bool = False
+    repeated_by: Served | None = None  # the newest attempt of the same request
+    outcome: bytes | Exception | None = None  # the answer, where it is remembered
+    far: Any = None
+    listening: Any = None
+    also: tuple[Any, ...] = ()
+
     @property
-    def weight(self) -> int:
-        """The approximate bytes of memory that the request takes."""
-        return HEAD + len(self.text)
+    def is_plain(self) -> bool:
+        return self.key is None and self.remaining is None
 
 
 class StreamIn(msgspec.Struct, eq=False):
@@ -120,18 +141,6 @@ TELLS: Final = Credit(items=256, bytes=262_144)
 """The credit for one-way messages to one agent: how many may be under way or wait there."""
 
 
-class Told(msgspec.Struct, eq=False):
-    """The one-way messages to one agent that are in transit or wait at the agent."""
-
-    open: dict[Served, SentTell] = {}
-    size: int = 0
-
-    @property
-    def has_credit(self) -> bool:
-        """Whether one more message may be sent."""
-        return len(self.open) < TELLS.items and self.size < TELLS.bytes
-
-
 class Back(Protocol):
     """The caller's end. `go_back` calls another of its methods after the delay of the line.
 
@@ -142,14 +151,18 @@ class Back(Protocol):
     def rt(self) -> Runtime: ...
     @property
     def source(self) -> str: ...
-    def go_back(self, size: int, arrive: Callable[[], object], served: Served | None = None) -> None: ...
+    def go_back(self, size: int, arrive: Callable[[], object], served: ServedTell | None = None) -> None: ...
     def answered(self, served: Served, text: bytes) -> None: ...
-    def refused(self, served: Served, error: Exception) -> None: ...
+    def refused(self, served: ServedTell, error: Exception) -> None: ...
     def report(
-        self, served: Served, status: str, progress: Any, question: dict[str, Any] | UnsetType | None = UNSET
+        self,
+        served: ServedTell,
+        status: str,
+        progress: Any,
+        question: dict[str, Any] | UnsetType | None = UNSET,
     ) -> None: ...
     def item(self, served: Served, text: bytes) -> None: ...
-    def credited(self, begun: Sequence[Served]) -> None: ...
+    def credited(self, begun: Sequence[ServedTell]) -> None: ...
     def confirmed(self, served: Served, text: bytes | None) -> None: ...
     def value(self, served: Served, text: bytes, trace: TraceMembers) -> None: ...
     def gap(self, served: Served, reason: str, missed: int | None) -> None: ...

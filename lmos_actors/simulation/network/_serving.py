@@ -39,9 +39,10 @@ from lmos_actors.errors import (
 )
 from lmos_actors.protocol.lmos import Credit, RunStatus, written
 
-from ._requests import HEAD, Back, Heard, NodeLimits, Served, StreamIn
+from ._requests import HEAD, Back, Heard, NodeLimits, Served, ServedTell, StreamIn
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from lmos_actors.actors import Down, Peer, TraceMembers
@@ -91,7 +92,7 @@ class Serving:
         self._alone = alone
         self._open: dict[Served, None] = NOTHING
         self._over = False
-        self._begun: list[Served] | None = None  # one-way messages whose credit has not gone back
+        self._begun: list[ServedTell] | None = None  # one-way messages whose credit has not gone back
         self._no_room: dict[Far, None] = NOTHING
         self._tells: IncomingTells | None = None
         self._listeners: Listeners | None = None
@@ -103,7 +104,7 @@ class Serving:
 
     # ---- requests
 
-    def take(self, served: Served) -> None:
+    def take(self, served: ServedTell) -> None:
         """Handle a request that has arrived."""
         if not served.open or served.has_come:
             return  # its caller has left meanwhile, or it has come before
@@ -111,11 +112,12 @@ class Serving:
         try:
             if served.target.gone:
                 raise NotFound("agent", served.target.path)
-            if not (served.is_attempt and self._is_known(served)):
+            if not (isinstance(served, Served) and served.is_attempt and self._is_known(served)):
                 self._take(served, served.target)
         except AgentError as error:
-            self._forget(served)
-            if not self._alone or served.tell is None:
+            if isinstance(served, Served):
+                self._forget(served)
+            if not self._alone or served.told is None:
                 self._refuse(served, error)
                 return
             path = served.target.path
@@ -154,7 +156,7 @@ class Serving:
         served.open = False
         self.back.go_back(HEAD + len(text), partial(self.back.answered, served, text), served)
 
-    def _take(self, served: Served, link: Slot | PoolLink) -> None:
+    def _take(self, served: ServedTell, link: Slot | PoolLink) -> None:
         told = served.told
         if (
             told is not None
@@ -165,16 +167,21 @@ class Serving:
         ):
             self._post(served, link, told.op, told.args)
             return
-        data = msgspec.json.decode(served.text) if served.text else UNSET
-        served.data = served.input = data
-        if served.verb.word == "invoke" and isinstance(link, Slot) and served.key is None:
+        served.data = msgspec.json.decode(served.text) if served.text else UNSET
+        if served.is_plain and served.verb.word == "invoke" and isinstance(link, Slot):
             op = link.table.get(served.name)
-            if op is not None and op.name == served.name and not op.streams and served.remaining is None:
-                args = op.taken(data)
+            if op is not None and op.name == served.name and not op.streams:
+                args = op.taken(served.data)
                 if args is not None:
                     self._post(served, link, op, args)
                     return
-        asked: Any = served
+        if isinstance(served, Served):
+            self._take_request(served, link)
+        else:
+            self._post_operation(served, link, *requested_operation(_any(served), link))
+
+    def _take_request(self, served: Served, link: Slot | PoolLink) -> None:
+        asked = _any(served)
         if served.name == EXITED:
             listener = self._listeners_of_all().make(asked, link, EXITED, self._exit_members)
             self._accept(served, listener, UNSET)
@@ -190,25 +197,35 @@ class Serving:
             return
         if served.remaining is not None and not served.remaining > 0:
             raise DeadlineExceeded(link.path, 0.0)
-        slot = link if isinstance(link, Slot) else link.choose(key, args, kwargs)
-        op = slot.operation(key)
-        far = self._post(served, slot, op, slot.bound(op, args, kwargs))
-        if served.remaining is not None and served.open and served.tell is None:
+        far = self._post_operation(served, link, key, args, kwargs)
+        if served.remaining is not None and served.open:
             far.until = trio.current_time() + served.remaining
             self._rt.deadlines.add(far, served.remaining)
 
-    def _post(self, served: Served, slot: Slot, op: Any, args: tuple[Any, ...]) -> Far:
-        if served.tell is not None and self._alone:
+    def _post_operation(
+        self, served: ServedTell, link: Slot | PoolLink, key: str, args: Any, kwargs: Mapping[str, Any]
+    ) -> Far:
+        slot = link if isinstance(link, Slot) else link.choose(key, args, kwargs)
+        op = slot.operation(key)
+        return self._post(served, slot, op, slot.bound(op, args, kwargs))
+
+    def _post(self, served: ServedTell, slot: Slot, op: Any, args: tuple[Any, ...]) -> Far:
+        if isinstance(served, Served):
+            return self._post_request(served, slot, op, args)
+        if self._alone:
             alone = _Alone(slot, op, args, self, served)
             incoming_mark(self._rt, alone, served.trace)
             slot.post(alone)
             return alone
-        if served.tell is not None:
-            teller = self._teller()
-            tell = OneWay(slot, op, args, teller, served)
-            incoming_mark(self._rt, tell, served.trace)
-            teller.post(tell)
-            return tell
+        teller = self._teller()
+        tell = OneWay(slot, op, args, teller, served)
+        incoming_mark(self._rt, tell, served.trace)
+        # needed no more, and the message is kept until its credit is back
+        served.text, served.data, served.trace = b"", UNSET, NOTHING
+        teller.post(tell)
+        return tell
+
+    def _post_request(self, served: Served, slot: Slot, op: Any, args: tuple[Any, ...]) -> Far:
         far = served.far = Far(slot, op, args, self, served)
         incoming_mark(self._rt, far, served.trace)
         if not self._open:
@@ -227,7 +244,7 @@ class Serving:
             raise
         return far
 
-    def _refuse(self, served: Served, error: Exception) -> None:
+    def _refuse(self, served: ServedTell, error: Exception) -> None:
         served.open = False
         self.back.go_back(HEAD, partial(self.back.refused, served, error), served)
 
@@ -255,7 +272,7 @@ class Serving:
         """Send the value of the answer."""
         served: Served = far.asked
         self._open.pop(served, None)
-        if not served.open or served.tell is not None:
+        if not served.open or served.told is not None:
             return
         served.open, served.status, served.far = False, "completed", None
         if served.listening is not None:
@@ -299,7 +316,9 @@ class Serving:
 
     def began(self, far: Far) -> None:
         """Report that the run begins."""
-        served: Served = far.asked
+        served: ServedTell = far.asked
+        if not isinstance(served, Served):
+            return
         served.status = "in progress"
         self.back.report(served, "in progress", UNSET)
         for stream in (served.streams or {}).values():
@@ -315,8 +334,10 @@ class Serving:
 
     def has_room(self, far: Far) -> bool:
         """Return whether the consumer's credit allows another item now."""
-        served: Served = far.asked
-        if self._over or not served.open or served.items is None or served.items > 0:
+        served: ServedTell = far.asked
+        if not isinstance(served, Served) or self._over or not served.open:
+            return True
+        if served.items is None or served.items > 0:
             return True
         if not self._no_room:
             self._no_room = {}
@@ -346,15 +367,22 @@ class Serving:
 
     def _teller(self) -> IncomingTells:
         if self._tells is None:
-            session: Any = self
+            here: Any = self
             who = self.label, None, self.peer
-            fail: Any = self._refuse
-            self._tells = IncomingTells(
-                self._rt, session, self._limits.waiting, who, fail, _nothing, _nothing
-            )
+            self._tells = IncomingTells(self._rt, here, self._limits.waiting, who, here)
         return self._tells
 
-    def tell_begun(self, served: Served) -> None:
+    def fail(self, served: ServedTell, error: Exception) -> None:
+        """Send the error of a one-way message that did not begin."""
+        self._refuse(served, error)
+
+    def tell_settled(self) -> None:
+        """Do nothing: a simulated connection is not drained."""
+
+    def check_end(self) -> None:
+        """Do nothing: in a simulated network no connection is ended for its memory."""
+
+    def tell_begun(self, served: ServedTell) -> None:
         """Record that a one-way message has begun, so that its credit can be returned."""
         served.open = False
         if self._begun is None:
@@ -399,7 +427,7 @@ class Serving:
         return exited(down, self._limits.generation)
 
     def _accept(self, served: Served, listener: Listener, value: Any) -> None:
-        asked: Any = served
+        asked = _any(served)
         first = (plain(value),) if served.verb.word == "observe" else ()
         self._listeners_of_all().accept(asked, listener, *first)
 
@@ -501,6 +529,11 @@ class Serving:
         """End a run whose caller has not repeated its request."""
         if served.repeated_by is None:
             self.withdraw(served)
+
+
+def _any(served: ServedTell) -> Any:
+    """Return a request as one of LMOS, of which it has the members that are needed."""
+    return served
 
 
 def _nothing(*_: object) -> None:

@@ -36,8 +36,8 @@ from lmos_actors.protocol.lmos import written
 
 from ._connecting import Connecting
 from ._life import Life
-from ._peer import NetworkParts, NodePeer, NodeThing, requested
-from ._requests import HEAD, KINDS, Served, StreamIn, Told
+from ._peer import NetworkParts, NodePeer, NodeThing, requested, told
+from ._requests import HEAD, KINDS, Served, ServedTell, StreamIn
 from ._serving import Serving
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class StreamPeer(NodePeer):
         """End the connection from this end, without answers to its requests: their sender ends too."""
         self._open = self._questions = self._heard = NOTHING
         for thing in self.things:
-            thing.told = None
+            thing.lose_told()
         self._line.end()
         for life in (*self._left, self._life):
             life.leave(0)
@@ -214,15 +214,13 @@ class StreamPeer(NodePeer):
         """Fail all requests that were open or queued, because the connection is gone."""
         opened, self._open = self._open, NOTHING
         waiting, things = self._line.end(), self.things
-        told = [thing.told for thing in things if thing.told is not None]
-        for thing in things:
-            thing.told = None
+        lost = [served.told for thing in things for served in thing.lose_told()]
         questions, self._questions = self._questions, NOTHING
         self._heard = NOTHING
         for request in (*opened, *questions):
             request.fail(OutcomeUnknown(request.far.path))
-        for each in told:
-            for sent in each.open.values():
+        for sent in lost:
+            if sent is not None:
                 sent.fail(OutcomeUnknown(sent.far.path))
         for request in waiting:
             request.fail(self.unavailable(request.far.path))
@@ -284,8 +282,7 @@ class StreamPeer(NodePeer):
 
     def may_tell(self, thing_id: str) -> bool:
         """Return whether there is credit for a one-way message to a thing."""
-        told = self.thing(thing_id).told
-        return told is None or told.has_credit
+        return self.thing(thing_id).has_credit
 
     def put(self, request: PendingRequest) -> bool:
         """Send a request; return False if there is no room for it. Raises InvalidInput."""
@@ -303,12 +300,12 @@ class StreamPeer(NodePeer):
         if not self._open:
             self._open = {}
             self._life.begin_watch()
-        served = self._open[request] = requested(self, request)
+        served = self._open[request] = requested(request)
         served.host = request
         self._go(served.weight, partial(self._arrived, self._life, served), served)
         return True
 
-    def _arrived(self, life: Life, served: Served) -> None:
+    def _arrived(self, life: Life, served: ServedTell) -> None:
         if life.is_served:
             if life.serving is None:
                 life.serving = Serving(self, self.network.limits)
@@ -325,14 +322,10 @@ class StreamPeer(NodePeer):
         return True
 
     def _send_tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> None:
-        served, thing = self.served_tell(sent, name, payload, trace), sent.link.far
-        told = thing.told
-        if told is None:
-            told = thing.told = Told()
-        told.open[served] = sent
-        size = HEAD + len(served.text)
-        told.size += size
-        self._go(size, partial(self._arrived, self._life, served), served)
+        served = told(sent, name, payload, trace)
+        thing: NodeThing = sent.link.far
+        thing.take_credit(served)
+        self._go(served.weight, partial(self._arrived, self._life, served), served)
 
     def withdraw(self, request: PendingRequest) -> None:
         """Remove a request from the queue, or cancel its run, without waiting, because the caller is gone."""
@@ -438,11 +431,11 @@ class StreamPeer(NodePeer):
 
     # ---- the way back: see `Back`
 
-    def go_back(self, size: int, arrive: Callable[[], object], served: Served | None = None) -> None:
+    def go_back(self, size: int, arrive: Callable[[], object], served: ServedTell | None = None) -> None:
         """Call `arrive` at the caller's end of a request, after the delay of the line."""
         self._go(size, arrive, served, back=True)
 
-    def _request_of(self, served: Served) -> PendingRequest | None:
+    def _request_of(self, served: ServedTell) -> PendingRequest | None:
         request: PendingRequest | None = served.host
         return request if request is not None and self._open.get(request) is served else None
 
@@ -454,20 +447,20 @@ class StreamPeer(NodePeer):
             request.answer(msgspec.json.decode(text) if text else UNSET)
         self._send_waiting()
 
-    def _ended(self, served: Served) -> PendingRequest | None:
+    def _ended(self, served: ServedTell) -> PendingRequest | None:
         request = self._request_of(served)
         if request is not None:
             del self._open[request]
         return request
 
-    def refused(self, served: Served, error: Exception) -> None:
+    def refused(self, served: ServedTell, error: Exception) -> None:
         """Deliver the error in place of an answer, or the end of a subscription."""
         path: str = served.target.path
         if served.told is not None:
-            if self._regain(served, served.told):
+            if served.told.link.far.regain_credit(served):
                 served.told.fail(as_near_error(error, path, path))
                 self._line.send_credited()
-        elif served.also:
+        elif isinstance(served, Served) and served.also:
             listening = served.also[0]
             if self._heard.pop(listening, None) is not None:
                 listening.on_refused(as_near_error(error, path, path))
@@ -476,13 +469,13 @@ class StreamPeer(NodePeer):
             request.fail(as_near_error(error, path, path, request.seconds))
         self._send_waiting()
 
-    def report(self, served: Served, status: str, progress: Any, question: Any = UNSET) -> None:
+    def report(self, served: ServedTell, status: str, progress: Any, question: Any = UNSET) -> None:
         """Report the state of a run if somebody can see it, or send the question for a person."""
         request = self._request_of(served)
         if request is not None and (hasattr(request, "feed") or question is not UNSET):
             self.go_back(HEAD, partial(self._reported, served, status, progress, question or None), served)
 
-    def _reported(self, served: Served, *news: Any) -> None:
+    def _reported(self, served: ServedTell, *news: Any) -> None:
         if (request := self._request_of(served)) is not None:
             request.on_status(*news)
 
@@ -492,24 +485,12 @@ class StreamPeer(NodePeer):
         if request is not None:
             request.item(msgspec.json.decode(text))
 
-    def credited(self, begun: Sequence[Served]) -> None:
+    def credited(self, begun: Sequence[ServedTell]) -> None:
         """Regain the credit of one-way messages that have begun."""
         for served in begun:
             if served.told is not None:
-                self._regain(served, served.told)
+                served.told.link.far.regain_credit(served)
         self._line.send_credited()
-
-    @staticmethod
-    def _regain(served: Served, sent: SentTell) -> bool:
-        """Regain the credit of a one-way message; return False if that has happened before."""
-        thing: NodeThing = sent.link.far
-        told = thing.told
-        if told is None or told.open.pop(served, None) is None:
-            return False
-        told.size -= served.weight
-        if not told.open:
-            thing.told = None
-        return True
 
     def _listening_of(self, served: Served) -> SharedListening | None:
         listening: SharedListening | None = served.also[0] if served.also else None
