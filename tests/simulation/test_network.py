@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -319,6 +322,68 @@ def test_one_way_messages_are_held_to_a_credit() -> None:
         assert await world.counter.read(Counter.value) == 600
 
     run(body)
+
+
+def test_one_way_messages_are_lost_with_their_connection_and_give_their_credit_back() -> None:
+    async def body(world: World) -> None:
+        kept: list[Any] = []
+        shelf = world.network.ref(await world.node.start_child(ChildSpec("shelf", partial(Shelf, kept=kept))))
+
+        async def tell(counter: Ref[Counter]) -> None:
+            for number in range(100):
+                await counter.tell(Counter.add, 1)
+                await shelf.tell(Shelf.keep, "", 0.0, number)
+
+        async def tell_more(counter: Ref[Counter]) -> float:
+            began = trio.current_time()
+            for number in range(256):
+                await counter.tell(Counter.add, 1)
+                await shelf.tell(Shelf.keep, "", 0.0, number)
+            return trio.current_time() - began
+
+        await world.as_asker(tell)
+        assert world.network.disconnect(lambda *_: True) == 1
+        await trio.sleep(10)
+        letters = [(each.agent, each.sender) for each in world.node.dead_letters]
+        assert letters == [(path, "asker") for path in ("counter", "shelf") for _ in range(100)]
+        assert await world.as_asker(tell_more) == 0
+        await trio.sleep(10)
+        assert await world.counter.read(Counter.value) == len(kept) == 256
+        assert await world.as_asker(tell_more) == 0
+
+    run(body, node_of=lambda path: "here" if path == "asker" else "there")
+
+
+def test_a_pair_of_nodes_that_has_talked_once_takes_little_memory() -> None:
+    pairs, found = 200, list[int]()
+
+    async def body(world: World) -> None:
+        kept: list[Any] = []
+        shelves = [
+            world.network.ref(
+                await world.node.start_child(ChildSpec(f"shelf-{number}", partial(Shelf, kept=kept)))
+            )
+            for number in range(pairs)
+        ]
+
+        async def tell(_: object) -> None:
+            for shelf in shelves:
+                await shelf.tell(Shelf.keep, "", 0.0, 0)
+
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        await world.as_asker(tell)
+        await trio.sleep(0.5)  # all have come, and their credit has not gone back
+        gc.collect()
+        found.append((tracemalloc.get_traced_memory()[0] - before) // pairs)
+        assert len(kept) == pairs
+
+    tracemalloc.start()
+    try:
+        run(body)
+    finally:
+        tracemalloc.stop()
+    assert found[0] < 4_000
 
 
 def test_datagrams_get_lost_and_come_twice() -> None:

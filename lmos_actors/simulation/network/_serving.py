@@ -60,6 +60,9 @@ GOES_ON: Final = 60.0
 _LASTING: Final = frozenset({str, int, float, bool, type(None)})
 """The types of values that come out of JSON as they went in: an operation that took them takes them again."""
 
+_UNTRACED: Final[Any] = NOTHING
+"""The trace of a message whose envelope has it already."""
+
 
 class _Alone(OneWay):
     """A one-way message that is sent alone and does not wait for a seat; their number has no limit."""
@@ -221,7 +224,7 @@ class Serving:
         tell = OneWay(slot, op, args, teller, served)
         incoming_mark(self._rt, tell, served.trace)
         # needed no more, and the message is kept until its credit is back
-        served.text, served.data, served.trace = b"", UNSET, NOTHING
+        served.text, served.data, served.trace = b"", UNSET, _UNTRACED
         teller.post(tell)
         return tell
 
