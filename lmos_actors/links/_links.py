@@ -94,7 +94,7 @@ class LinkFault:
     loss: float = 0.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, weakref_slot=False)
 class Line:
     """One direction between two nodes, and its present state."""
 
