@@ -45,7 +45,7 @@ from ._messages import (
 from ._texts import counted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator
 
     from ._messages import Message, ModelItem
 
@@ -76,41 +76,43 @@ def estimated_tokens(said: str | Message | ModelItem | ModelRequest) -> float:
     One token is assumed for four characters of ASCII, and for three bytes of UTF-8 in other scripts. A file
     counts 1,000 tokens in addition to those of its text.
     """
-    if isinstance(said, str):
-        if said.isascii():
-            return len(said) / CHARACTERS_OF_A_TOKEN
-        plain = len(said.encode("ascii", "ignore"))
-        others = len(said.encode("utf-8", "surrogatepass")) - plain
-        return plain / CHARACTERS_OF_A_TOKEN + others / BYTES_OF_A_TOKEN
-    more = 0
+    more, tokens = 0, 0.0
     if isinstance(said, ModelRequest):
-        return sum(map(estimated_tokens, (*said.messages, *_texts_of(said))))
-    if isinstance(said, UserMessage | ModelMessage | ToolMessage):
+        tokens = sum(map(estimated_tokens, said.messages))
+    elif isinstance(said, UserMessage | ModelMessage | ToolMessage):
         more = TOKENS_OF_A_MESSAGE
     if isinstance(said, UserMessage):
         more += TOKENS_OF_A_FILE * len(said.files)
-    return more + sum(map(estimated_tokens, _texts_of(said)))
+    for text in [said] if isinstance(said, str) else _texts_of(said):
+        if text.isascii():
+            tokens += len(text) / CHARACTERS_OF_A_TOKEN
+        else:
+            plain = len(text.encode("ascii", "ignore"))
+            others = len(text.encode("utf-8", "surrogatepass")) - plain
+            tokens += plain / CHARACTERS_OF_A_TOKEN + others / BYTES_OF_A_TOKEN
+    return more + tokens
 
 
-def _texts_of(said: Message | ModelItem | ModelRequest) -> Iterator[str]:
-    """Yield the texts in a value, except the messages of a request; plain data is yielded as JSON."""
+def _texts_of(said: Message | ModelItem | ModelRequest) -> list[str]:
+    """Return the texts in a value, except the messages of a request; plain data is returned as JSON."""
+    if isinstance(said, ModelEnd):
+        return []
+    if isinstance(said, ToolMessage):
+        return [said.error or encode(said.result).decode()]
+    if isinstance(said, ToolRequest):
+        return [said.name, said.unreadable or encode(said.arguments).decode()]
     if isinstance(said, ModelRequest):
-        yield said.instructions
-        yield from (encode(each).decode() for each in (said.tools, said.answer) if each)
-    elif isinstance(said, ToolMessage):
-        yield said.error or encode(said.result).decode()
-    elif isinstance(said, ToolRequest):
-        yield said.name
-        yield said.unreadable or encode(said.arguments).decode()
-    elif not isinstance(said, ModelEnd):
-        yield said.text
+        data = [said.tools, said.answer]
+        return [said.instructions, *[encode(each).decode() for each in data if each]]
+    texts = [said.text]
     if isinstance(said, UserMessage):
-        texts = (file.data for file in said.files if file.mime_type.startswith("text/"))
-        yield from (text.decode(errors="replace") for text in texts)
+        files = [file.data for file in said.files if file.mime_type.startswith("text/")]
+        texts += [data.decode(errors="replace") for data in files]
     elif isinstance(said, ModelMessage):
-        yield from (each.text for each in said.reasoning)
+        texts += [each.text for each in said.reasoning]
         for request in said.tools:
-            yield from _texts_of(request)
+            texts += _texts_of(request)
+    return texts
 
 
 class Tally:
@@ -179,6 +181,7 @@ class RequestLimits:
         self._waiting = waiting
         self._requests = requests_per_minute
         self._tokens = tokens_per_minute
+        self.count_tokens = tokens_per_minute is not None
         self._line = trio.StrictFIFOLock()
         self._running = 0
         self._changed = trio.Event()

@@ -9,7 +9,7 @@ supervised, traced and counted.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator  # noqa: TC003 -- types of actions are read
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final
 
@@ -31,7 +31,7 @@ from ._messages import (
     ToolOffer,
     ToolRequest,
 )
-from ._observed import UNOBSERVED, observed
+from ._observed import observed
 
 MAX_REQUESTS: Final = 4_096
 """Requests of one model at once, those that wait included."""
@@ -101,21 +101,26 @@ class Model(Agent, mailbox=MailboxOptions(size=MAX_REQUESTS)):
         """
         request = ModelRequest(messages, instructions, tools or [], answer, max_tokens, temperature)
         tally, limits = Tally(request), self._limits
-        edge, seen = self._place().rt.edge, UNOBSERVED
+        edge, seen = self._place().rt.edge, None
         if edge is not None:
             title, named = type(self).__name__, getattr(self, "model", None)
             model = named if isinstance(named, str) and named else title
             seen = observed(edge, self.provider_name or title, model, request, prompts=self.record_prompts)
-        with seen:
+        is_counted = seen is not None or limits.count_tokens
+        with seen or nullcontext():
             async with (
                 limits.admitted(tally, self._deadline()),
                 aclosing(self.respond(request)) as items,
             ):
-                seen.tally = tally
+                if seen is not None:
+                    seen.tally = tally
                 async for item in items:
-                    seen.take(item)
-                    _check(item)
-                    tally.take(item)
+                    if seen is not None:
+                        seen.take(item)
+                    if type(item) is not TextDelta or type(item.text) is not str or not item.text.isascii():
+                        _check(item)  # nearly all items are plain text, which needs no look
+                    if is_counted:
+                        tally.take(item)
                     yield item  # noqa: ASYNC119 -- the runtime closes what it runs
 
     def _deadline(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Metrics and spans of requests to models. On a node with neither, an item costs two calls.
+"""Metrics and spans of requests to models. A node with neither makes none of this.
 
 Spans follow OpenTelemetry's conventions for generative AI. Prompts and answers are in them only if the model
 has `record_prompts` set, each cut after `MOST_RECORDED` characters.
@@ -32,31 +32,11 @@ FINISHED: Final = {"stop": "stop", "tools": "tool_call", "length": "length", "re
 """The reasons for which answers end, as the conventions call them."""
 
 
-class Unobserved:
-    """A request that is neither counted nor traced."""
-
-    tally: Tally | None = None
-    """Its tokens, once it is carried out."""
-
-    def take(self, item: ModelItem, /) -> None:
-        """Note an item of the answer."""
-
-    def __enter__(self) -> Unobserved:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        pass
-
-
-UNOBSERVED: Final = Unobserved()
-
-
-class Observed(Unobserved):
+class Observed:
     """A request that is counted, traced, or both, until the block ends."""
 
     def __init__(self, inquiry: Inquiry, recorded: dict[str, str] | None) -> None:
+        self.tally: Tally | None = None  # of its tokens, once it is carried out
         self._inquiry = inquiry
         self._recorded = recorded
         self._since = trio.current_time()
@@ -65,7 +45,10 @@ class Observed(Unobserved):
         self._text: list[str] = []
         self._tools: list[ToolRequest] = []
 
-    def take(self, item: ModelItem, /) -> None:
+    def __enter__(self) -> Observed:
+        return self
+
+    def take(self, item: ModelItem) -> None:
         """Note an item of the answer."""
         if self._first is None:
             self._first = trio.current_time()
@@ -108,12 +91,8 @@ class Observed(Unobserved):
         return attributes
 
 
-def observed(
-    edge: Edge | None, provider: str, model: str, request: ModelRequest, *, prompts: bool
-) -> Unobserved:
+def observed(edge: Edge, provider: str, model: str, request: ModelRequest, *, prompts: bool) -> Observed:
     """Return the observer of a request; with `prompts`, its span has the prompt and the answer."""
-    if edge is None:
-        return UNOBSERVED
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": provider,

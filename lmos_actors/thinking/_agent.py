@@ -188,9 +188,13 @@ class ThinkingAgent(ChatAgent):
 
     def instructions_for(self, turn: ChatTurn) -> str:
         """Return the instructions for this turn: `instructions`, or the docstring of the class."""
+        if self.instructions:
+            return self.instructions
         ours = type(self).__mro__
-        docs = (vars(each).get("__doc__") for each in ours[: ours.index(ThinkingAgent)])
-        return self.instructions or next((cleandoc(doc) for doc in docs if doc), "")
+        for each in ours[: ours.index(ThinkingAgent)]:
+            if doc := vars(each).get("__doc__"):
+                return cleandoc(doc)
+        return ""
 
     def tools_for(self, turn: ChatTurn) -> Sequence[ToolSource | HandOver]:
         """Return the tools that the model may use in this turn: `tools`."""

@@ -7,6 +7,7 @@ counts as complete: the clients of providers themselves report an answer that wa
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -15,6 +16,7 @@ import msgspec
 import trio
 from msgspec import Struct
 
+from lmos_actors.actors import LocalStream
 from lmos_actors.errors import (
     ActionFailed,
     AgentDied,
@@ -24,6 +26,7 @@ from lmos_actors.errors import (
     NotFound,
     RemoteProtocolError,
 )
+from lmos_actors.facades import ChatTurn
 from lmos_actors.llm import (
     MODEL_CUT,
     MODEL_MALFORMED,
@@ -78,7 +81,8 @@ class ModelRequests:
     ) -> None:
         self._model = model
         self._account = account
-        self._say = say
+        self._say, self._say_nowait = say, _nowait_of(say)
+        self._gap = ""  # stands before the next piece that is said
         self._added = 64  # assumed, as for a template, until the provider has counted an input
         """Tokens that the provider has added to the last input, beyond the estimate."""
         self.heard: list[str] = [begun] if begun else []
@@ -121,12 +125,14 @@ class ModelRequests:
         """Read an answer to its end; items after the end are dropped, with only a short wait for them."""
         members = msgspec.structs.asdict(request).items()
         wanted: dict[str, Any] = {name: each for name, each in members if each not in (None, "", [])}
-        gap = "\n\n" if self.heard and not self.heard[-1][-1].isspace() else ""
+        self._gap = "\n\n" if self.heard and not self.heard[-1][-1].isspace() else ""
         model: Any = self._model
         left = self._account.deadline - trio.current_time()
         if model._seconds is None and 0 < left < inf:
             model = model.within(left)  # so it refuses at once what would be late
         async with model.stream(Model.generate, **wanted) as items:
+            if isinstance(items, LocalStream):
+                items.hear(partial(self._hear, answer))
             with trio.CancelScope() as scope:
                 async for sent in items:
                     item: ModelItem = cast("Any", sent) if isinstance(sent, Struct) else _converted(sent)
@@ -136,9 +142,22 @@ class ModelRequests:
                         # so long a stream may go on after its end
                         scope.deadline = min(scope.deadline, trio.current_time() + 1.0)
                     elif self._say is not None and isinstance(item, TextDelta) and item.text:
-                        self.heard.append(gap + item.text)
-                        gap = ""
+                        self.heard.append(self._gap + item.text)
+                        self._gap = ""
                         await self._say(self.heard[-1])
+
+    def _hear(self, answer: ModelAnswer, item: Any) -> bool:
+        """Take an item in the step in which a near model sends it, if that needs no wait."""
+        if type(item) not in (TextDelta, Reasoning) or not answer.has_room_for(item.text):
+            return False
+        if self._say is not None and type(item) is TextDelta and item.text:
+            text = self._gap + item.text
+            if self._say_nowait is None or not self._say_nowait(text):
+                return False
+            self.heard.append(text)
+            self._gap = ""
+        answer.take(item)
+        return True
 
 
 class ModelAnswer:
@@ -153,6 +172,10 @@ class ModelAnswer:
         self._reasoning: list[Reasoning] = []
         self._dropped = 0
         self.end: ModelEnd | None = None
+
+    def has_room_for(self, text: str) -> bool:
+        """Return whether a piece is certain to be within the limit of the answer, which has not ended."""
+        return self.end is None and self._tally.came + 2 * len(text) + 1 <= self._room
 
     def take(self, item: ModelItem) -> bool:
         """Add the next item; return whether to continue reading. Items after the end are dropped.
@@ -188,6 +211,14 @@ class ModelAnswer:
             last = msgspec.structs.replace(tools[-1], unreadable=tools[-1].unreadable or CUT_OFF)
             tools = [*tools[:-1], last]
         return ModelMessage("".join(self._text), tools, self._reasoning)
+
+
+def _nowait_of(say: Callable[[str], Awaitable[None]] | None) -> Callable[[str], bool] | None:
+    """Return `say_nowait` of a turn for its `say`, and None for any other function."""
+    if getattr(say, "__func__", None) is not ChatTurn.say:
+        return None
+    turn: ChatTurn = cast("Any", say).__self__
+    return turn.say_nowait
 
 
 def _bounded(request: ModelRequest, room: int | None) -> ModelRequest:

@@ -34,7 +34,7 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
-from lmos_actors.errors import ActionFailed, AgentError, SourceFailed, group_of, is_interrupt
+from lmos_actors.errors import ActionFailed, AgentError, InvalidInput, SourceFailed, group_of, is_interrupt
 
 from ..values import conceal
 from ._input_streams import break_in, streams_among
@@ -260,6 +260,26 @@ class Run:
                 self.slot.rt.note("item", self.envelope, value=value)
         else:
             await checkpoint()  # of a one-way message, which has no consumer to wait for
+
+    def put_nowait(self, item: Any) -> bool:
+        """Send an item as `put` does, if that needs no wait; return whether it was sent.
+
+        It is not if there is no room, if the item is of another type than the action declares, or if `put`
+        has more to do: for a durable agent, a record, or a consumer that is not near.
+        """
+        envelope: Any = self.envelope
+        if (
+            self.settled
+            or self.slot.output_gate is not None
+            or (envelope.trace is not None and self.slot.rt.instrument is not None)
+            or not hasattr(envelope, "put_nowait")
+        ):
+            return False
+        try:
+            value = self.op.give(item)
+        except InvalidInput:
+            return False
+        return bool(envelope.put_nowait(value))
 
 
 def is_provisional(item: object) -> bool:

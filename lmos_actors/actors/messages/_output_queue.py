@@ -9,6 +9,7 @@ import trio
 from trio.lowlevel import (
     Abort,
     checkpoint,
+    checkpoint_if_cancelled,
     current_task,
     enable_ki_protection,
     reschedule,
@@ -18,33 +19,32 @@ from trio.lowlevel import (
 from .._parking import note_wait
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lmos_actors._core import Timers
 
 
 class OutputQueue:
     """A queue of outputs, which one task takes with `anext`; it ends when no more will come."""
 
-    __slots__ = ("_error", "_is_ended", "_items", "_receiver", "_timers", "call")
+    __slots__ = ("_error", "_is_ended", "_timers", "call", "is_prompt", "items", "on_taken", "receiver")
 
     def __init__(self, timers: Timers) -> None:
         self.call: Any = None  # the near call that its consumer waits for, while it is open
+        self.on_taken: Callable[[], object] | None = None  # called when the consumer takes an output
         self._timers = timers
-        self._items: deque[Any] = deque()
-        self._receiver: trio.lowlevel.Task | None = None
+        self.items: deque[Any] = deque()
+        self.receiver: trio.lowlevel.Task | None = None  # who waits for an output now
+        self.is_prompt = False  # its consumer lets others run only where it has to wait
         self._is_ended = False
         self._error: Exception | None = None
 
     def __len__(self) -> int:
-        return len(self._items)
-
-    @property
-    def receiver(self) -> trio.lowlevel.Task | None:
-        """The task that waits for an output now, as shown in the waiting graph."""
-        return self._receiver
+        return len(self.items)
 
     def add(self, item: Any) -> None:
         """Add an output."""
-        self._items.append(item)
+        self.items.append(item)
         self._wake()
 
     def end(self, error: Exception | None) -> None:
@@ -54,13 +54,13 @@ class OutputQueue:
 
     def end_at_once(self, error: Exception) -> None:
         """Drop the outputs in the queue, and end it with an error."""
-        self._items.clear()
+        self.items.clear()
         self.end(error)
 
     def _wake(self) -> None:
-        task = self._receiver
+        task = self.receiver
         if task is not None:
-            self._receiver = None
+            self.receiver = None
             self._timers.woke = True
             reschedule(task)
 
@@ -69,20 +69,26 @@ class OutputQueue:
 
     @enable_ki_protection
     async def __anext__(self) -> Any:
-        await checkpoint()
-        while not self._items and not self._is_ended:
-            if self._receiver is not None:
+        if self.is_prompt:
+            await checkpoint_if_cancelled()
+        else:
+            await checkpoint()
+        while not self.items and not self._is_ended:
+            if self.receiver is not None:
                 raise trio.BusyResourceError("another task is receiving from this stream")
-            self._receiver = task = current_task()
+            self.receiver = task = current_task()
             if self.call is not None:
                 note_wait(task, self.call)
             await wait_task_rescheduled(self._abort)
-        if self._items:
-            return self._items.popleft()
+        if self.items:
+            item = self.items.popleft()
+            if self.on_taken is not None:
+                self.on_taken()
+            return item
         if self._error is not None:
             raise self._error
         raise StopAsyncIteration
 
     def _abort(self, _: object) -> Abort:
-        self._receiver = None
+        self.receiver = None
         return Abort.SUCCEEDED

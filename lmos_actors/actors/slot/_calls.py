@@ -29,7 +29,7 @@ from ..messages._output_queue import OutputQueue
 from ..refs._ref import STREAM_CREDIT, CallStatus
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from typing import Self
 
     from lmos_actors._core import Timer
@@ -249,15 +249,16 @@ async def pour(items: LocalStream | AsyncIterator[Any], outlet: Outlet) -> None:
 class LocalStream(LocalCall):
     """An invocation with many outputs, whose run waits while its consumer is 16 items behind."""
 
-    __slots__ = ("_outlet", "_outputs", "_poured", "_room", "_spilt", "opener")
+    __slots__ = ("_hear", "_outlet", "_outputs", "_poured", "_room", "_spilt", "opener")
 
     def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         super().__init__(slot, op, args, sender)
         self._outputs = OutputQueue(slot.rt.timers)
-        self._outputs.call = self
+        self._outputs.call, self._outputs.on_taken = self, self._make_room
         self._room: trio.lowlevel.Task | None = None  # of the run, while it has no credit
+        self._hear: Callable[[Any], bool] | None = None  # see `hear`
         self._outlet: Outlet | None = None
-        self._poured = 0
+        self._poured = 0  # items that were passed on in the step of the run
         self._spilt: Exception | None = None  # what the outlet has raised
         self.opener = current_task()
 
@@ -278,8 +279,13 @@ class LocalStream(LocalCall):
     async def put(self, item: Any) -> None:
         """Send one item of the run; wait while there is no credit, or no room in the outlet."""
         await checkpoint_if_cancelled()
+        if self._hear is not None and self._outputs.receiver is not None and self._hear(item):
+            self._poured += 1
+            if not self._poured % STREAM_CREDIT:
+                await checkpoint()  # as below
+            return
         while not self._done and (
-            len(self._outputs) >= STREAM_CREDIT if self._outlet is None else not self._outlet.has_room()
+            len(self._outputs.items) >= STREAM_CREDIT if self._outlet is None else not self._outlet.has_room()
         ):
             self._room = task = current_task()
             note_wait(task, self)
@@ -300,6 +306,23 @@ class LocalStream(LocalCall):
             self._spilt = error
             self.leave()
 
+    def put_nowait(self, item: Any) -> bool:
+        """Send one item of the run if there is room for it now; return whether it was sent."""
+        outlet = self._outlet
+        if self._done or (
+            len(self._outputs.items) >= STREAM_CREDIT if outlet is None else not outlet.has_room()
+        ):
+            return False
+        if outlet is None:
+            self._outputs.add(item)
+            return True
+        try:
+            outlet.take(item)
+        except Exception as error:
+            self._spilt = error
+            self.leave()
+        return True
+
     def _leave_room(self, _: object) -> Abort:
         self._room = None
         return Abort.SUCCEEDED
@@ -314,10 +337,22 @@ class LocalStream(LocalCall):
     def _finish(self) -> None:
         super()._finish()
         self._outputs.end(self._error)
-        self._outputs.call = None
+        self._outputs.call = self._outputs.on_taken = None
         self._make_room()
 
     # ---- the consumer's side
+
+    def hear(self, hear: Callable[[Any], bool]) -> None:
+        """Offer each item to a function while the consumer waits for one, in the step in which it is sent.
+
+        If the function returns True, it has dealt with the item, and the consumer does not get it: so an item
+        that needs no wait takes no step of the consumer's task. It runs in the context of the run; it must
+        not block or raise. Once the consumer is cancelled, it gets no more items. If the stream is recorded,
+        it gets none, as the records keep the order in which tasks take items.
+        """
+        if self.trace is None or self.slot.rt.instrument is None:
+            self._hear = hear
+            self._outputs.is_prompt = True
 
     async def pour(self, outlet: Outlet) -> None:
         """See the function `pour`."""
@@ -337,14 +372,12 @@ class LocalStream(LocalCall):
         await self._drain(outlet)  # what an action with one output has answered
 
     async def _drain(self, outlet: Outlet) -> None:
-        while self._outputs:
-            outlet.take(await anext(self._outputs))
+        while self._outputs.items:
+            await checkpoint()
+            outlet.take(self._outputs.items.popleft())
 
     def __aiter__(self) -> Self:
         return self
 
-    @enable_ki_protection
-    async def __anext__(self) -> Any:
-        item = await anext(self._outputs)
-        self._make_room()
-        return item
+    def __anext__(self) -> Awaitable[Any]:
+        return anext(self._outputs)

@@ -270,7 +270,7 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 new_id=self.new_id,
             )
             yield CallBegan(id, call.is_new, call.format)  # noqa: ASYNC119 -- the runtime closes what it runs
-            put, understood = _output(), ""
+            put, understood = _run().put, ""
 
             async def out(item: CallItem) -> None:
                 nonlocal understood
@@ -340,7 +340,8 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             raise failure(INVALID_MESSAGE, "a message has content or parts")
         if key is not None and session_id is None:
             session_id, new = f"for {key}", True
-        request, put = current_request(), _output()
+        request, run = current_request(), _run()
+        put = run.put
         owner = request.principal or ""
         id = self._session_for(owner, session_id, new=new)
         async with self._lines.place(owner, id):
@@ -356,7 +357,10 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             wanted, has_tools = self.keeps_turn(metadata or {}), answers is not None
             begun = self._kept.begun(session, asked, metadata, wanted=wanted, has_client=has_tools)
             async with begun as kept:
-                turn = self._made(session, asked.text, parts, metadata, kept, has_client_tools=has_tools)
+                turn = self._made(
+                    session, asked.text, parts, metadata, kept,
+                    has_client_tools=has_tools, put_nowait=run.put_nowait,
+                )  # fmt: skip
                 name = "" if kept is None else name_of(session, kept)
                 keys = None if kept is None else self._keys_of(kept, name)
                 await put(TurnBegan(id, turn.is_new))
@@ -536,11 +540,11 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
                 await children.terminate_child(child_name)
 
 
-def _output() -> Callable[[Any], Awaitable[None]]:
-    """Return the function that outputs items of the current run."""
+def _run() -> Run:
+    """Return the current run, whose items are the answer."""
     run = current_run()
     assert isinstance(run, Run)
-    return run.put
+    return run
 
 
 async def _nowhere(item: ChatItem) -> None:

@@ -30,10 +30,13 @@ class NotInProgress(RuntimeError):
 class AnswerChannel:
     """A channel that takes the items of one answer from several tasks, and passes them on one by one."""
 
-    __slots__ = ("_lock", "_new_id", "_pass_on")
+    __slots__ = ("_lock", "_new_id", "_pass_on", "_pass_on_nowait")
 
-    def __init__(self, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, new_id: Callable[[], str], pass_on_nowait: Callable[[Any], bool] | None = None
+    ) -> None:
         self._new_id = new_id
+        self._pass_on_nowait = pass_on_nowait
         self._pass_on: Callable[[Any], Awaitable[None]] | None = None
         self._lock = trio.Lock()
 
@@ -68,6 +71,11 @@ class AnswerChannel:
             await self._pass_on(item)
         finally:
             self._lock.release()
+
+    def put_nowait(self, item: ChatItem | CallItem) -> bool:
+        """Pass an item on if that needs no wait; return whether it was passed on."""
+        pass_on = self._pass_on_nowait
+        return pass_on is not None and self._pass_on is not None and not self._lock.locked() and pass_on(item)
 
     async def use(self, tool: Tool | Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """Call a tool, and show the call; return its result as plain data. Raises ToolFailed."""

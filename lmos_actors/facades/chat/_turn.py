@@ -133,6 +133,7 @@ class ChatTurn:
         steps: Sequence[Any] = (),
         is_resumed: bool = False,
         memories: Callable[[ChatTurn], Memories] | None = None,
+        put_nowait: Callable[[Any], bool] | None = None,
         new_id: Callable[[], str],
     ) -> None:
         self.session = session
@@ -151,7 +152,7 @@ class ChatTurn:
         """Whether the answer was too long and is incomplete; `reply` may set it, for `TurnDone`."""
         self.is_resumed, self.steps = is_resumed, tuple(steps)
         self._new_id, self._read, self._record = new_id, read, record
-        self._out = AnswerChannel(new_id)
+        self._out = AnswerChannel(new_id, put_nowait)
         self._media = 0  # how many have been streamed
         self._said, self._shown = list[str](), list[ChatPart]()
         self._calls: dict[str, _OpenCall] = {}
@@ -188,6 +189,13 @@ class ChatTurn:
             raise TypeError(f"a piece of an answer is text or a ChatPart, not {piece!r}")
         await self._out.put(TextChunk(parts=[piece]))
         self._shown.append(piece)
+
+    def say_nowait(self, text: str) -> bool:
+        """Send a piece of text if the reader has room for it now; return whether it was sent."""
+        if not self._out.put_nowait(TextChunk(text)):
+            return False
+        self._said.append(text)
+        return True
 
     @property
     def is_kept(self) -> bool:
