@@ -39,9 +39,6 @@ class OutputQueue:
         self._is_ended = False
         self._error: Exception | None = None
 
-    def __len__(self) -> int:
-        return len(self.items)
-
     def add(self, item: Any) -> None:
         """Add an output."""
         self.items.append(item)

@@ -267,7 +267,7 @@ class RemoteStream(RemoteRun, eq=False, kw_only=True):
 
     def item(self, output: Any) -> None:
         self.outputs.add(output)
-        if len(self.outputs) > MOST:
+        if len(self.outputs.items) > MOST:
             self.far.withdraw(self)
             self.fail(MailboxFull(self.far.path, MOST))
 

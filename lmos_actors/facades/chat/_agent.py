@@ -341,7 +341,6 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
         if key is not None and session_id is None:
             session_id, new = f"for {key}", True
         request, run = current_request(), _run()
-        put = run.put
         owner = request.principal or ""
         id = self._session_for(owner, session_id, new=new)
         async with self._lines.place(owner, id):
@@ -349,22 +348,20 @@ class ChatAgent(Agent, mailbox=MailboxOptions(size=MAX_TURNS)):
             name = "" if key is None else kept_key(key, content, parts or ())
             if name and (before := answer_under(session, name)) is not None:
                 turn = self._made(session, content, parts, metadata, None)
-                await put(TurnBegan(id, turn.is_new))
+                await run.put(TurnBegan(id, turn.is_new))
                 async for item in said_again(turn, before):
-                    await put(item)
+                    await run.put(item)
                 return await self._done(turn)
             asked = self._message("user", content, parts or (), name)
             wanted, has_tools = self.keeps_turn(metadata or {}), answers is not None
             begun = self._kept.begun(session, asked, metadata, wanted=wanted, has_client=has_tools)
             async with begun as kept:
-                turn = self._made(
-                    session, asked.text, parts, metadata, kept,
-                    has_client_tools=has_tools, put_nowait=run.put_nowait,
-                )  # fmt: skip
+                turn = self._made(session, asked.text, parts, metadata, kept, has_client_tools=has_tools,
+                                  put_nowait=run.put_nowait)  # fmt: skip
                 name = "" if kept is None else name_of(session, kept)
                 keys = None if kept is None else self._keys_of(kept, name)
-                await put(TurnBegan(id, turn.is_new))
-                runner = partial(TurnRunner, turn=turn, reply=self.reply, out=put, asks=keys)
+                await run.put(TurnBegan(id, turn.is_new))
+                runner = partial(TurnRunner, turn=turn, reply=self.reply, out=run.put, asks=keys)
                 if isinstance(answers, InputStream):
                     answers.pour(turn.take_answer)
                 try:

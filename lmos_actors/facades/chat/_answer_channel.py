@@ -32,11 +32,8 @@ class AnswerChannel:
 
     __slots__ = ("_lock", "_new_id", "_pass_on", "_pass_on_nowait")
 
-    def __init__(
-        self, new_id: Callable[[], str], pass_on_nowait: Callable[[Any], bool] | None = None
-    ) -> None:
-        self._new_id = new_id
-        self._pass_on_nowait = pass_on_nowait
+    def __init__(self, new_id: Callable[[], str], nowait: Callable[[Any], bool] | None = None) -> None:
+        self._new_id, self._pass_on_nowait = new_id, nowait
         self._pass_on: Callable[[Any], Awaitable[None]] | None = None
         self._lock = trio.Lock()
 
