@@ -13,8 +13,10 @@ class _Nothing(dict[Any, Any]):
 
     __slots__ = ()
 
-    def __setitem__(self, key: object, value: object) -> NoReturn:
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("the empty table is shared: an owner makes a table of its own for its first entry")
+
+    __setitem__ = __ior__ = setdefault = update = _refuse
 
 
 NOTHING: Final[dict[Any, Any]] = _Nothing()
