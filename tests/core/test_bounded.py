@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lmos_actors._core import Bounded
+import pytest
+
+from lmos_actors._core import NOTHING, Bounded
 
 
 def test_a_further_entry_takes_the_place_of_the_oldest() -> None:
@@ -20,3 +22,14 @@ def test_what_is_used_is_kept() -> None:
     assert table.use("a", list) is made
     assert table.use("c", lambda: [3]) == [3]
     assert list(table) == ["a", "c"]
+
+
+def test_the_empty_table_that_owners_share_refuses_entries() -> None:
+    with pytest.raises(TypeError, match="a table of its own"):
+        NOTHING["one"] = 1
+    with pytest.raises(TypeError, match="a table of its own"):
+        NOTHING.setdefault("one", 1)
+    with pytest.raises(TypeError, match="a table of its own"):
+        NOTHING.update(one=1)
+    assert NOTHING == {}
+    assert NOTHING.pop("one", None) is None
