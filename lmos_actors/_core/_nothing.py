@@ -8,15 +8,19 @@ from __future__ import annotations
 from typing import Any, Final, NoReturn
 
 
+def _refuse(*_: object, **__: object) -> NoReturn:
+    raise TypeError("the empty table is shared: an owner makes a table of its own for its first entry")
+
+
+_REFUSED: Final[Any] = _refuse
+
+
 class _Nothing(dict[Any, Any]):
     """A table that refuses entries, so that no owner's entry can show up at another one."""
 
     __slots__ = ()
 
-    def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError("the empty table is shared: an owner makes a table of its own for its first entry")
-
-    __setitem__ = __ior__ = setdefault = update = _refuse
+    __setitem__ = __ior__ = setdefault = update = _REFUSED
 
 
 NOTHING: Final[dict[Any, Any]] = _Nothing()
