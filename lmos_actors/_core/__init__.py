@@ -16,7 +16,7 @@ with late(__name__):
         unknown_in as unknown_in,
     )
     from ._blocks import for_async_with as for_async_with
-    from ._bounded import Bounded as Bounded
+    from ._bounded import NOT_NEEDED_YET as NOT_NEEDED_YET, Bounded as Bounded
     from ._budget import (
         OBJECT as OBJECT,
         SMALL as SMALL,
@@ -57,7 +57,6 @@ with late(__name__):
         read_json as read_json,
     )
     from ._lines import LineReader as LineReader
-    from ._nothing import NOTHING as NOTHING
     from ._numbers import (
         check_limits as check_limits,
         is_number as is_number,

@@ -1,9 +1,9 @@
-"""Tables that forget their oldest entries, so that their memory is bounded."""
+"""Tables that take little memory: one forgets its oldest entries, an empty one is shared by many owners."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,3 +33,22 @@ class Bounded(OrderedDict[K, V]):
             self[key] = make()
         self.move_to_end(key)
         return self[key]
+
+
+def _refuse(*_: object, **__: object) -> NoReturn:
+    raise TypeError("the empty table is shared: an owner makes a table of its own for its first entry")
+
+
+_REFUSED: Final[Any] = _refuse
+
+
+class _Empty(dict[Any, Any]):
+    """An empty table that refuses entries, so that no owner's entry can show up at another one."""
+
+    __slots__ = ()
+
+    __setitem__ = __ior__ = setdefault = update = _REFUSED
+
+
+NOT_NEEDED_YET: Final[dict[Any, Any]] = _Empty()
+"""The table of each owner that has no entry yet; for its first one it makes a table: `self.open = {}`."""

@@ -110,7 +110,7 @@ class Client:
             await self._linger()
 
     async def _linger(self) -> None:
-        """Give the client time to read a refusal: closing with input unread would reset the connection."""
+        """Wait until the client has read a refusal: closing with unread input would reset the connection."""
         if isinstance(self._stream, trio.abc.HalfCloseableStream):
             await self._stream.send_eof()
         left = LINGER_BYTES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lmos_actors._core import NOTHING, Bounded
+from lmos_actors._core import NOT_NEEDED_YET, Bounded
 
 
 def test_a_further_entry_takes_the_place_of_the_oldest() -> None:
@@ -26,10 +26,10 @@ def test_what_is_used_is_kept() -> None:
 
 def test_the_empty_table_that_owners_share_refuses_entries() -> None:
     with pytest.raises(TypeError, match="a table of its own"):
-        NOTHING["one"] = 1
+        NOT_NEEDED_YET["one"] = 1
     with pytest.raises(TypeError, match="a table of its own"):
-        NOTHING.setdefault("one", 1)
+        NOT_NEEDED_YET.setdefault("one", 1)
     with pytest.raises(TypeError, match="a table of its own"):
-        NOTHING.update(one=1)
-    assert NOTHING == {}
-    assert NOTHING.pop("one", None) is None
+        NOT_NEEDED_YET.update(one=1)
+    assert NOT_NEEDED_YET == {}
+    assert NOT_NEEDED_YET.pop("one", None) is None

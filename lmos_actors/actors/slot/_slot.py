@@ -70,6 +70,7 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
+from lmos_actors._core import NOT_NEEDED_YET
 from lmos_actors.errors import (
     AgentDied,
     AgentError,
@@ -169,19 +170,6 @@ SHARED: Final = 4
 """The concurrency from which on the last run of an action is kept for a peer that has none."""
 
 _AT_REST: Final = (IDLE, SERIAL, HELD, QUIET, PAUSED)
-
-
-class _FrozenDict(dict[Any, Any]):
-    """An empty dict, shared by agents in place of tables that they have not needed yet; rejects entries."""
-
-    def __setitem__(self, key: Any, value: Any, /) -> None:
-        raise TypeError("this dict is shared by all agents: call ensure_extra() first")
-
-    def setdefault(self, key: Any, default: Any = None, /) -> Any:
-        raise TypeError("this dict is shared by all agents: call ensure_extra() first")
-
-
-NOT_NEEDED_YET: Final = _FrozenDict()
 
 
 class Stash:

@@ -32,7 +32,7 @@ import msgspec
 from msgspec import UNSET
 from trio.lowlevel import Abort, reschedule
 
-from lmos_actors._core import NOTHING
+from lmos_actors._core import NOT_NEEDED_YET
 from lmos_actors.actors import CURRENT, CUT_OFF, comes_back, park_among, wake_all
 from lmos_actors.errors import ActionCancelled, NotFound
 from lmos_actors.protocol import lmos
@@ -263,7 +263,7 @@ class RemoteThing:
         self.variables = variables
         self.path = path_of(thing_id) if path is None else path
         self.description: Description | None = None
-        self.listenings: dict[tuple[str, str], SharedListening] = NOTHING
+        self.listenings: dict[tuple[str, str], SharedListening] = NOT_NEEDED_YET
         self.unwell = False
         """Whether the last answer about the agent was that it does not run."""
         # not the hash of the text, which differs in each process

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Protocol
 
-from lmos_actors._core import NOTHING
+from lmos_actors._core import NOT_NEEDED_YET
 from lmos_actors.errors import AgentError
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ class RequestLine:
 
     def __init__(self, carrier: RequestCarrier) -> None:
         self._carrier = carrier
-        self.queue: dict[PendingRequest, None] = NOTHING
+        self.queue: dict[PendingRequest, None] = NOT_NEEDED_YET
         """Requests that wait for room."""
-        self.by_thing: dict[str, OrderedDict[PendingRequest, None]] = NOTHING
+        self.by_thing: dict[str, OrderedDict[PendingRequest, None]] = NOT_NEEDED_YET
         """By thing: a one-way message that waits for credit, and the requests behind it."""
         self.stalled = False
         """Whether a message of `by_thing` that may have credit found no room."""
@@ -149,6 +149,6 @@ class RequestLine:
 
         The line must be empty before a sender is released, because this sender may look at it at once.
         """
-        queue, self.queue = self.queue, NOTHING
-        held, self.by_thing = self.by_thing, NOTHING
+        queue, self.queue = self.queue, NOT_NEEDED_YET
+        held, self.by_thing = self.by_thing, NOT_NEEDED_YET
         return (*queue, *(request for each in held.values() for request in each))

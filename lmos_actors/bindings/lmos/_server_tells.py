@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 import attrs
 import trio
 
-from lmos_actors._core import NOTHING, SMALL
+from lmos_actors._core import NOT_NEEDED_YET, SMALL
 from lmos_actors.errors import ActionFailed, AgentError, AgentUnavailable, MailboxFull
 
 from ..exposure._access_middleware import nothing
@@ -103,8 +103,8 @@ class IncomingTells:
         self._session = session
         self._waiting = waiting
         self._owner = owner
-        self._lanes: dict[Any, _Lane] = NOTHING
-        self._large: dict[OneWay, None] = NOTHING  # waiting messages that are large enough to count
+        self._lanes: dict[Any, _Lane] = NOT_NEEDED_YET
+        self._large: dict[OneWay, None] = NOT_NEEDED_YET  # waiting messages that are large enough to count
         self._account: Account | None = None  # charged for them, once the connection has ended
         self._timer: Timer | None = None
 
@@ -250,7 +250,7 @@ class IncomingTells:
         self.stands = False
         if self._timer is not None:
             self._timer.cancel()
-        lanes, self._lanes = self._lanes, NOTHING
+        lanes, self._lanes = self._lanes, NOT_NEEDED_YET
         for slot, lane in lanes.items():
             slot.withdraw(lane.first)
             for tell in (lane.first, *lane.rest):

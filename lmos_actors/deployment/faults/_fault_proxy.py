@@ -104,7 +104,7 @@ class Gate(Protocol):
         ...
 
     async def tell(self, client: trio.abc.Stream, failure: ConnectFailed | None) -> None:
-        """Tell a client that it is now connected, or why the connection failed."""
+        """Send a client the news that it is connected, or why the connection failed."""
         ...
 
 

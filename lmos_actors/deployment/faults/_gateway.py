@@ -63,7 +63,7 @@ class Gateway:
         return Route(to, await self.name_of(to))
 
     async def tell(self, client: trio.abc.Stream, failure: ConnectFailed | None) -> None:
-        """Tell the client that it is connected, or why the connection failed."""
+        """Send the client the news that it is connected, or why the connection failed."""
         answer = OK
         if failure is not None:
             answer = UNREACHABLE + " ".join(failure.why.split()).encode()[: MOST_HEAD // 2]

@@ -33,7 +33,7 @@ GONE: Final = "the client is gone"
 
 
 class RoundCaller(Protocol):
-    """What the rounds of a request need of the client that made it; see `Caller`."""
+    """The interface to the client of a request that its rounds need; see `Caller`."""
 
     @property
     def held(self) -> HeldResult:

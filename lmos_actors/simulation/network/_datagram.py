@@ -11,7 +11,7 @@ import trio
 from msgspec import UNSET
 from trio.lowlevel import checkpoint_if_cancelled
 
-from lmos_actors._core import NOTHING
+from lmos_actors._core import NOT_NEEDED_YET
 from lmos_actors.bindings import (
     RemoteThing,
     as_near_error,
@@ -57,7 +57,7 @@ class DatagramPeer(NodePeer):
 
     def __init__(self, network: NetworkParts, source: str, target: str) -> None:
         super().__init__(network, source, target)
-        self._open: dict[PendingRequest, Served] = NOTHING
+        self._open: dict[PendingRequest, Served] = NOT_NEEDED_YET
         self._serving: Serving | None = None
         self._line: Line | None = None  # to the other node, once something has been sent
 
@@ -90,7 +90,7 @@ class DatagramPeer(NodePeer):
 
     def source_ended(self) -> None:
         """Drop the requests sent from here, because their sender ends too."""
-        self._open = NOTHING
+        self._open = NOT_NEEDED_YET
 
     def target_ended(self) -> None:
         """Close the receiving end at the other node."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 from msgspec import UNSET
 
-from lmos_actors._core import NOTHING, Budget
+from lmos_actors._core import NOT_NEEDED_YET, Budget
 from lmos_actors.actors import PoolLink, Seats
 from lmos_actors.bindings import (
     Backoff,
@@ -165,7 +165,7 @@ class NodePeer:
         self.target_node = target
         self._random: RandomStream | None = None  # made when there is something to draw: few pairs break
         self._thing: NodeThing | None = None  # the first that was asked for, mostly the only one
-        self._more: dict[str, NodeThing] = NOTHING
+        self._more: dict[str, NodeThing] = NOT_NEEDED_YET
 
     @property
     def budget(self) -> Budget:

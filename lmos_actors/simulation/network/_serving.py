@@ -15,7 +15,7 @@ import msgspec
 import trio
 from msgspec import UNSET
 
-from lmos_actors._core import NOTHING
+from lmos_actors._core import NOT_NEEDED_YET
 from lmos_actors.actors import Far, OneWay, PoolLink, Slot, far_key, incoming_mark, keyed_requests_of
 from lmos_actors.bindings import (
     EXITED,
@@ -60,7 +60,7 @@ GOES_ON: Final = 60.0
 _LASTING: Final = frozenset({str, int, float, bool, type(None)})
 """The types of values that come out of JSON as they went in: an operation that took them takes them again."""
 
-_UNTRACED: Final[Any] = NOTHING
+_UNTRACED: Final[Any] = NOT_NEEDED_YET
 """The trace of a message whose envelope has it already."""
 
 
@@ -93,10 +93,10 @@ class Serving:
         self._rt = back.rt
         self._limits = limits
         self._alone = alone
-        self._open: dict[Served, None] = NOTHING
+        self._open: dict[Served, None] = NOT_NEEDED_YET
         self._over = False
         self._begun: list[ServedTell] | None = None  # one-way messages whose credit has not gone back
-        self._no_room: dict[Far, None] = NOTHING
+        self._no_room: dict[Far, None] = NOT_NEEDED_YET
         self._tells: IncomingTells | None = None
         self._listeners: Listeners | None = None
 
@@ -514,7 +514,7 @@ class Serving:
             self._listeners.close()
         for far in tuple(self._no_room):
             far.go_on()
-        self._no_room = NOTHING
+        self._no_room = NOT_NEEDED_YET
 
     def _goes_on(self, served: Served) -> bool:
         if served.verb.word != "invoke":

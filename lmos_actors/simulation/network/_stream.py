@@ -20,7 +20,7 @@ import trio
 from msgspec import UNSET
 from trio.lowlevel import checkpoint_if_cancelled
 
-from lmos_actors._core import NOTHING
+from lmos_actors._core import NOT_NEEDED_YET
 from lmos_actors.actors import Carried, park_among, wake_all
 from lmos_actors.bindings import (
     RemoteThing,
@@ -65,10 +65,10 @@ class StreamPeer(NodePeer):
         self._left: tuple[Life, ...] = ()  # before this one, whose other end may not know that they are over
         self._connecting: Connecting | None = None  # made when it first breaks
         self._waiting: list[trio.lowlevel.Task] | None = None
-        self._open: dict[PendingRequest, Served] = NOTHING
+        self._open: dict[PendingRequest, Served] = NOT_NEEDED_YET
         self._line = RequestLine(self)
-        self._questions: dict[RunQuestion, None] = NOTHING
-        self._heard: dict[SharedListening, Served] = NOTHING
+        self._questions: dict[RunQuestion, None] = NOT_NEEDED_YET
+        self._heard: dict[SharedListening, Served] = NOT_NEEDED_YET
         if source in network.away:  # what unwinds there uses it, and reaches nobody: see `begin_again`
             self.is_connected = False
             self._life.never_stood()
@@ -122,7 +122,7 @@ class StreamPeer(NodePeer):
 
     def source_ended(self) -> None:
         """End the connection from this end, without answers to its requests: their sender ends too."""
-        self._open = self._questions = self._heard = NOTHING
+        self._open = self._questions = self._heard = NOT_NEEDED_YET
         for thing in self.things:
             thing.lose_told()
         self._line.end()
@@ -212,11 +212,11 @@ class StreamPeer(NodePeer):
 
     def _lose(self) -> None:
         """Fail all requests that were open or queued, because the connection is gone."""
-        opened, self._open = self._open, NOTHING
+        opened, self._open = self._open, NOT_NEEDED_YET
         waiting, things = self._line.end(), self.things
         lost = [served.told for thing in things for served in thing.lose_told()]
-        questions, self._questions = self._questions, NOTHING
-        self._heard = NOTHING
+        questions, self._questions = self._questions, NOT_NEEDED_YET
+        self._heard = NOT_NEEDED_YET
         for request in (*opened, *questions):
             request.fail(OutcomeUnknown(request.far.path))
         for sent in lost:

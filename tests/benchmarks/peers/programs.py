@@ -16,6 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.benchmarks.ours import resident as resident
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -100,9 +102,3 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
         return port
-
-
-def resident() -> int:
-    """Return the bytes of this process that are in memory; Linux only."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
