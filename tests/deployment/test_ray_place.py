@@ -252,10 +252,10 @@ async def test_what_a_killed_raylet_ran_stands_elsewhere(
         pid = await fleet.counter.invoke(Counter.pid)
         raylet, group = parent_of(pid), launcher.groups["counter"]
         os.kill(raylet, signal.SIGKILL)
-        await answers_elsewhere(fleet, pid)
-        await group.wait_until(lambda: not group.is_ready())
+        await group.wait_until(lambda: not group.is_ready())  # at once: it may be ready again in a moment
         for each in launcher.groups.values():
             await each.wait_until(each.is_ready)
+        await answers_elsewhere(fleet, pid)
         pids = {parent_of(await fleet.counter.invoke(Counter.pid))}
         assert raylet not in pids
 
