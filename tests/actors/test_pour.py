@@ -53,13 +53,16 @@ class Reader:
         self.room, self.bad = room, bad
         self.items: list[int] = []
         self.tasks: set[trio.lowlevel.Task] = set()
-        self.outlet = Outlet(self.take, lambda: len(self.items) < self.room)
+        self.outlet = Outlet(self.take)
 
-    def take(self, item: int) -> None:
+    def take(self, item: int) -> bool:
+        if len(self.items) >= self.room:
+            return False
         self.tasks.add(trio.lowlevel.current_task())
         if item == self.bad:
             raise LookupError(f"no {item} is wanted")
         self.items.append(item)
+        return True
 
     def more(self, room: float) -> None:
         self.room += room
@@ -179,6 +182,22 @@ async def test_items_that_came_before_are_taken_first(where: str, virtual_clock)
 
 
 @everywhere
+@pytest.mark.parametrize("room", [3, 16, 17])
+async def test_items_that_came_before_wait_for_room(where: str, room: int, virtual_clock) -> None:
+    log: list[Any] = []
+    reader = Reader(room=room)
+    async with counter(where, log) as ref, ref.stream(Counter.count, 50) as items:
+        await settle()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pour, items, reader.outlet)
+            await settle()
+            assert reader.items == [*range(room)]
+            assert len(log) <= room + 18
+            reader.more(100)
+    assert reader.items == [*range(50)]
+
+
+@everywhere
 async def test_an_empty_stream_ends(where: str, virtual_clock) -> None:
     log: list[Any] = []
     reader = Reader()
@@ -204,14 +223,15 @@ async def test_a_reader_that_stops_pouring_between_two_items_loses_none(virtual_
     taken: list[int] = []
     scope = trio.CancelScope()
 
-    def take(item: int) -> None:
+    def take(item: int) -> bool:
         taken.append(item)
         if item == 14:
             scope.cancel()
+        return True
 
     async with counter("near", log) as ref, ref.stream(Counter.count, 50) as items:
         with scope:
-            await pour(items, Outlet(take, lambda: True))
+            await pour(items, Outlet(take))
         with trio.fail_after(1):
             rest = [item async for item in items]
     assert taken + rest == [*range(50)]

@@ -36,12 +36,13 @@ class Reader:
         self.texts: list[str] = []
         self.tasks: list[trio.lowlevel.Task] = []
         self.room = True
-        self.outlet = Outlet(self.take, lambda: self.room)
+        self.outlet = Outlet(self.take)
 
-    def take(self, item: Any) -> None:
-        if isinstance(item, TextChunk):
+    def take(self, item: Any) -> bool:
+        if self.room and isinstance(item, TextChunk):
             self.texts.append(item.text)
             self.tasks.append(trio.lowlevel.current_task())
+        return self.room
 
     async def read(self, agent: Ref[Any]) -> None:
         async with agent.stream(ChatAgent.chat, "hello") as items:

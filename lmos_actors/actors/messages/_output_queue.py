@@ -35,26 +35,27 @@ class OutputQueue:
         self._timers = timers
         self.items: deque[Any] = deque()
         self.receiver: trio.lowlevel.Task | None = None  # who waits for an output now
-        self.is_prompt = False  # its consumer lets others run only where it has to wait
+        self.is_prompt = False  # its consumer lets others run only where it waits, and says so to `on_taken`
         self._is_ended = False
         self._error: Exception | None = None
 
     def add(self, item: Any) -> None:
         """Add an output."""
         self.items.append(item)
-        self._wake()
+        self.wake()
 
     def end(self, error: Exception | None) -> None:
         """End the queue, with an error if given, once the consumer has taken the outputs in it."""
         self._is_ended, self._error = True, error
-        self._wake()
+        self.wake()
 
     def end_at_once(self, error: Exception) -> None:
         """Drop the outputs in the queue, and end it with an error."""
         self.items.clear()
         self.end(error)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Wake the task that waits for an output, if there is one."""
         task = self.receiver
         if task is not None:
             self.receiver = None
@@ -76,6 +77,8 @@ class OutputQueue:
             self.receiver = task = current_task()
             if self.call is not None:
                 note_wait(task, self.call)
+            if self.is_prompt and self.on_taken is not None:
+                self.on_taken()
             await wait_task_rescheduled(self._abort)
         if self.items:
             item = self.items.popleft()

@@ -217,15 +217,15 @@ async def ask_with_sources(
 class Outlet:
     """A consumer that takes the items of a stream one by one, in the step in which they are sent.
 
-    `take` is called with each item. It must not block; an error that it raises ends the stream and reaches
-    the consumer. While `has_room` returns False the run waits; after that the consumer calls `go_on`.
+    `take` is called with each item, and returns False if there is no room for it: the item then waits until
+    the consumer calls `go_on`. It must not block; an error that it raises ends the stream and reaches the
+    consumer.
     """
 
-    __slots__ = ("go_on", "has_room", "take")
+    __slots__ = ("go_on", "take")
 
-    def __init__(self, take: Callable[[Any], object], has_room: Callable[[], bool]) -> None:
+    def __init__(self, take: Callable[[Any], bool]) -> None:
         self.take = take
-        self.has_room = has_room
         self.go_on: Callable[[], object] = bool  # until a stream is poured into it
 
 
@@ -235,31 +235,35 @@ async def pour(items: LocalStream | AsyncIterator[Any], outlet: Outlet) -> None:
     An item of a near agent needs no switch of tasks: it is passed on in the step in which the agent sends it,
     in the context of its run. Raises the error of the invocation, or one raised by the outlet.
     """
-    if isinstance(items, LocalStream):
-        await items.pour(outlet)
-        return
-    async for item in items:
-        outlet.take(item)
-        while not outlet.has_room():
-            room = trio.Event()
-            outlet.go_on = room.set
-            await room.wait()
+    near = items if isinstance(items, LocalStream) else None
+    go_on = outlet.go_on = bool if near is None else near.go_on
+    if near is not None:
+        near.offer(outlet.take, ahead=0)
+    try:
+        async for item in items:
+            while not outlet.take(item):
+                room = trio.Event()
+                outlet.go_on = room.set
+                await room.wait()
+            outlet.go_on = go_on
+    finally:
+        if near is not None:
+            near.offer(None)  # a consumer that stops pouring may iterate the rest
 
 
 class LocalStream(LocalCall):
     """An invocation with many outputs, whose run waits while its consumer is 16 items behind."""
 
-    __slots__ = ("_hear", "_outlet", "_outputs", "_poured", "_room", "_spilt", "opener")
+    __slots__ = ("_ahead", "_offer", "_offered", "_outputs", "_room", "opener")
 
     def __init__(self, slot: Any, op: Operation, args: tuple[Any, ...], sender: Any) -> None:
         super().__init__(slot, op, args, sender)
         self._outputs = OutputQueue(slot.rt.timers)
-        self._outputs.call, self._outputs.on_taken = self, self._make_room
+        self._outputs.call, self._outputs.on_taken = self, self.go_on
         self._room: trio.lowlevel.Task | None = None  # of the run, while it has no credit
-        self._hear: Callable[[Any], bool] | None = None  # see `hear`
-        self._outlet: Outlet | None = None
-        self._poured = 0  # items that were passed on in the step of the run
-        self._spilt: Exception | None = None  # what the outlet has raised
+        self._ahead = STREAM_CREDIT  # so many items may wait for the consumer
+        self._offer: Callable[[Any], bool] | None = None  # see `offer`
+        self._offered = 0  # items that were sent since then
         self.opener = current_task()
 
     @property
@@ -277,57 +281,44 @@ class LocalStream(LocalCall):
         super().answer(value)
 
     async def put(self, item: Any) -> None:
-        """Send one item of the run; wait while there is no credit, or no room in the outlet."""
+        """Send one item of the run; wait while there is no room for it."""
         await checkpoint_if_cancelled()
-        if self._hear is not None and self._outputs.receiver is not None and self._hear(item):
-            self._poured += 1
-            if not self._poured % STREAM_CREDIT:
-                await checkpoint()  # as below
-            return
-        while not self._done and (
-            len(self._outputs.items) >= STREAM_CREDIT if self._outlet is None else not self._outlet.has_room()
-        ):
+        while not self.put_nowait(item) and not self._done:
             self._room = task = current_task()
             note_wait(task, self)
             await wait_task_rescheduled(self._leave_room)
-        if self._outlet is not None:
-            self._poured += 1
-            if not self._poured % STREAM_CREDIT:
+        if self._offer is not None:
+            self._offered += 1
+            if not self._offered % STREAM_CREDIT:
                 await checkpoint()  # a run that waits for nothing else lets others run, as with a queue
-        outlet = self._outlet
-        if outlet is None:
-            self._outputs.add(item)
-            return
-        if self._done:
-            return
-        try:
-            outlet.take(item)
-        except Exception as error:
-            self._spilt = error
-            self.leave()
 
     def put_nowait(self, item: Any) -> bool:
         """Send one item of the run if there is room for it now; return whether it was sent."""
-        outlet = self._outlet
-        if self._done or (
-            len(self._outputs.items) >= STREAM_CREDIT if outlet is None else not outlet.has_room()
-        ):
+        if self._done:
             return False
-        if outlet is None:
-            self._outputs.add(item)
-            return True
-        try:
-            outlet.take(item)
-        except Exception as error:
-            self._spilt = error
-            self.leave()
+        outputs = self._outputs
+        if self._offer is not None and outputs.receiver is not None:
+            try:
+                if self._offer(item):
+                    return True
+            except Exception as error:
+                if not self.slot.withdraw(self):
+                    raise
+                self.fail(error)
+                return True
+        if len(outputs.items) >= self._ahead:
+            return False
+        outputs.items.append(item)
+        if outputs.receiver is not None:
+            outputs.wake()
         return True
 
     def _leave_room(self, _: object) -> Abort:
         self._room = None
         return Abort.SUCCEEDED
 
-    def _make_room(self) -> None:
+    def go_on(self) -> None:
+        """Have the run try again to send the item for which there was no room."""
         task = self._room
         if task is not None:
             self._room = None
@@ -338,43 +329,21 @@ class LocalStream(LocalCall):
         super()._finish()
         self._outputs.end(self._error)
         self._outputs.call = self._outputs.on_taken = None
-        self._make_room()
+        self.go_on()
 
     # ---- the consumer's side
 
-    def hear(self, hear: Callable[[Any], bool]) -> None:
+    def offer(self, offer: Callable[[Any], bool] | None, ahead: int = STREAM_CREDIT) -> None:
         """Offer each item to a function while the consumer waits for one, in the step in which it is sent.
 
         If the function returns True, it has dealt with the item, and the consumer does not get it: so an item
-        that needs no wait takes no step of the consumer's task. It runs in the context of the run; it must
-        not block or raise. Once the consumer is cancelled, it gets no more items. If the stream is recorded,
-        it gets none, as the records keep the order in which tasks take items.
+        that needs no wait takes no step of the consumer's task. It runs in the context of the run, and must
+        not block; an error that it raises ends the stream and reaches the consumer. Once the consumer is
+        cancelled, it gets no more items. Of the items that it does not take, `ahead` wait for the consumer.
         """
-        if self.trace is None or self.slot.rt.instrument is None:
-            self._hear = hear
-            self._outputs.is_prompt = True
-
-    async def pour(self, outlet: Outlet) -> None:
-        """See the function `pour`."""
-        await self._drain(outlet)
-        self._outlet, outlet.go_on = outlet, self._make_room
-        self._make_room()
-        try:
-            await self.result()
-        except ActionCancelled:
-            if self._spilt is None:
-                raise
-        finally:
-            self._outlet = None
-            self._make_room()  # a consumer that stops pouring may iterate the rest
-        if self._spilt is not None:
-            raise self._spilt
-        await self._drain(outlet)  # what an action with one output has answered
-
-    async def _drain(self, outlet: Outlet) -> None:
-        while self._outputs.items:
-            await checkpoint()
-            outlet.take(self._outputs.items.popleft())
+        self._offer, self._ahead = offer, ahead
+        self._outputs.is_prompt = offer is not None
+        self.go_on()
 
     def __aiter__(self) -> Self:
         return self

@@ -361,13 +361,15 @@ class OmniaConnection:
         try:
             with arrival:
                 async with self._link.open(asked) as items:
-                    self._outlet = Outlet(partial(self._send, turn), self.has_room)
+                    self._outlet = Outlet(partial(self._send, turn))
                     await pour(items, self._outlet)
         finally:
             self._answers = self._outlet = None
             self._asked.clear()
 
-    def _send(self, turn: ServerTurn, item: Any) -> None:
+    def _send(self, turn: ServerTurn, item: Any) -> bool:
+        if self.wire.waiting_bytes >= self._room and not self.has_room():
+            return False
         if isinstance(item, TextChunk):
             turn.chunk(item.text, parts=_parts(item.parts))
         elif isinstance(item, MediaPiece):
@@ -397,6 +399,7 @@ class OmniaConnection:
             turn.session_id = item.session
         if self._charged or self.wire.waiting_bytes >= STEP:
             self.charge()
+        return True
 
     def has_room(self) -> bool:
         """Return whether the client has taken most of the sent data, or has left."""
