@@ -29,8 +29,8 @@ class Outbox:
     """
 
     __slots__ = (
-        "_broadcasts", "_charge", "_few", "_frames", "_gap", "_hard", "_lost", "_only", "_only_is_broadcast",
-        "_soft", "_spill", "_wake", "dropped", "is_too_full", "waiting_bytes",
+        "_broadcasts", "_charge", "_few", "_frames", "_gap", "_hard", "_lost", "_soft",
+        "_spill", "_wake", "dropped", "is_too_full", "waiting_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -54,8 +54,6 @@ class Outbox:
         self._charge = charge
         self._spill = spill
         self._lost = 0  # since the last report
-        self._only: bytes | None = None  # a frame that waits alone, as most do: it needs no queue
-        self._only_is_broadcast = False
         self._frames: deque[_Waiting] = deque()
         self._broadcasts: deque[_Waiting] = deque()
 
@@ -65,14 +63,6 @@ class Outbox:
             self.dropped += is_broadcast
             return
         frames, before = self._frames, self.waiting_bytes
-        if not frames:
-            if self._only is not None:
-                self._line_up()
-            elif len(data) <= self._few:
-                self._only, self._only_is_broadcast = data, is_broadcast
-                self.waiting_bytes = len(data)
-                self._wake()
-                return
         waiting: _Waiting = [data]
         frames.append(waiting)
         if is_broadcast:
@@ -82,14 +72,6 @@ class Outbox:
             self._keep_bounds(before)
         if len(frames) == 1:
             self._wake()
-
-    def _line_up(self) -> None:
-        """Put the frame that has waited alone into the queue."""
-        waiting: _Waiting = [self._only]
-        self._only = None
-        self._frames.append(waiting)
-        if self._only_is_broadcast:
-            self._broadcasts.append(waiting)
 
     def _keep_bounds(self, before: int) -> None:
         while self.waiting_bytes > self._soft and self._broadcasts:
@@ -112,9 +94,6 @@ class Outbox:
 
     def frames(self, room: int) -> list[bytes]:
         """Remove and return waiting frames, oldest first, until they have `room` bytes or more."""
-        if (only := self._only) is not None and room > 0:
-            self._only, self.waiting_bytes = None, 0
-            return [only]
         if self.is_too_full:
             self._spill()
         taken: list[bytes] = []
