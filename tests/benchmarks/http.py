@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 import sys
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,11 +20,10 @@ from lmos_actors import Agent, MailboxOptions, Property, action, describe, open_
 from lmos_actors.protocol.td import dump, with_forms
 from lmos_actors.transport import FrontDoor, TcpNetwork, endpoint_of
 from tests.benchmarks.limits_wire import HOST, QUESTION
+from tests.benchmarks.servers import served
 from tests.wire_conformance.worlds import without_sockets
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from starlette.requests import Request
 
 CONNECTIONS: Final = 16
@@ -79,18 +76,6 @@ async def serve_starlette() -> None:
     await door.serve()
 
 
-@contextmanager
-def served_by(kind: str) -> Generator[int]:
-    """Have a server in a process of its own; give its port."""
-    command = [sys.executable, "-m", "tests.benchmarks.http", kind]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield int(process.stdout.readline())
-        finally:
-            process.kill()
-
-
 # --- the client
 
 
@@ -141,8 +126,8 @@ def _ask(port: int, verb: str, n: int) -> float:
 
 def measured(kind: str, verb: str, n: int) -> float:
     """Measure a server of a kind: `read` a property, or `invoke` an action."""
-    with served_by(kind) as port:
-        return _ask(port, verb, n)
+    with served(__name__, kind) as port:
+        return _ask(int(port), verb, n)
 
 
 # --- refs over HTTP
@@ -176,8 +161,8 @@ async def _consumed(port: int, n: int) -> float:
 
 def consumed(n: int) -> float:
     """Measure reads by a ref over HTTP, some at a time."""
-    with served_by("ours") as port:
-        return trio.run(_consumed, port, n)
+    with served(__name__, "ours") as port:
+        return trio.run(_consumed, int(port), n)
 
 
 read, read_starlette = partial(measured, "ours", "read"), partial(measured, "starlette", "read")

@@ -12,8 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import contextmanager
 from time import perf_counter as clock
@@ -23,6 +21,8 @@ import msgspec
 import trio
 from trio.lowlevel import wait_readable, wait_writable
 from trio_websocket import ConnectionClosed, open_websocket_url, serve_websocket
+
+from tests.benchmarks.servers import served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,13 +163,8 @@ async def serve_websockets(told: Callable[[int], object]) -> None:
 @contextmanager
 def other_process(kind: str) -> Iterator[Any]:
     """Have a server in a process of its own; give its port, or URL."""
-    command = [sys.executable, "-m", "tests.benchmarks.wire_server", kind]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield json.loads(process.stdout.readline())
-        finally:
-            process.kill()
+    with served("tests.benchmarks.wire_server", kind) as told:
+        yield json.loads(told)
 
 
 # --- clients

@@ -36,18 +36,18 @@ class Servers:
 
     def __init__(self) -> None:
         self.open = ExitStack()
-        self.told: dict[tuple[Any, str], Any] = {}
+        self.told: dict[tuple[Any, ...], Any] = {}
 
-    def keeping(self, start: Callable[[str], Any]) -> Callable[[str], Any]:
+    def keeping(self, start: Callable[..., Any]) -> Callable[..., Any]:
         @contextmanager
-        def kept(kind: str) -> Iterator[Any]:
-            if kind == "lines":  # it serves one connection, and ends
-                with start(kind) as told:
+        def kept(*words: str) -> Iterator[Any]:
+            if "lines" in words:  # it serves one connection, and ends
+                with start(*words) as told:
                     yield told
                 return
-            if (start, kind) not in self.told:
-                self.told[start, kind] = self.open.enter_context(start(kind))
-            yield self.told[start, kind]
+            if (start, *words) not in self.told:
+                self.told[start, *words] = self.open.enter_context(start(*words))
+            yield self.told[start, *words]
 
         return kept
 
@@ -69,7 +69,7 @@ def test_a_case_runs(name: str, servers: Servers, monkeypatch: pytest.MonkeyPatc
         shared = servers.keeping(limits_wire.other_process)
         monkeypatch.setattr(limits_wire, "other_process", shared)
         monkeypatch.setattr(wire, "other_process", shared)
-        monkeypatch.setattr(http, "served_by", servers.keeping(http.served_by))
+        monkeypatch.setattr(http, "served", servers.keeping(http.served))
     for side in ("limit", "ours") if case.limit is not None else ("ours",):
         value = measure_here(side, name, case.tiny)
         if case.unit == " bytes" or "emory" in name:  # of a process that gives other memory back meanwhile

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.benchmarks.ours import resident as resident
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     Program = Callable[[int], float]
 
@@ -83,18 +80,6 @@ def _used(run: Program, n: int) -> tuple[float, float]:
     before = sum(os.times()[:4])
     seconds = run(n)
     return seconds, sum(os.times()[:4]) - before
-
-
-@contextmanager
-def serving(peer: str) -> Iterator[str]:
-    """Run a driver as a program, which serves an actor until it is killed; give the line that it prints."""
-    command = [sys.executable, "-m", f"{__package__}.with_{peer}"]
-    process: Any = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def free_port() -> int:

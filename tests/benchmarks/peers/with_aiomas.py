@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import aiomas
 
-from tests.benchmarks.peers.programs import MANY, free_port, resident, serving
+from tests.benchmarks.peers.programs import MANY, free_port, resident
+from tests.benchmarks.servers import served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -100,7 +101,7 @@ def memory(n: int) -> float:
 
 def far_ask(n: int) -> float:
     async def main() -> float:
-        with serving("aiomas") as url:
+        with served(__name__) as url:
             return await _asked(await (await _container()).connect(url), n)
 
     return _run(main)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import mango
 
-from tests.benchmarks.peers.programs import MANY, free_port, resident, serving
+from tests.benchmarks.peers.programs import MANY, free_port, resident
+from tests.benchmarks.servers import served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -92,7 +93,7 @@ async def _near(program: Any, n: int) -> float:
 
 
 async def _far(program: Any, n: int) -> float:
-    with serving("mango") as line:
+    with served(__name__) as line:
         port, name = line.split()
         async with _container() as container:
             client = container.register(Client())
