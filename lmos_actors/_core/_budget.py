@@ -277,16 +277,14 @@ class Account:
         self.is_spent = False
 
     def charge(self, size: int) -> None:
-        """Count `size` more bytes as held; may evict an account, perhaps this one."""
+        """Count `size` more bytes as held, or fewer if it is negative; may evict an account, perhaps this one."""
         if size and not self.is_spent:
             self.bytes += size
             self._budget.changed(self, size)
 
     def release(self, size: int) -> None:
         """Count `size` bytes as no longer held."""
-        if size and not self.is_spent:
-            self.bytes -= size
-            self._budget.changed(self, -size)
+        self.charge(-size)
 
     def grant(self, size: int) -> bool:
         """Set the grant to `size` bytes; return whether that was done. Only a spent account refuses less."""
@@ -348,7 +346,7 @@ class LooseAccount:
         held = held if held >= SMALL else 0
         more, self._charged = held - self._charged, held
         self._near = range(max(SMALL, held - SMALL + 1), held + SMALL) if held else range(SMALL)
-        (account.charge if more > 0 else account.release)(abs(more))
+        account.charge(more)
 
     def close(self) -> None:
         """Close the account, if one is open, and drop the eviction callback."""

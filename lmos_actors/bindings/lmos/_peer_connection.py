@@ -226,8 +226,7 @@ class PeerConnection:
         more, self._charged = waiting - self._charged, waiting
         slack = max(SMALL, waiting // 8)
         self._near = range(waiting - slack + 1, waiting + slack)
-        account = self._connection.account
-        (account.charge if more > 0 else account.release)(abs(more))
+        self._connection.account.charge(more)
 
     def tell(self, sent: SentTell, name: str, payload: Any, trace: TraceMembers) -> bool:
         """Send a one-way message; return False without room or credit. Raises the same errors as `post`."""

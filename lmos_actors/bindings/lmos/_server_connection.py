@@ -586,10 +586,7 @@ class ServerConnection:
         charged = 0 if held < SMALL else (held // step + 1) * step
         more, self._charged = charged - self._charged, charged
         self._near = range(max(SMALL, charged - STEP), charged + 1) if charged else UNCHARGED
-        if more > 0:
-            self.connection.account.charge(more)
-        else:
-            self.connection.account.release(-more)
+        self.connection.account.charge(more)
 
     def overdrawn(self) -> None:
         """End the connection soon, because all peers together hold too much, and this one holds most."""

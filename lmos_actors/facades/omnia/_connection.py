@@ -173,10 +173,7 @@ class OmniaConnection:
         """Account for the bytes that wait to be sent."""
         charged = self.wire.waiting_bytes // STEP * STEP
         more, self._charged = charged - self._charged, charged
-        if more > 0:
-            self._connection.account.charge(more)
-        elif more:
-            self._connection.account.release(-more)
+        self._connection.account.charge(more)
 
     def _handle(self, event: ServerEvent | None) -> None:
         if isinstance(event, MessageReceived):

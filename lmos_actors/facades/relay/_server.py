@@ -199,10 +199,7 @@ class RelayConnection:
         return False
 
     def _charge(self, more: int) -> None:
-        if more > 0:
-            self._connection.account.charge(more)
-        else:
-            self._connection.account.release(-more)
+        self._connection.account.charge(more)
 
     @property
     def is_last(self) -> bool:
