@@ -277,7 +277,7 @@ class Account:
         self.is_spent = False
 
     def charge(self, size: int) -> None:
-        """Count `size` more bytes as held, or fewer if it is negative; may evict an account, perhaps this one."""
+        """Count `size` more bytes as held, or fewer if negative; may evict an account, perhaps this one."""
         if size and not self.is_spent:
             self.bytes += size
             self._budget.changed(self, size)
