@@ -131,8 +131,7 @@ class ModelRequests:
         if model._seconds is None and 0 < left < inf:
             model = model.within(left)  # so it refuses at once what would be late
         async with model.stream(Model.generate, **wanted) as items:
-            # records keep the order in which tasks take items
-            if isinstance(items, LocalStream) and (items.trace is None or items.slot.rt.instrument is None):
+            if isinstance(items, LocalStream) and not items.is_recorded:
                 items.offer(partial(self._hear, answer))
             with trio.CancelScope() as scope:
                 async for sent in items:

@@ -206,11 +206,16 @@ async def test_an_empty_stream_ends(where: str, virtual_clock) -> None:
     assert reader.items == []
 
 
+@pytest.mark.parametrize("queued", [False, True])
 @pytest.mark.parametrize("room", [10, 15, 16])
-async def test_a_reader_that_stops_pouring_may_iterate_the_rest(room: int, virtual_clock) -> None:
+async def test_a_reader_that_stops_pouring_may_iterate_the_rest(
+    room: int, queued: bool, virtual_clock
+) -> None:
     log: list[Any] = []
     reader = Reader(room=room)
     async with counter("near", log) as ref, ref.stream(Counter.count, 50) as items:
+        if queued:
+            await settle()
         with trio.move_on_after(1):
             await pour(items, reader.outlet)
         with trio.fail_after(1):

@@ -233,7 +233,8 @@ async def pour(items: LocalStream | AsyncIterator[Any], outlet: Outlet) -> None:
     """Pour all items of a stream into an outlet, and return at the end of the stream.
 
     An item of a near agent needs no switch of tasks: it is passed on in the step in which the agent sends it,
-    in the context of its run. Raises the error of the invocation, or one raised by the outlet.
+    in the context of its run. Raises the error of the invocation, or one raised by the outlet. If it is
+    cancelled, a near stream keeps its other items; a far one loses the item that waits for room.
     """
     near = items if isinstance(items, LocalStream) else None
     go_on = outlet.go_on = bool if near is None else near.go_on
@@ -244,7 +245,12 @@ async def pour(items: LocalStream | AsyncIterator[Any], outlet: Outlet) -> None:
             while not outlet.take(item):
                 room = trio.Event()
                 outlet.go_on = room.set
-                await room.wait()
+                try:
+                    await room.wait()
+                except trio.Cancelled:
+                    if near is not None:
+                        near.put_back(item)
+                    raise
             outlet.go_on = go_on
     finally:
         if near is not None:
@@ -344,6 +350,15 @@ class LocalStream(LocalCall):
         self._offer, self._ahead = offer, ahead
         self._outputs.is_prompt = offer is not None
         self.go_on()
+
+    def put_back(self, item: Any) -> None:
+        """Have an item that the consumer has just taken be the next one again."""
+        self._outputs.items.appendleft(item)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether this invocation is recorded: the records keep the order in which tasks take items."""
+        return self.trace is not None and self.slot.rt.instrument is not None
 
     def __aiter__(self) -> Self:
         return self

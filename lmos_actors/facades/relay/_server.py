@@ -170,7 +170,8 @@ class RelayConnection:
         self._delivery = hub.delivery
         # over TLS and in memory only its writer sends
         wake = partial(self._delivery.note, connection) if connection.is_direct else connection.wake
-        self._in: HubConnection = self._hub.connect(agent, trio.current_time(), wake, self._charge)
+        charge = connection.account.charge
+        self._in: HubConnection = self._hub.connect(agent, trio.current_time(), wake, charge)
 
     def text(self, text: str) -> None:
         """Handle a text frame from the agent."""
@@ -197,9 +198,6 @@ class RelayConnection:
     def is_behind(self) -> bool:
         """Return False, as an agent's waiting messages are bounded, whatever it sends."""
         return False
-
-    def _charge(self, more: int) -> None:
-        self._connection.account.charge(more)
 
     @property
     def is_last(self) -> bool:
